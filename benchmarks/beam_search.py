@@ -46,7 +46,7 @@ from glassformer.generation.length_batches import batches_by_length
 from glassformer.model.build import build_model
 from glassformer.model.transformer import EncoderDecoder
 from glassformer.runs.opening import OpenedRun
-from glassformer.tasks.text_writer import ROWS
+from glassformer.tasks.text_generator import ROWS
 from glassformer.tasks.translating import Translator
 
 END = 1  # end token of the random models

@@ -33,7 +33,7 @@ from random_run import make_run
 
 from glassformer.base.backends import BackendName
 from glassformer.base.config import Config
-from glassformer.training.memory import steady_heap
+from glassformer.training.memory import configure_allocator
 
 STEP_TOKENS = 3072
 SIZES = {
@@ -285,7 +285,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     machine = describe(options.threads)
     peak = peaks(time.perf_counter, quick=False)
-    steady_heap(Config())  # as `glass train` does
+    configure_allocator(Config())  # as `glass train` does
     points = []
     for name in options.only or PANELS:
         for series, x, turns in PANELS[name].measure(options):

@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.simple_predictors import ladder
+from glassformer.evaluation.simple_predictors import fast_baselines
 from glassformer.runs.folder import open_run
-from glassformer.runs.run_text import encoded_text
+from glassformer.runs.run_text import find_or_encode_text
 from glassformer.training import forecast
 from glassformer.training.loop import train
 from glassformer.training.plan import plan_run
@@ -121,7 +121,7 @@ def measured(name: str, config: Config, folder: Path) -> dict[str, Any]:
 
 def facts_of(name: str, config: Config, data: Any) -> dict[str, Any]:
     """Return the facts of a run that are known before training."""
-    known = forecast.known(plan_run(config, data, None), ladder(config, data))
+    known = forecast.forecast_inputs(plan_run(config, data, None), fast_baselines(config, data))
     if known is None:
         raise GlassError(f"the loss of {name} cannot be forecast", "Use a run of task lm with steps.")
     model = {name: getattr(config.model, name) for name in ("context", "layers", "width")}
@@ -137,7 +137,7 @@ def finished(folder: Path) -> dict[str, Any]:
     measures = {line["step"]: line["validation_loss"] for line in lines if "validation_loss" in line}
     best = min(measures, key=lambda step: measures[step])
     seconds = round(lines[-1]["train_seconds"], 1)
-    facts = facts_of(Path(own.data.source).name, config, encoded_text(run, own, lambda text: None))
+    facts = facts_of(Path(own.data.source).name, config, find_or_encode_text(run, own, lambda text: None))
     return {**facts, "loss": measures[best], "best_step": best, "train_seconds": seconds}
 
 

@@ -38,6 +38,6 @@ def make_run(folder: Path, model: dict[str, Any], alphabet: str, spread: float) 
         save_tensors(dict(built.state_dict()), inside / "model.safetensors")
         (inside / "state.json").write_text("{}", encoding="utf-8")
 
-    write_folder(run.checkpoints / "step-000001", fill)
+    write_folder(run.checkpoints_folder / "step-000001", fill)
     for which in ("best", "last"):
-        run.point(which, run.checkpoints / "step-000001")
+        run.point(which, run.checkpoints_folder / "step-000001")

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from glassformer.base.config import Config
-from glassformer.training.memory import steady_heap
+from glassformer.training.memory import configure_allocator
 from peers.machine import matrix_speed, precisions
 from peers.models import (
     DTYPES,
@@ -49,7 +49,7 @@ GPU_PEAK = 8192  # on a GPU
 
 def measure(options: Options) -> Iterator[Row]:
     """Yield a row for masked training, which needs logits at 15 % of the positions, and a row for each shape."""
-    steady_heap(Config())  # as `glass train` does; it applies to all libraries here
+    configure_allocator(Config())  # as `glass train` does; it applies to all libraries here
     yield _masked_row(QUICK_MASKED if options.quick else MASKED, options)
     shapes = SHAPES if options.device == "cpu" else {**SHAPES, **GPU_SHAPES}
     for name, shape in (QUICK if options.quick else shapes).items():

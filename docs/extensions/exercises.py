@@ -6,7 +6,7 @@ import re
 
 from extensions.markdown import fenced, folded, indented
 from glassformer.base.wording import LEVELS
-from glassformer_course.course import whole
+from glassformer_course.course import all_exercises
 from glassformer_course.exercise import HINTS, Exercise
 
 HINT_NAMES = ("the idea", "the formula", "all but one line")
@@ -14,7 +14,7 @@ HINT_NAMES = ("the idea", "the formula", "all but one line")
 
 def pages() -> dict[str, str]:
     """Return the page of every exercise, and the list that docs/learn.md includes."""
-    course = whole()
+    course = all_exercises()
     rows = ["| | exercise | you write |", "|---|---|---|"]
     for each in course:
         functions = ", ".join(f"`{name}`" for name in each.functions)

@@ -42,7 +42,7 @@ from glassformer.inspection.receipt.naming import label_named
 from glassformer.inspection.recording import Recording, record
 from glassformer.inspection.sites import advice_on_part, find_head, stacks
 from glassformer.interop.huggingface import importing
-from glassformer.launch.request import RunRequest, named_source
+from glassformer.launch.request import RunRequest, source_settings
 from glassformer.launch.start import start_requested
 from glassformer.model.device import choose_device
 from glassformer.model.transformer import Model
@@ -61,7 +61,7 @@ from glassformer.tasks import (
 from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.loop import train
 from glassformer.training.memory import peak_memory
-from glassformer.training.plan_file import compared
+from glassformer.training.plan_file import record_outcome
 from glassformer.training.thread_choice import torch_state_restored
 
 __all__ = ["TextTokens", "Transformer", "fit", "import_model", "load"]
@@ -573,7 +573,7 @@ def fit(
     shortcuts = {"train.task": task, "train.minutes": minutes, "train.steps": steps}
     given = {**(settings or {}), **{name: value for name, value in shortcuts.items() if value is not None}}
     changes = {name: _setting_text(name, value) for name, value in given.items()}
-    changes |= named_source(fspath(data), None if target is None else fspath(target))
+    changes |= source_settings(fspath(data), None if target is None else fspath(target))
     folders = {"out": out, "begin_from": begin_from}
     request = RunRequest(
         changes, recipe, **{name: None if folder is None else Path(folder) for name, folder in folders.items()}
@@ -584,7 +584,7 @@ def fit(
     if outcome is None:
         raise KeyboardInterrupt
     run = trainer.run
-    compared(run, outcome, peak_memory(choose_device(trainer.config.train.device)))
+    record_outcome(run, outcome, peak_memory(choose_device(trainer.config.train.device)))
     return load(run.folder, device=trainer.config.train.device)
 
 

@@ -43,7 +43,7 @@ def check_source(
                 lines = (f"The answer has no function {missing[0]}: use the function names of the task.",)
             else:
                 marks = mark(sandbox, exercise.reference, exercise.cases(seed, text), exercise.mistakes)
-                asked = marks.asked
+                asked = marks.cases_run
                 mistake = marks.wrong.mistake.name if marks.wrong and marks.wrong.mistake else ""
                 result, lines = _marked(marks)
         except StoppedError as error:

@@ -66,6 +66,6 @@ def find(which: str | int) -> Exercise:
     return Exercise(text, COURSE.index(text) + 1)
 
 
-def whole() -> list[Exercise]:
+def all_exercises() -> list[Exercise]:
     """Return the exercises of the course, in order."""
     return [Exercise(name, number) for number, name in enumerate(COURSE, start=1)]

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors, write_text
+from glassformer.base.files import convert_os_errors, write_text
 from glassformer.base.wording import LEVELS, quoted
-from glassformer_course.course import find, whole
+from glassformer_course.course import all_exercises, find
 from glassformer_course.exercise import HINTS, Exercise
 from glassformer_course.judging.verdict import Verdict
 from glassformer_course.notebooks import notebook
 
 STATE = "course.json"
 VERSION = 1  # format of course.json
-PATIENCE = 2.0  # seconds to wait for the lock that another process holds
+LOCK_TIMEOUT = 2.0  # seconds to wait for the lock that another process holds
 DEFAULT = Path("glass-learn")
 
 
@@ -55,7 +55,7 @@ class CourseFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         state = self._state()
-        names = state.get("exercises") or [exercise.name for exercise in whole()]
+        names = state.get("exercises") or [exercise.name for exercise in all_exercises()]
         self.exercises: list[Exercise] = [find(name) for name in names]
         self.text_file: str | None = state.get("text")
         self.level: str = state.get("level", "student")
@@ -115,7 +115,7 @@ class CourseFolder:
         kept = next(name for n in count(1) if not (name := path.with_name(f"{exercise.file_name}.old-{n}.py")).exists())
         there = path.exists()
         if there:
-            with clear_disk_errors(path):
+            with convert_os_errors(path):
                 path.rename(kept)
         with self._change():
             self.records[exercise.name] = Record()
@@ -147,8 +147,8 @@ class CourseFolder:
     def _change(self) -> Iterator[None]:
         """Reload the records, let the caller change them, and save them, under a lock between processes."""
         lock = self.path / f"{STATE}.lock"
-        until = time.monotonic() + PATIENCE
-        with clear_disk_errors(lock):
+        until = time.monotonic() + LOCK_TIMEOUT
+        with convert_os_errors(lock):
             self.path.mkdir(parents=True, exist_ok=True)
             while time.monotonic() < until:  # after that, assume that the process that held the lock was killed
                 with suppress(FileExistsError):
@@ -160,12 +160,12 @@ class CourseFolder:
             yield
             self._save()
         finally:
-            with clear_disk_errors(lock):
+            with convert_os_errors(lock):
                 lock.unlink(missing_ok=True)
 
     def _save(self) -> None:
         state: dict[str, Any] = {"version": VERSION, "level": self.level}
-        if [each.name for each in self.exercises] != [each.name for each in whole()]:
+        if [each.name for each in self.exercises] != [each.name for each in all_exercises()]:
             state["exercises"] = [each.name for each in self.exercises]
         if self.text_file is not None:
             state["text"] = self.text_file
@@ -173,7 +173,7 @@ class CourseFolder:
         self._write(self.path / STATE, json.dumps(state, indent=1) + "\n")
 
     def _write(self, path: Path, text: str) -> None:
-        with clear_disk_errors(path):
+        with convert_os_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
 

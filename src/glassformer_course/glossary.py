@@ -44,7 +44,7 @@ class Entry:
         page, hash, section = self.page.partition("#")
         return f"docs/{page}.md{hash}{section}"
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         """Return the entry as text: names, explanation, related terms and page."""
         also = f" ({', '.join(self.also)})" if self.also else ""
         see = f"\nsee also: {', '.join(self.see)}" if self.see else ""

@@ -144,7 +144,7 @@ def test_a_score_is_taken_apart_as_it_was_made(page: Visit, subject: Callable[[s
         key = min(2, len(expected[0]) - 1)
         turn(shown, "score", run, TEXTS[run], head=head, q=query, k=key)
         q = part.q[0, place, query].double()
-        k = part.k[0, part.asks[place], key].double()
+        k = part.k[0, part.kv_index[place], key].double()
         assert value(shown, ".steps .dot") == pytest.approx(float(q @ k), abs=NEAR)
         assert value(shown, ".steps .scaled") == pytest.approx(float(part.scaled[0, place, query, key]), abs=NEAR)
         bias = 0.0 if part.bias is None else float(part.bias[0, place, query, key])
@@ -256,7 +256,7 @@ def test_an_alignment_is_that_of_cross_attention(
     translator = model("en-de")
     assert isinstance(translator, Translator)
     settings = translator.config.sample.replace(beams=4, temperature=0.0, repetition_penalty=1.0)
-    best = translator.best([TEXTS["en-de"]], settings)[0]
+    best = translator.n_best([TEXTS["en-de"]], settings)[0]
     assert values(shown, ".score") == pytest.approx([each.score for each in best], abs=NEAR)
     texts = [text or "nothing" for text in (each.text for each in best)]
     assert shown.locator("td .link").all_inner_texts() == texts

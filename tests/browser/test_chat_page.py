@@ -136,7 +136,7 @@ def test_messages_that_are_forgotten_are_not_sent_again(page: Visit, model: Libr
     texts = shown.locator("ol li:not(.gap) p").all_inner_texts()[:-1]
     messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
     settings = chat.config.sample.replace(tokens=8, temperature=0, beams=1)
-    alone = chat.answer(chat.fitting(messages, 8), settings).text.strip()
+    alone = chat.answer(chat.fit_to_context(messages, 8), settings).text.strip()
     expect(shown.locator("li.assistant p").last).to_have_text(alone or "(nothing)")
 
 

@@ -19,7 +19,7 @@ from glassformer.evaluation.simple_predictors import counts_of
 from glassformer.inspection.replay import read_history
 from glassformer.inspection.replay.page import text_for
 from glassformer.runs.folder import Run
-from glassformer.runs.run_text import encoded_text
+from glassformer.runs.run_text import find_or_encode_text
 from glassformer.tasks import AnyTextModel, MaskFiller, TextModel, Translator
 from glassformer.training.journal import read_metrics
 from glassformer.verification.report import saved_report
@@ -95,7 +95,7 @@ def surprisal(
 
     def found(run: str, target: str | None) -> SurprisalResult:
         own = model(run)
-        data = encoded_text(Run(runs[run]), own.config, lambda text: None)
+        data = find_or_encode_text(Run(runs[run]), own.config, lambda text: None)
         counts = counts_of(data.train.target.tokens, own.tokenizer.vocab_size)
         if isinstance(own, Translator):
             assert target is not None

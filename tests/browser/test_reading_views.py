@@ -38,7 +38,7 @@ def test_a_cell_of_the_tape_is_explained(run: str, page: Visit, model: Models) -
     part = next(step.part for step in reversed(tape.steps) if step.first <= number and step.section.matrices)
     head = next(step.section.head for step in reversed(tape.steps) if step.first <= number)
     shown = page("tape", run, part=part, matrix=number, only=head, r=1, c=2)
-    working = tape.working(number, 1, 2)
+    working = tape.derive_cell(number, 1, 2)
     assert working is not None
     assert near(value(shown, ".working h4"), matrix.values[1, 2])
     assert near(values(shown, ".working dl"), [value for _, value in working.lines])
@@ -113,12 +113,12 @@ def test_the_embedding_map(page: Visit, model: Models) -> None:
     expect(shown.locator(".neighbours li")).to_have_count(20)
     assert near(values(shown, ".neighbours"), [cosine for _, cosine in neighbours(vectors, 5, 20)])
     found = components(vectors)
-    assert near(values(shown, ".shares"), found.shares[:10])
+    assert near(values(shown, ".shares"), found.explained_variance_ratio[:10])
     points = [
         [float(number) for number in line.rsplit(",", 2)[1:]]
         for line in copied(shown).splitlines()[1 : 1 + len(vectors)]
     ]
-    assert near(points, found.of(vectors)[:, :2])
+    assert near(points, found.transform(vectors)[:, :2])
     shown.locator(".scatter [role=application]").focus()
     shown.keyboard.press("ArrowRight")
     expect(shown.locator("h3", has_text="id 6")).to_be_visible()

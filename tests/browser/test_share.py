@@ -20,7 +20,7 @@ from glassformer.app.server.views import VIEWS
 from glassformer.app.share.loading import load_shared
 from glassformer.app.share.package import Package
 from glassformer.app.share.share import ShareRequest, share_run
-from glassformer.app.share.tokenizing import for_the_page
+from glassformer.app.share.tokenizing import page_tokenizer
 from glassformer.base.config import SampleConfig, TokenizerConfig
 from glassformer.base.report import finite
 from glassformer.runs.opening import OpenedRun
@@ -213,7 +213,7 @@ def test_every_tokenizer_gives_the_ids_of_encode(opened: Page, tmp_path: Path) -
     for settings in TOKENIZERS:
         tokenizer = train_tokenizer(TokenizerConfig(**settings), [*LEARNT_FROM, *DIFFICULT], mask=True)
         tokenizer.save(tmp_path / "tokenizer.json")
-        json = for_the_page(tokenizer, tmp_path / "tokenizer.json")
+        json = page_tokenizer(tokenizer, tmp_path / "tokenizer.json")
         found = opened.evaluate(CUT, {"json": json, "texts": DIFFICULT})
         for text, (ids, decoded) in zip(DIFFICULT, found["texts"], strict=True):
             assert ids == tokenizer.encode(text), (settings, text)

@@ -83,12 +83,12 @@ def test_every_stage_of_sampling_and_the_tree(run: str, page: Visit, model: Libr
     found = explain_draw(after.logits, settings, after.previous, after.step)
     near(values(shown, ".sum"), [1.0] * 6)
     near(values(shown, ".left"), [stage.left for stage in found.stages])
-    near(values(shown, ".largest"), [float(stage.shares.max()) for stage in found.stages])
-    best = found.stages[0].shares.sort(descending=True, stable=True).indices[:5].tolist()
-    near(values(shown, ".shares")[:10:2], [float(found.stages[0].shares[id]) for id in best])
-    near(values(shown, ".shares")[1:10:2], [float(found.stages[-1].shares[id]) for id in best])
+    near(values(shown, ".largest"), [float(stage.probabilities.max()) for stage in found.stages])
+    best = found.stages[0].probabilities.sort(descending=True, stable=True).indices[:5].tolist()
+    near(values(shown, ".shares")[:10:2], [float(found.stages[0].probabilities[id]) for id in best])
+    near(values(shown, ".shares")[1:10:2], [float(found.stages[-1].probabilities[id]) for id in best])
     near(values(shown, ".race"), [runner.arrival for runner in found.runners[:8]])
-    texts = writer.best([TEXTS[run]], writer.config.sample.replace(beams=3, tokens=6, length_penalty=0.6))[0]
+    texts = writer.n_best([TEXTS[run]], writer.config.sample.replace(beams=3, tokens=6, length_penalty=0.6))[0]
     near(values(shown, ".found"), [each.score for each in texts if each.score is not None])
     assert value(shown, ".told") == pytest.approx(texts[0].score, abs=CLOSE)
     assert shown.locator("svg *").count() <= 2000

@@ -215,7 +215,7 @@ def test_beams_find_the_likeliest_texts(name: str, client: openai.OpenAI, runs: 
     model = OpenedRun.load(runs / name, device="cpu").text_model
     assert isinstance(model, Translator | TextModel)
     settings = SampleConfig(beams=3, temperature=0.0, tokens=9, length_penalty=0.5, stop=("z",))
-    expected = [sample.text for row in model.best(["the old dog", "it"], settings, 2) for sample in row]
+    expected = [sample.text for row in model.n_best(["the old dog", "it"], settings, 2) for sample in row]
     options: dict[str, Any] = {"max_tokens": 9, "n": 2, "stop": "z", "extra_body": {"beams": 3, "length_penalty": 0.5}}
     found = client.completions.create(model=name, prompt=["the old dog", "it"], **options)
     assert [choice.text for choice in found.choices] == expected
@@ -523,8 +523,8 @@ def test_a_newer_checkpoint_serves_who_comes_after_it(runs: Path, tmp_path: Path
             save_tensors(dict(new.model.state_dict()), folder / "model.safetensors")
             (folder / "state.json").write_text("{}", encoding="utf-8")
 
-        write_folder(run.checkpoints / "step-000002", fill)
-        run.point("best", run.checkpoints / "step-000002")
+        write_folder(run.checkpoints_folder / "step-000002", fill)
+        run.point("best", run.checkpoints_folder / "step-000002")
         after = client.completions.create(model="growing", prompt="the", max_tokens=30, temperature=0).choices[0].text
         assert after == new.generate(["the"], SampleConfig(tokens=30, temperature=0))[0].text
         assert after != old.generate(["the"], SampleConfig(tokens=30, temperature=0))[0].text

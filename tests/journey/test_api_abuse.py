@@ -54,8 +54,8 @@ def with_end_token(folder: Path, logit: float) -> None:
         save_tensors(dict(model.model.state_dict()), place / "model.safetensors")
         (place / "state.json").write_text("{}", encoding="utf-8")
 
-    write_folder(run.checkpoints / "step-000002", fill)
-    run.point("best", run.checkpoints / "step-000002")
+    write_folder(run.checkpoints_folder / "step-000002", fill)
+    run.point("best", run.checkpoints_folder / "step-000002")
 
 
 def document_of(model: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.base.locks import only_one
+from glassformer.base.locks import folder_lock
 from tests.journey.commands import here
 from tests.journey.task_runs import DOES, PAIRS, refused, train
 
@@ -137,7 +137,7 @@ def test_a_lens_and_a_rollout_are_drawn(name: str, task_home: Path, tmp_path: Pa
 
 
 def test_a_run_that_is_still_training_is_said_to_be(task_home: Path) -> None:
-    with only_one(task_home / "runs/lm"):
+    with folder_lock(task_home / "runs/lm"):
         done = here("attribute", "runs/lm", DOES["lm"][1], folder=task_home)
     assert done.returncode == 0, done.stderr
     assert "still training" in done.stderr

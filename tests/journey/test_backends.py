@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import glassformer
-from glassformer.app.server.engine.loaded import Loaded
+from glassformer.app.server.engine.loaded import LoadedCheckpoint
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.backends import choosing
 from glassformer.backends.choosing import choose_engine
@@ -146,8 +146,8 @@ def test_evaluate_names_what_generated_its_texts(home: Path) -> None:
 def test_a_served_run_uses_it(home: Path, run: str) -> None:
     texts = []
     for backend in ("torch", "onnxruntime"):
-        loaded = Loaded(ModelRegistry([home / run], "cpu", backend).open(run), backend)
-        assert (loaded.text.backend, loaded.searcher().backend) == (backend, backend)
+        loaded = LoadedCheckpoint(ModelRegistry([home / run], "cpu", backend).open(run), backend)
+        assert (loaded.text_model.backend, loaded.beam_search_model().backend) == (backend, backend)
         loop = loaded.token_loop()
         settings = SampleConfig(tokens=12, temperature=0)
         for ids in ([5, 6, 7], [8], [9, 5, 4, 6]):

@@ -14,7 +14,7 @@ from glassformer.app.cli.main import main
 from glassformer.app.server.listing import Listing
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.base.errors import GlassError
-from glassformer.base.locks import only_one
+from glassformer.base.locks import folder_lock
 from glassformer.training import step_measurement
 from glassformer.training.step_measurement import Probe
 from tests.journey.command_output import facts
@@ -194,7 +194,7 @@ def test_wrong_reuse_is_refused_in_two_lines_and_nothing_is_made(case: str, task
 
 
 def test_a_parent_that_is_being_trained_is_refused(task_home: Path) -> None:
-    with only_one(task_home / "runs/lm"):
+    with folder_lock(task_home / "runs/lm"):
         problem, remedy = refused("train", "book.txt", "--from", "runs/lm", "--out", "new", folder=task_home)
     assert "is being trained" in problem
     assert "Ctrl-C" in remedy

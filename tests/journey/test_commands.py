@@ -117,7 +117,9 @@ def test_the_run_folder_has_all_that_is_promised(home: Path) -> None:
     assert {"glassformer", "python", "packages", "command", "data"} <= manifest.keys()
     assert {"source", "text_hash"} <= manifest["data"].keys()
     assert run.config().model.width == 12
-    assert {path.name for path in run.checkpoints.iterdir()} == {run.checkpoint(w).name for w in ("best", "last")}
+    assert {path.name for path in run.checkpoints_folder.iterdir()} == {
+        run.checkpoint(w).name for w in ("best", "last")
+    }
     samples = (run.folder / "samples.txt").read_text(encoding="utf-8")
     assert samples.count("--- step") == 4
     assert "step" in (run.folder / "loss.svg").read_text(encoding="utf-8")

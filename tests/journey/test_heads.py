@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.base.locks import only_one
+from glassformer.base.locks import folder_lock
 from tests.journey.commands import here
 from tests.journey.task_runs import TASKS, refused
 
@@ -140,7 +140,7 @@ def test_a_filler_on_coreference_is_asked_what_it_is(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_still_training_is_looked_at_and_said_to_be(task_home: Path) -> None:
-    with only_one(task_home / "runs" / "lm"):
+    with folder_lock(task_home / "runs" / "lm"):
         _, messages = told("runs/lm", task_home)
     assert "runs/lm is still training" in messages.replace("\\", "/")
 

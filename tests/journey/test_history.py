@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.base.locks import only_one
+from glassformer.base.locks import folder_lock
 from glassformer.inspection.replay import read_history
 from glassformer.runs.folder import Run
 from tests.journey.commands import here
@@ -147,7 +147,7 @@ def test_mistakes_are_two_lines_and_leave_nothing(home: Path) -> None:
 
 
 def test_a_run_that_is_still_training_shows_what_there_is(home: Path) -> None:
-    with only_one(home / RUN):
+    with folder_lock(home / RUN):
         done = here("heads", RUN, "--history", folder=home)
     assert done.returncode == 0
     assert "is still training: these are its snapshots so far" in done.stderr

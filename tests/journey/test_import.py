@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from glassformer.app.server.engine.loaded import Loaded
+from glassformer.app.server.engine.loaded import LoadedCheckpoint
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.base.config import SampleConfig
 from glassformer.generation.decoding import generate
@@ -80,7 +80,7 @@ def test_a_text_ends_at_each_of_several_end_tokens(home: Path, tmp_path: Path) -
     assert written("one").ended == "length"
     assert (written("two").tokens, written("two").ended) == (ids.index(end) + 1, "end")
     served = ModelRegistry([tmp_path / "runs/two"], "cpu", "torch").open("two")
-    assert Loaded(served).token_loop().end_ids == {0, end}
+    assert LoadedCheckpoint(served).token_loop().end_ids == {0, end}
 
     assert here("export", "runs/two", "--to", "hf", "--out", "out", folder=tmp_path).returncode == 0
     exported = json.loads((tmp_path / "out" / "generation_config.json").read_text(encoding="utf-8"))

@@ -45,13 +45,13 @@ KILLS = 20
 def wait_for_the_moment(run: Run, in_a_save: bool, numbers: random.Random) -> None:
     """Wait until the process has saved something new, then a random while, or until it is in the middle of a save."""
     deadline = time.monotonic() + 30
-    before = {path.name for path in run.checkpoints.glob("step-*[0-9]")}
-    while time.monotonic() < deadline and {path.name for path in run.checkpoints.glob("step-*[0-9]")} <= before:
+    before = {path.name for path in run.checkpoints_folder.glob("step-*[0-9]")}
+    while time.monotonic() < deadline and {path.name for path in run.checkpoints_folder.glob("step-*[0-9]")} <= before:
         time.sleep(0.001)
     if not in_a_save:
         time.sleep(numbers.random() * 0.05)
         return
-    while time.monotonic() < deadline and not any(run.checkpoints.glob("*.partial")):
+    while time.monotonic() < deadline and not any(run.checkpoints_folder.glob("*.partial")):
         pass
 
 
@@ -69,8 +69,8 @@ def test_killed_twenty_times_and_never_killed_are_the_same(tmp_path: Path) -> No
         assert process.poll() is None, "the run ended before it could be killed"
         process.kill()
         process.wait()
-        killed_in_a_save += any(run.checkpoints.glob("*.partial"))
-        assert run.whole_checkpoints(), "a loadable checkpoint must always exist"
+        killed_in_a_save += any(run.checkpoints_folder.glob("*.partial"))
+        assert run.complete_checkpoints(), "a loadable checkpoint must always exist"
         arguments = ["train", "--resume", "--out", "killed"]
     assert killed_in_a_save >= 3
     ended = glass(*arguments, folder=tmp_path)

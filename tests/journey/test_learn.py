@@ -13,7 +13,7 @@ import pytest
 
 from glassformer.base.errors import GlassError
 from glassformer_course.checking import check_source
-from glassformer_course.course import COURSE, find, whole
+from glassformer_course.course import COURSE, all_exercises, find
 from glassformer_course.folder import CourseFolder
 from glassformer_course.watching import watch
 from tests.journey.commands import here
@@ -117,7 +117,7 @@ def test_what_is_printed_is_that_of_the_case_that_failed() -> None:
 @pytest.mark.thorough
 def test_the_whole_course_is_solved_by_the_shipped_solutions(tmp_path: Path) -> None:
     assert len(COURSE) >= 24
-    for exercise in whole():
+    for exercise in all_exercises():
         assert here("learn", "start", str(exercise.number), folder=tmp_path).returncode == 0
         (tmp_path / "glass-learn" / f"{exercise.file_name}.py").write_text(exercise.solution, encoding="utf-8")
     checked = here("learn", "check", "--all", "--json", folder=tmp_path)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.base.locks import only_one
+from glassformer.base.locks import folder_lock
 from tests.journey.commands import here
 from tests.journey.task_runs import DOES, TASKS, TINY, refused
 
@@ -117,7 +117,7 @@ def test_one_head_is_listed_in_the_terminal(task_home: Path) -> None:
 
 
 def test_a_run_that_still_trains_is_said(task_home: Path) -> None:
-    with only_one(task_home / "runs" / "lm"):
+    with folder_lock(task_home / "runs" / "lm"):
         done = here("look", "runs/lm", "It was", "--json", folder=task_home)
     assert done.returncode == 0
     assert "runs/lm is still training: this is its best checkpoint so far" in done.stderr.replace("\\", "/")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.base.locks import only_one
+from glassformer.base.locks import folder_lock
 from glassformer.evaluation.probes.probe import PROBES
 from tests.journey.commands import here
 from tests.journey.task_runs import refused
@@ -161,7 +161,7 @@ def test_what_cannot_be_asked_is_refused(task_home: Path) -> None:
 
 
 def test_a_run_that_is_still_training_is_said_to_be(task_home: Path) -> None:
-    with only_one(task_home / "runs" / "lm"):
+    with folder_lock(task_home / "runs" / "lm"):
         done = here("probe", "runs/lm", "induction", *QUICK, folder=task_home)
     assert done.returncode == 0, done.stderr
     assert "is still training: this is its best checkpoint so far" in done.stderr

@@ -27,7 +27,7 @@ from glassformer.app.server.view import Binary, PageView, TextQuestion
 from glassformer.app.server.views import VIEWS
 from glassformer.base.errors import GlassError
 from glassformer.base.files import sha256
-from glassformer.base.locks import only_one
+from glassformer.base.locks import folder_lock
 from glassformer.runs.folder import Run
 from tests.journey.api_server import TOKEN, Served, serving
 from tests.journey.commands import ended, start
@@ -225,8 +225,8 @@ def test_the_page_and_its_assets(home: Path, tmp_path: Path) -> None:
 
 def new_checkpoint(run: Run, step: int, best: bool = True) -> None:
     """The run has learnt on: a copy of its checkpoint with another name."""
-    folder = run.checkpoints / f"step-{step:06}"
-    shutil.copytree(run.checkpoints / "step-000001", folder)
+    folder = run.checkpoints_folder / f"step-{step:06}"
+    shutil.copytree(run.checkpoints_folder / "step-000001", folder)
     for which in ("best", "last") if best else ("last",):
         run.point(which, folder)  # type: ignore[arg-type]
 
@@ -235,7 +235,7 @@ def test_a_run_that_is_training_is_read_again(tmp_path: Path) -> None:
     run = Run(make_run(tmp_path / "book"))
     registry = ModelRegistry([run.folder], "cpu")
     (run.folder / "best").rename(run.folder / "later")
-    with only_one(run.folder):
+    with folder_lock(run.folder):
         assert registry.training("book")
         with pytest.raises(GlassError, match="has just started training"):
             registry.open("book")
@@ -249,7 +249,7 @@ def test_a_run_that_is_training_is_read_again(tmp_path: Path) -> None:
         assert (first.version, second.version) == ("step-000001", "step-000030")
         assert second is not first
         new_checkpoint(run, 40)
-        (run.checkpoints / "step-000040" / "model.safetensors").write_bytes(b"half")
+        (run.checkpoints_folder / "step-000040" / "model.safetensors").write_bytes(b"half")
         assert registry.open("book") is second
         assert registry.open("book") is second
         new_checkpoint(run, 50)
@@ -268,7 +268,7 @@ def test_events_of_a_run_that_is_training(tmp_path: Path) -> None:
 
         found: list[tuple[str, Any]] = []
         with ExitStack() as training:
-            training.enter_context(only_one(run.folder))
+            training.enter_context(folder_lock(run.folder))
             assert error_of(httpx.get(f"{url}?after=x", headers=BEARER))[0] == 400
             with httpx.stream("GET", f"{url}?after=1", headers=BEARER, timeout=60) as stream:
                 assert stream.headers["content-type"].startswith("text/event-stream")

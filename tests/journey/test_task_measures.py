@@ -197,12 +197,12 @@ def test_the_text_that_a_run_began_with_is_measured_on_its_validation_part(task_
 
 
 def test_masked_and_plan_name_the_same_simple_predictors(task_home: Path, measured: dict[str, dict[str, Any]]) -> None:
-    from glassformer.evaluation.simple_predictors import ladder
+    from glassformer.evaluation.simple_predictors import fast_baselines
     from glassformer.runs.folder import open_run
-    from glassformer.runs.run_text import encoded_text
+    from glassformer.runs.run_text import find_or_encode_text
 
     run = open_run(task_home / "runs" / "masked")
-    rungs = ladder(run.config(), encoded_text(run, run.config(), print))
+    rungs = fast_baselines(run.config(), find_or_encode_text(run, run.config(), print))
     assert [(rung.name, rung.note) for rung in rungs] == [
         (row["name"], row["note"]) for row in measured["masked"]["baselines"]
     ]

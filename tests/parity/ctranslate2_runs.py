@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from glassformer.interop.output_comparison import LEVEL
+from glassformer.interop.output_comparison import TIE_TOLERANCE
 from glassformer.model.evaluation_mode import inference
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import Translator
@@ -56,4 +56,4 @@ def _unlikely(model: Translator, text: str, ids: Sequence[int]) -> int:
     with inference(model.model):
         logits = model.model(source, target)[0]  # (T, V)
     written = logits.gather(1, torch.tensor(ids)[:, None])[:, 0]  # (T)
-    return int((logits.max(dim=-1).values - written > LEVEL).sum())
+    return int((logits.max(dim=-1).values - written > TIE_TOLERANCE).sum())

@@ -19,7 +19,7 @@ from glassformer.tasks.chatting import ChatModel
 from glassformer.tasks.example_tasks import ChatTask, last_question
 from glassformer.tasks.losses import logits_of, summed_loss
 from glassformer.text.batches import Batch
-from glassformer.text.measured_data import encode_whole
+from glassformer.text.evaluation_data import encode_evaluation_data
 from glassformer.text.prepare import Prepared, prepare
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RECORD_KINDS
@@ -178,7 +178,7 @@ def test_no_gradient_comes_from_tokens_of_a_prompt(name: str, tmp_path: Path) ->
 
 def test_conversations_that_are_only_measured_have_the_same_tokens(tmp_path: Path) -> None:
     case = Case("ChatML", tmp_path, spell=True)
-    whole = encode_whole(RECORD_KINDS["chat"], case.config.data, case.data.tokenizers, tmp_path).store
+    whole = encode_evaluation_data(RECORD_KINDS["chat"], case.config.data, case.data.tokenizers, tmp_path).store
 
     def records(store: RecordStore) -> list[tuple[list[int], list[bool]]]:
         return [(store.target.document(i).tolist(), store.loss_mask_of(i).tolist()) for i in range(len(store))]
@@ -216,7 +216,7 @@ def test_an_answer_ends_at_the_token_of_the_template(tmp_path: Path) -> None:
 def test_conversations_are_shown_in_lines(tmp_path: Path) -> None:
     case = Case("ChatML", tmp_path)
     ids = case.chat.conversation_ids([{"role": "user", "content": "a"}])
-    assert case.chat.shown(ids) == "user\na\n\nassistant\n"
+    assert case.chat.decode_conversation(ids) == "user\na\n\nassistant\n"
     assert case.chat.chat.before_answer == "assistant"
 
 

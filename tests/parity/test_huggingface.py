@@ -14,14 +14,14 @@ import torch
 
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
-from glassformer.interop.atomic_output import appear_whole
-from glassformer.interop.export_report import Measured
+from glassformer.interop.atomic_output import write_atomically
+from glassformer.interop.export_report import Comparison
 from glassformer.interop.huggingface import compare
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, choose
 from glassformer.interop.huggingface.compare import compare_logits
-from glassformer.interop.huggingface.equivalent_forms import WRITE, rewritten
+from glassformer.interop.huggingface.equivalent_forms import EXPORT_FORMS, rewritten
 from glassformer.interop.huggingface.read_model import read_model
-from glassformer.interop.huggingface.writing import written
+from glassformer.interop.huggingface.writing import to_huggingface
 from glassformer.interop.output_comparison import largest_difference
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Model
@@ -88,7 +88,7 @@ def test_large_weights_in_every_tensor_are_the_same_here_and_when_they_are_writt
 def there_and_back(name: str, theirs: Any, folder: Path) -> tuple[Model, Any]:
     """Of what was saved in `folder / "theirs"`: our model, and theirs of what we write."""
     found = read_model(folder / "theirs")
-    values, tensors = written(found.architecture, found.model, found.task)
+    values, tensors = to_huggingface(found.architecture, found.model, found.task)
     kept = {key: v for key in (*OF_THEIR_TOKENIZER, "id2label", "label2id") if (v := getattr(theirs.config, key, None))}
     again = folder / "again"
     again.mkdir()
@@ -141,12 +141,12 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRITE)
+@pytest.mark.parametrize("name", EXPORT_FORMS)
 def test_another_form_of_a_model_computes_the_same(name: str) -> None:
     """Sinusoids are left out where they change positions: there the rest of the model must not notice."""
     config = tiny(**FORMS[name])
     model = as_if_trained(config)
-    form, tensors = rewritten([WRITE[name]], config.replace(vocab_size=V), dict(model.state_dict()))
+    form, tensors = rewritten([EXPORT_FORMS[name]], config.replace(vocab_size=V), dict(model.state_dict()))
     assert set(tensors) != set(model.state_dict()) or form != config.replace(vocab_size=V) or name == "sines_first"
     other = build_model(form, source_vocab_size=None if form.shared_embedding else V)
     other.load_state_dict(tensors)
@@ -224,31 +224,31 @@ def test_output_biases_that_are_not_zero_are_not_dropped() -> None:
 
 
 def test_nothing_appears_where_a_comparison_fails(tmp_path: Path) -> None:
-    def fill(folder: Path) -> list[Measured]:
+    def fill(folder: Path) -> list[Comparison]:
         folder.mkdir()
         (folder / "config.json").write_text("{}", encoding="utf-8")
-        return [Measured("logits", 0.5, 1e-3, "all")]
+        return [Comparison("logits", 0.5, 1e-3, "all")]
 
     with pytest.raises(GlassError, match=r"'logits' differs by 0\.5"):
-        appear_whole("hf", tmp_path / "deep" / "out", fill)
+        write_atomically("hf", tmp_path / "deep" / "out", fill)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_came_in_the_meantime_is_not_written_over(tmp_path: Path) -> None:
-    def fill(partial: Path) -> list[Measured]:
+    def fill(partial: Path) -> list[Comparison]:
         partial.write_text("new", encoding="utf-8")
         (tmp_path / "out").write_text("mine", encoding="utf-8")
         return []
 
     with pytest.raises(GlassError, match="already exists"):
-        appear_whole("gguf", tmp_path / "out", fill)
+        write_atomically("gguf", tmp_path / "out", fill)
     assert [(path.name, path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()] == [("out", "mine")]
 
 
 def test_a_link_that_leads_nowhere_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to(tmp_path / "gone")
     with pytest.raises(GlassError, match="already exists"):
-        appear_whole("onnx", tmp_path / "out", lambda _: [])
+        write_atomically("onnx", tmp_path / "out", lambda _: [])
     assert (tmp_path / "out").is_symlink()
 
 

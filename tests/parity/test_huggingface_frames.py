@@ -18,7 +18,7 @@ from glassformer.interop.huggingface.export import export
 from glassformer.interop.huggingface.importing import import_model
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import MaskFiller, TextClassifier, Translator
-from glassformer.tasks.example_tasks import labelled_rows, pair_rows, too_long
+from glassformer.tasks.example_tasks import count_too_long, labelled_rows, pair_rows
 from glassformer.text.tokenizers import Frame
 from tests.parity.hugging_face import change_config, transformers
 from tests.unit.example_files import encoded
@@ -215,7 +215,7 @@ def test_labels_are_those_of_the_first_token_in_its_frame(tmp_path: Path) -> Non
     data = run.config.data.replace(source=str(table))
     store, _ = encoded("classify", data, (run.tokenizer, run.tokenizer), run.labels, tmp_path)
     assert [row.inputs.tolist() for row in labelled_rows(store, run.config)][:2] == words(TEXTS[:2])["input_ids"]
-    assert too_long(store, run.config.model.context) == 1  # 40 tokens have room alone, and not in their frame
+    assert count_too_long(store, run.config.model.context) == 1  # 40 tokens have room alone, and not in their frame
 
 
 PAIR: dict[str, Any] = {

@@ -10,8 +10,8 @@ import torch
 
 from glassformer.interop.export_report import ExportRequest
 from glassformer.interop.gguf.export import export as export_gguf
-from glassformer.interop.huggingface.choosing import ARCHITECTURES, fitted
-from glassformer.interop.huggingface.compare import rows_of
+from glassformer.interop.huggingface.choosing import ARCHITECTURES, closest_form
+from glassformer.interop.huggingface.compare import random_batch
 from glassformer.interop.huggingface.export import export
 from glassformer.interop.huggingface.importing import import_model
 from glassformer.interop.onnx.export import export as export_onnx
@@ -66,10 +66,10 @@ PRUNED: dict[str, tuple[str, str, dict[str, Any]]] = {  # the class it goes thro
 
 
 def logits(model: Model) -> torch.Tensor:
-    tokens, real = rows_of(model)
+    tokens, real = random_batch(model)
     with inference(model):
         if isinstance(model, EncoderDecoder):
-            return model(tokens, rows_of(model, seed=1)[0], real)
+            return model(tokens, random_batch(model, seed=1)[0], real)
         return model(tokens, real)[real]
 
 
@@ -78,7 +78,7 @@ def test_heads_that_are_not_there_are_zeros_and_nothing_else_changes(name: str) 
     architecture, _, settings = PRUNED[name]
     model = as_if_trained(tiny(**{"layers": 2, "heads": 3, "width": 30, "head_width": 10, **settings})).double()
     config = model.config.replace(vocab_size=model.vocab_size)
-    form, tensors = fitted(ARCHITECTURES[architecture], config, dict(model.state_dict()))
+    form, tensors = closest_form(ARCHITECTURES[architecture], config, dict(model.state_dict()))
     assert form.removed_heads == ()
     assert sum(t.numel() for t in tensors.values()) > sum(t.numel() for t in model.state_dict().values())
     whole = build_model(form).double()

@@ -16,9 +16,9 @@ pytest.importorskip("xllamacpp")
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.interop.export_report import ExportRequest
-from glassformer.interop.gguf import engine, writing
 from glassformer.interop.gguf import export as gguf_export
-from glassformer.interop.gguf.engine import run_engine
+from glassformer.interop.gguf import llama_cpp, writing
+from glassformer.interop.gguf.llama_cpp import run_llama_cpp
 from glassformer.runs.opening import OpenedRun
 from tests.journey.commands import here
 from tests.parity.written_runs import make_run
@@ -67,7 +67,7 @@ def exported(folder: Path, dtype: str | None = None) -> Any:
 def written_there(path: Path) -> list[list[int]]:
     """The ids of llama.cpp's greedy texts after the prompts, which it cuts into tokens itself."""
     asked = {"n_predict": COUNT, "temperature": 0, "return_tokens": True}
-    answers = run_engine(path, 71, [{**asked, "prompt": prompt} for prompt in PROMPTS])
+    answers = run_llama_cpp(path, 71, [{**asked, "prompt": prompt} for prompt in PROMPTS])
     return [[id for id in answer["tokens"] if id != END] for answer in answers]
 
 
@@ -136,7 +136,7 @@ def test_llama_cpp_reads_characters_as_the_run_does_and_leaves_out_those_it_neve
 
 def read_there(path: Path, text: str) -> int:
     """How many tokens llama.cpp makes of a text."""
-    return int(run_engine(path, 71, [{"prompt": text, "n_predict": 1}])[0]["tokens_evaluated"])
+    return int(run_llama_cpp(path, 71, [{"prompt": text, "n_predict": 1}])[0]["tokens_evaluated"])
 
 
 @pytest.mark.thorough
@@ -186,7 +186,7 @@ def test_llama_cpp_alone_finds_other_numbers(fault: str, tmp_path: Path, monkeyp
 @pytest.mark.thorough
 def test_without_the_package_our_own_reader_checks_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path, "starcoder2")
-    monkeypatch.setattr(engine, "PACKAGE", "a-package-that-is-not-there")
+    monkeypatch.setattr(llama_cpp, "PACKAGE", "a-package-that-is-not-there")
     report = exported(tmp_path)
     assert report.checked_by == "glassformer's GGUF reader"
     assert report.notes == (

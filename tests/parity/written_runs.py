@@ -56,7 +56,7 @@ def _save(run: Run, model: torch.nn.Module) -> None:
         save_tensors(dict(model.state_dict()), folder / "model.safetensors")
         (folder / "state.json").write_text(json.dumps({"step": 1}), encoding="utf-8")
 
-    checkpoint = run.checkpoints / "step-000001"
+    checkpoint = run.checkpoints_folder / "step-000001"
     write_folder(checkpoint, fill)
     run.point("best", checkpoint)
     run.point("last", checkpoint)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
-from glassformer.base.locks import only_one
+from glassformer.base.locks import folder_lock
 from glassformer.runs.run_text import open_text
 from glassformer.tasks.make import make_task
 from glassformer.training.loop import compute_gradients, train
@@ -78,7 +78,7 @@ def trained(folder: Path, name: str, processes: Processes, stop: int | None = No
 
 def finished(trainer: Trainer, stop: int | None = None) -> Trainer:
     """Train to the end, or until one process asks to stop."""
-    if stop is not None and trainer.processes.rank == trainer.processes.world - 1:
+    if stop is not None and trainer.processes.rank == trainer.processes.world_size - 1:
         stop_during(trainer, stop)
     assert (train(trainer) is None) == (stop is not None)
     return trainer
@@ -86,7 +86,7 @@ def finished(trainer: Trainer, stop: int | None = None) -> Trainer:
 
 def bad_in_the_last(stepper: Stepper, processes: Processes) -> None:
     """Make the output of one layer non-finite in the last process only."""
-    if processes.rank == processes.world - 1:
+    if processes.rank == processes.world_size - 1:
         layer = stepper.model.stack.blocks[1].feedforward.down
         layer.register_forward_hook(lambda module, inputs, output: output * torch.nan)
 
@@ -120,7 +120,7 @@ def full_disk(folder: Path, name: str, processes: Processes, **changes: Any) -> 
 def second_start(folder: Path, name: str, processes: Processes) -> str:
     """Return the error of a resume while another process holds the run, as this process sees it."""
     with ExitStack() as held:
-        processes.on_rank_zero(lambda: held.enter_context(only_one(folder / name)))
+        processes.on_rank_zero(lambda: held.enter_context(folder_lock(folder / name)))
         try:
             with resume_training(folder / name, {}, Silent(), processes=processes):
                 return "nothing"
@@ -140,10 +140,10 @@ def work(folder: Path, processes: Processes) -> dict[str, Any]:
     from glassformer.training.parallel.shards import Shards
 
     found: dict[str, Any] = {}
-    for name, changes in CURVES.items() if processes.world == 2 else ():  # runs that stop in the middle
+    for name, changes in CURVES.items() if processes.world_size == 2 else ():  # runs that stop in the middle
         trained(folder, f"broken-{name}", Shards(), STOP, **changes, train__shard=True)
     kinds: dict[str, Callable[[], Processes]] = {"replicas": lambda: type(processes)(), "shards": Shards}
-    world = processes.world
+    world = processes.world_size
     for kind, make in kinds.items():
         cases = torch.load(folder / "cases.pt", weights_only=False)
         for number, (config, tokens) in enumerate(cases):
@@ -212,7 +212,7 @@ def one(folder: Path, world: int, rank: int, port: int) -> None:
     os.environ.update({name: str(value) for name, value in places.items()})
     torch.set_num_threads(1)
     with joined(small_config(folder).train) as processes:
-        torch.save(work(folder, processes), folder / f"{processes.world}-{processes.rank}.pt")
+        torch.save(work(folder, processes), folder / f"{processes.world_size}-{processes.rank}.pt")
 
 
 if __name__ == "__main__":

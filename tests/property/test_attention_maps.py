@@ -9,7 +9,7 @@ import torch
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.inspection.explain import Subject
-from glassformer.inspection.plots import draw_attention, facts, find_site, look
+from glassformer.inspection.plots import draw_attention, facts, find_site, record_attention_maps
 from glassformer.inspection.sites import HeadSite, Site, find_head
 from glassformer.inspection.trace import trace
 from glassformer.model.build import build_model
@@ -44,7 +44,7 @@ def test_maps_are_the_weights_of_the_model(family: str) -> None:
     model = made(family)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     what = subject(model, 13, 7 if family == "encoder-decoder" else None)
-    found = look(what)
+    found = record_attention_maps(what)
     whole = what.trace()
     stacks = {"dec" if family in ("decoder", "encoder-decoder") else "enc": whole.stack}
     if whole.source is not None:
@@ -68,34 +68,39 @@ def test_maps_are_the_weights_of_the_model(family: str) -> None:
 
 def test_source_is_across_and_target_down() -> None:
     model = made("encoder-decoder")
-    found = look(subject(model, 13, 7), find_site(model, "dec.1.cross"))
+    found = record_attention_maps(subject(model, 13, 7), find_site(model, "dec.1.cross"))
     assert {cells.shape for cells in found.maps.values()} == {(7, 13)}
     axes = draw_attention(found).axes[0]
     assert {label.get_text()[0] for label in axes.get_yticklabels()} == {"t"}
     assert {label.get_text()[0] for label in axes.get_xticklabels()} == {"s"}
-    assert look(subject(model, 13, 7), find_site(model, "enc.0.self")).tokens(Site("enc", 0, "self"))[0][0][1] < V
+    assert (
+        record_attention_maps(subject(model, 13, 7), find_site(model, "enc.0.self")).tokens(Site("enc", 0, "self"))[0][
+            0
+        ][1]
+        < V
+    )
 
 
 def test_one_head_is_that_head_with_removed_ones_beside_it() -> None:
     model = made("decoder", removed_heads=("dec.0.self.1", *(f"dec.1.self.{head}" for head in range(4))))
     what = subject(model, 11)
-    every = look(what)
+    every = record_attention_maps(what)
     assert [str(head) for head in every.maps] == ["dec.0.self.0", "dec.0.self.2", "dec.0.self.3"]
-    one = look(what, find_head(model, "dec.0.self.2"))
+    one = record_attention_maps(what, find_head(model, "dec.0.self.2"))
     weights = trace(model, torch.tensor([what.ids])).stack.blocks[0].attention.weights[0, 1]  # the second that is left
     (cells,) = one.maps.values()
     np.testing.assert_allclose(np.nan_to_num(cells), weights.numpy(), atol=1e-6)
     assert "dec.0.self.2" in {text.get_text().split(":")[0] for text in draw_attention(one).texts}
     draw_attention(every)
     with pytest.raises(GlassError, match=r"all heads of dec\.1\.self were removed"):
-        look(what, find_site(model, "dec.1.self"))
+        record_attention_maps(what, find_site(model, "dec.1.self"))
     with pytest.raises(GlassError, match="there is no attention"):
         find_site(model, "dec.2.self")
 
 
 def test_numbers_are_those_of_the_picture_and_masked_is_null() -> None:
     model = made("decoder", window=3)
-    found = facts(look(subject(model, 11), find_site(model, "dec.0.self")))
+    found = facts(record_attention_maps(subject(model, 11), find_site(model, "dec.0.self")))
     assert [head["name"] for head in found["heads"]] == [f"dec.0.self.{n}" for n in range(4)]
     for head in found["heads"]:
         for row, weights in enumerate(head["weights"]):
@@ -106,8 +111,8 @@ def test_numbers_are_those_of_the_picture_and_masked_is_null() -> None:
 def test_a_thousand_tokens() -> None:
     model = made("decoder", context=1024)
     what = subject(model, 1024)
-    every = look(what)
-    one = look(what, find_head(model, "dec.1.self.3"))
+    every = record_attention_maps(what)
+    one = record_attention_maps(what, find_head(model, "dec.1.self.3"))
     assert (every.block, one.block) == (16, 4)
     assert {cells.shape for cells in every.maps.values()} == {(64, 64)}
     (cells,) = one.maps.values()

@@ -17,7 +17,7 @@ from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import (
     AttributionCase,
     Output,
-    Question,
+    PatchingInputs,
     agreement,
     flow,
     lens,
@@ -364,11 +364,11 @@ def test_agreement_has_every_layer_and_measure(family: str) -> None:
 # ---- patching
 
 
-def question(case: AttributionCase) -> Question:
+def question(case: AttributionCase) -> PatchingInputs:
     """Return a text with one token changed, and two answers."""
     corrupt = case.tokens.clone()
     corrupt[0, 2] = (corrupt[0, 2] + 1) % VOCAB
-    return Question(case.tokens, corrupt, case.row.shape[1] - 1, 1, 3, case.target, case.target)
+    return PatchingInputs(case.tokens, corrupt, case.row.shape[1] - 1, 1, 3, case.target, case.target)
 
 
 @pytest.mark.parametrize("order", ["pre", "post", "output"])
@@ -407,7 +407,7 @@ def test_a_patched_part_is_what_one_patch_gives(part: str) -> None:
             where = torch.zeros(1, value.shape[1], dtype=torch.bool)
             where[0, column] = True
             with patch(case.model, {name: Value(value, where=None if part == "heads" else where)}):
-                logits = run_model(case.model, asked.corrupt, asked.target)[0, asked.place]
+                logits = run_model(case.model, asked.corrupt, asked.target)[0, asked.position]
             found = float(logits[asked.token] - logits[asked.against])
             share = (found - grid.corrupt) / (grid.clean - grid.corrupt)
             assert grid.values[row][column] == pytest.approx(share, abs=1e-8)
@@ -429,10 +429,10 @@ def test_what_cannot_be_patched_is_refused() -> None:
     case = made("decoder")
     asked = question(case)
     with pytest.raises(GlassError, match="the texts have 11 and 7 tokens"):
-        patch_grids(case.model, Question(asked.clean, tokens(1, 7), 3, 1, 2))
+        patch_grids(case.model, PatchingInputs(asked.clean, tokens(1, 7), 3, 1, 2))
     with pytest.raises(GlassError, match="this model has no cross"):
         patch_grids(case.model, asked, "cross")
     with pytest.raises(GlassError, match="there is no part 'mlp'"):
         patch_grids(case.model, asked, "mlp")
     with pytest.raises(GlassError, match="nothing to restore"):
-        patch_grids(case.model, Question(asked.clean, asked.clean, 3, 1, 2))
+        patch_grids(case.model, PatchingInputs(asked.clean, asked.clean, 3, 1, 2))

@@ -110,17 +110,17 @@ def test_a_question_always_stays(tmp_path: Path) -> None:
     system = {"role": "system", "content": "Be brief."}
     answer = {"role": "assistant", "content": 40 * "a"}
     question = {"role": "user", "content": "What is 3 + 0?"}
-    assert chat.fitting([answer, question], 30) == [question]
-    assert chat.fitting([system, answer, question], 30, kept=1) == [system, question]
-    assert chat.fitting([answer, question, answer, question], 30) == [question]
-    assert chat.fitting([answer, question], 1) == [answer, question]
+    assert chat.fit_to_context([answer, question], 30) == [question]
+    assert chat.fit_to_context([system, answer, question], 30, kept=1) == [system, question]
+    assert chat.fit_to_context([answer, question, answer, question], 30) == [question]
+    assert chat.fit_to_context([answer, question], 1) == [answer, question]
     short = {"role": "assistant", "content": "3"}
-    assert chat.fitting([answer, question, short, question], 12) == [short, question]
+    assert chat.fit_to_context([answer, question, short, question], 12) == [short, question]
     long = {"role": "user", "content": 70 * "b"}
     with pytest.raises(GlassError, match=r"the question has 72 tokens.*\nAsk a shorter question\."):
-        chat.fitting([answer, long], 30)
+        chat.fit_to_context([answer, long], 30)
     with pytest.raises(GlassError, match=r"the kept messages have .*\nShorten the question or the system message\."):
-        chat.fitting([system, answer, long], 30, kept=1)
+        chat.fit_to_context([system, answer, long], 30, kept=1)
 
 
 @pytest.mark.parametrize("pairs", [0, 1, 7, 100])
@@ -147,7 +147,7 @@ def test_as_few_messages_as_possible_are_left_out(
         return read(given)
 
     monkeypatch.setattr(chat, "conversation_ids", counted)
-    assert chat.fitting(messages, 20, kept) == left
+    assert chat.fit_to_context(messages, 20, kept) == left
     assert len(lengths) <= 9  # rendering a long conversation is slow, so the template is not rendered for each message
 
 

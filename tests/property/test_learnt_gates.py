@@ -12,7 +12,7 @@ from torch import Tensor
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.inspection.head_gates import gated
-from glassformer.inspection.pruning.hard_concrete import open_probability, sample, settled
+from glassformer.inspection.pruning.hard_concrete import deterministic_gates, open_probability, sample
 from glassformer.inspection.pruning.l0 import FIRST, L0, learn_gates
 from glassformer.inspection.sites import attentions
 from glassformer.model.transformer import Model
@@ -54,7 +54,7 @@ def by_hand(found: Stepper, how: L0, first: int) -> dict[str, Tensor]:
         optimizer.zero_grad()
         (loss + how.penalty * penalty).backward()
         optimizer.step()
-    return {site: settled(log.detach()) for site, log in logs.items()}
+    return {site: deterministic_gates(log.detach()) for site, log in logs.items()}
 
 
 @pytest.mark.parametrize("micro", [None, 2])

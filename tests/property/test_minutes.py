@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from glassformer.base.config import SampleConfig
 from glassformer.runs.parent import Parent
-from glassformer.runs.run_text import prepare_for
+from glassformer.runs.run_text import prepare_run_text
 from glassformer.tasks.task import LanguageTask
 from glassformer.training import loop, setup
 from glassformer.training.checkpoint import load_checkpoint
@@ -197,7 +197,7 @@ def test_minutes_are_kept_whatever_things_cost(
     rates = [line["learning_rate"] / LEARNING_RATE for line in lines(trainer)]
     assert rates[-1] <= 0.05 + 3 * costs.step / (1 - costs.before - 0.4)  # near the end of the schedule, 0
     wanted = len(trainer.task.held_out(None))
-    assert outcome.validation_share == len(evenly(trainer.task.held_out(None), outcome.validation.windows)) / wanted
+    assert outcome.validation_share == len(evenly(trainer.task.held_out(None), outcome.validation.rows)) / wanted
     if 1.2 * costs.evaluation <= 0.1:
         assert outcome.validation_share == 1
     if costs.evaluation > 0.1:
@@ -377,7 +377,7 @@ def test_trying_threads_draws_no_random_number(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(setup.ThreadChoice.__init__, "__defaults__", (lambda number: None,))
     config = small_config(tmp_path, train__threads=None, train__minutes=1.0)
-    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     torch.manual_seed(5)
     before = torch.get_rng_state()
     world = World(Costs())

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from glassformer.generation.fast import fast_decoder
 from glassformer.inspection.explain import Subject, make_tape
-from glassformer.inspection.position_curves import bias_by_distance, embedding_of, place_vectors
+from glassformer.inspection.position_curves import bias_by_distance, embedding_of, position_vectors
 from glassformer.inspection.trace import trace
 from glassformer.model import transformer
 from glassformer.model.positions import AddedPositions, ScorePositions
@@ -61,7 +61,7 @@ def test_the_fast_decoder_takes_them(model: Decoder) -> None:
 def test_their_curves_are_what_the_model_does(model: Decoder) -> None:
     made = trace(model, tokens(1, 11))
     stack, embedding = embedding_of(model, "dec")
-    vectors = place_vectors(embedding, 11)
+    vectors = position_vectors(embedding, 11)
     bias = bias_by_distance(stack, torch.arange(11))
     if vectors is not None:
         assert bias is None
@@ -84,5 +84,5 @@ def test_each_cell_of_the_tape_is_computed_again(model: Decoder) -> None:
         difference = tape.difference(number)
         assert difference is not None
         assert difference < 1e-6
-        working = tape.working(number, 5, 2)
+        working = tape.derive_cell(number, 5, 2)
         assert working is not None

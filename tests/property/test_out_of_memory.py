@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
-from glassformer.runs.run_text import prepare_for
+from glassformer.runs.run_text import prepare_run_text
 from glassformer.tasks import losses
 from glassformer.tasks.losses import TrainingLoss
 from glassformer.tasks.make import make_task
@@ -65,7 +65,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def stepper_of(folder: Path, **changes: Any) -> Stepper:
     config = small_config(folder, train__batch=ROWS, model__dropout_residual=0.0, **changes)
-    data = prepare_for(config, folder / "cache", lambda text: None)
+    data = prepare_run_text(config, folder / "cache", lambda text: None)
     return Stepper(fresh_model(config, data), make_task(config, data), config)
 
 
@@ -140,7 +140,7 @@ def test_a_failed_attempt_keeps_no_tensor(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_of_several_processes_none_retries() -> None:
     class Two(OneProcess):
-        world = 2
+        world_size = 2
 
     retries = OomRetries(Two())
     with pytest.raises(MemoryError), retries.watch([]):

@@ -17,7 +17,7 @@ from glassformer.inspection.patching import Zero, patch
 from glassformer.inspection.pruning.direct_effects import direct_effects
 from glassformer.inspection.pruning.importance import head_importance, per_layer
 from glassformer.inspection.pruning.order import Point, area, attention_effects, choose_by, curve
-from glassformer.inspection.pruning.removal import cut_optimizers, fold_gates, without
+from glassformer.inspection.pruning.removal import cut_optimizers, fold_gates, without_heads
 from glassformer.inspection.sites import attentions, heads
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Model
@@ -233,9 +233,9 @@ def test_a_gate_of_zero_is_a_head_that_is_not_there(family: str, shape: dict[str
     names = removable(family)
     gates = at_zero(model, names)
     half = len(names) // 2
-    smaller = without(without(model, names[:half]), names[half:])
+    smaller = without_heads(without_heads(model, names[:half]), names[half:])
     assert set(smaller.config.removed_heads) == set(names)
-    assert smaller.config == without(model, names).config
+    assert smaller.config == without_heads(model, names).config
     batch = rows.batch(rows.rows)
     with torch.no_grad():
         with gated(model, gates):
@@ -258,7 +258,7 @@ def test_gates_go_into_the_weights() -> None:
         wanted = row_losses(model, batch)
     fold_gates(model, gates)
     torch.testing.assert_close(row_losses(model, batch), wanted, atol=1e-5, rtol=1e-6)
-    smaller = without(model, [f"{site}.0" for site in attentions(model)])
+    smaller = without_heads(model, [f"{site}.0" for site in attentions(model)])
     torch.testing.assert_close(row_losses(smaller, batch), wanted, atol=1e-5, rtol=1e-6)
 
 
@@ -269,7 +269,7 @@ def test_what_cannot_be_removed_is_refused_in_two_lines() -> None:
         ({"qk_norm": "whole"}, ["dec.0.self.1"], "qk_norm"),
     ):
         with pytest.raises(GlassError, match=words):
-            without(model_of("decoder", **shape), names)
+            without_heads(model_of("decoder", **shape), names)
 
 
 def steps(model: Model, optimizers: list[Any], rows: TaskRows, frozen: dict[str, Tensor] | None, count: int) -> None:
@@ -293,7 +293,7 @@ def test_optimizers_keep_what_they_know_of_the_weights_that_stay(name: Any) -> N
     gates = at_zero(model, names)
     optimizers = make_optimizers(model, config)
     steps(model, optimizers, rows, None, 2)
-    smaller = without(model, names).requires_grad_(True)
+    smaller = without_heads(model, names).requires_grad_(True)
     own = make_optimizers(smaller, config)
     cut_optimizers(optimizers, own, model, smaller)
     held = {id(p): each for optimizer in own for p, each in optimizer.state.items()}
@@ -323,7 +323,7 @@ def test_curves_go_down_to_no_heads(order: Any) -> None:
     gone = [name for point in points for name in point.names]
     assert sorted(gone) == sorted(map(str, heads(model)))
     for point in points:
-        part = without(model, gone[: point.removed])
+        part = without_heads(model, gone[: point.removed])
         assert point.loss == pytest.approx(loss(part, rows), rel=1e-5)
     scores = head_importance(model, rows) if order in ("importance", "reverse") else ablation_effects(model, rows)
     first = sorted(scores, key=lambda name: scores[name], reverse=order == "reverse")[:17]
@@ -359,7 +359,7 @@ def test_an_attention_without_heads_leaves_muon_with_nothing_to_bring_to_adamw()
     names = [str(head) for head in heads(model) if str(head).startswith("dec.0.self.")]
     optimizers = make_optimizers(model, config)
     steps(model, optimizers, data("decoder"), None, 1)
-    smaller = without(model, names).requires_grad_(True)
+    smaller = without_heads(model, names).requires_grad_(True)
     own = make_optimizers(smaller, config)
     cut_optimizers(optimizers, own, model, smaller)
     for optimizer, kind in zip(own, ("exp_avg", "momentum_buffer"), strict=True):

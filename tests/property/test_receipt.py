@@ -262,8 +262,8 @@ def assert_explains(steps: Sequence[tuple[Tensor, int]], how: SampleConfig, coun
     for number, (logits, token) in enumerate(steps, start=1):
         draw = explain_draw(logits, how, counted, number)
         assert draw.token == token
-        assert torch.equal(draw.stages[-1].shares, probabilities(logits, how, counted))
-        assert [float(stage.shares.sum()) for stage in draw.stages] == pytest.approx([1.0] * len(draw.stages))
+        assert torch.equal(draw.stages[-1].probabilities, probabilities(logits, how, counted))
+        assert [float(stage.probabilities.sum()) for stage in draw.stages] == pytest.approx([1.0] * len(draw.stages))
         assert (draw.how == "likeliest") == (how.temperature == 0)
         if draw.runners:
             winner = draw.runners[0]
@@ -300,10 +300,10 @@ def test_each_filter_has_a_stage_of_its_own_in_the_order_in_which_they_act() -> 
     assert [stage.filter for stage in stages] == [None, "repetition_penalty", "temperature", "top_k", "top_p"]
     assert [stage.left for stage in stages] == [5, 5, 5, 3, 3]
     penalized = torch.tensor([1.0, 1.0, 0.5, -1.0, -3.0], dtype=torch.float64)
-    assert torch.allclose(stages[0].shares, logits.softmax(0))
-    assert torch.allclose(stages[1].shares, penalized.softmax(0))
-    assert torch.allclose(stages[2].shares, (penalized / 0.5).softmax(0))
-    assert torch.allclose(stages[3].shares[:3], (penalized[:3] / 0.5).softmax(0))
+    assert torch.allclose(stages[0].probabilities, logits.softmax(0))
+    assert torch.allclose(stages[1].probabilities, penalized.softmax(0))
+    assert torch.allclose(stages[2].probabilities, (penalized / 0.5).softmax(0))
+    assert torch.allclose(stages[3].probabilities[:3], (penalized[:3] / 0.5).softmax(0))
 
 
 # ---- from a text
@@ -346,8 +346,8 @@ def test_a_text_longer_than_the_context_is_read_as_generate_reads_it() -> None:
         with torch.no_grad():
             logits = next_logits(model.model, [ids[:length]])[0]  # (V)
         assert abs(receipt.total - float(logits[receipt.token])) <= 1e-4
-        assert receipt.moment.unread + len(receipt.moment.read) == length
-        assert list(receipt.moment.read) == ids[receipt.moment.unread : length]
+        assert receipt.prediction.unread + len(receipt.prediction.read) == length
+        assert list(receipt.prediction.read) == ids[receipt.prediction.unread : length]
         assert ("not read" in table(receipt)) == (length > 13)
 
 
@@ -360,7 +360,7 @@ def test_step_by_step_the_receipts_tell_the_text_that_is_written(beams: int) -> 
     written = model.generate(["once"], how)[0]
     assert model.tokenizer.decode([receipt.token for receipt in receipts]) == written.text
     assert all(abs(receipt.total - receipt.logit) <= 1e-4 for receipt in receipts)
-    assert {receipt.moment.draw.how for receipt in receipts} == {"beam search" if beams > 1 else "drawn"}
+    assert {receipt.prediction.draw.how for receipt in receipts} == {"beam search" if beams > 1 else "drawn"}
 
 
 def test_a_step_after_the_end_is_refused() -> None:
@@ -381,7 +381,7 @@ def test_the_default_token_another_one_and_a_contrast_agree() -> None:
     assert both.total == pytest.approx(a.total - b.total, abs=1e-9)
     assert both.logit == pytest.approx(a.logit - b.logit, abs=1e-12)
     chosen = write_receipt(model, "once")
-    assert chosen.token == a.moment.draw.token
+    assert chosen.token == a.prediction.draw.token
     assert a.token == model.tokenizer.encode("a")[0]
     assert "the model itself chooses" in table(a) or a.token == chosen.token
 
@@ -391,12 +391,12 @@ def test_the_repetition_penalty_counts_the_prompt_and_what_is_written(step: int)
     model = text_model()
     how = SampleConfig(temperature=1.0, repetition_penalty=4.0)
     receipt = write_receipt(model, "once", settings=how, step=step)
-    counted = receipt.moment.read  # no token is outside the context yet
+    counted = receipt.prediction.read  # no token is outside the context yet
     assert counted[:4] == tuple(model.prompt_ids("once"))
     assert len(counted) == 3 + step
-    expected = probabilities(receipt.moment.logits, how, counted)
-    assert torch.equal(receipt.moment.draw.stages[-1].shares, expected)
-    assert not torch.equal(expected, probabilities(receipt.moment.logits, how, counted[4:]))
+    expected = probabilities(receipt.prediction.logits, how, counted)
+    assert torch.equal(receipt.prediction.draw.stages[-1].probabilities, expected)
+    assert not torch.equal(expected, probabilities(receipt.prediction.logits, how, counted[4:]))
 
 
 def test_the_sources_add_up_to_what_came_through_them() -> None:
@@ -420,7 +420,7 @@ def test_a_classifier_is_explained_by_its_labels() -> None:
         receipt = write_receipt(texts, text, against="ham" if texts.classify([text])[0].label != "ham" else "work")
         assert labels[receipt.token] == texts.classify([text])[0].label
         assert abs(receipt.total - receipt.logit) <= 1e-4
-        assert receipt.moment.unread == texts.unread_tokens(text)
+        assert receipt.prediction.unread == texts.unread_tokens(text)
         assert "label" in table(receipt)
 
 

@@ -15,7 +15,7 @@ from glassformer.generation.beam import beam_search
 from glassformer.generation.decoding import generate
 from glassformer.inspection.catalogue import EVERYTHING, THINGS, catalogue
 from glassformer.inspection.patching import Resample, patch
-from glassformer.inspection.recording import BUDGET, estimate, record, watching
+from glassformer.inspection.recording import BUDGET, estimate, record, record_passes
 from glassformer.inspection.sites import heads
 from glassformer.inspection.trace import AttentionTrace, trace
 from glassformer.model.build import build_model
@@ -153,7 +153,7 @@ def test_cached_generation_shows_the_last_row_of_the_whole(choice: dict[str, Any
     model = decoder(tiny(**choice))
     settings = SampleConfig(tokens=6, temperature=0)
     texts: list[list[int]] = [[3, 4, 5, 6, 7], [8, 9]]
-    with watching(model, keep=("pattern", "resid")) as passes:
+    with record_passes(model, keep=("pattern", "resid")) as passes:
         steps = list(generate(model, texts, settings))
     assert len(passes) == len(steps) == 6
     assert passes[-1]["dec.0.self.pattern"].shape == (2, 6, 1, 10)
@@ -178,7 +178,7 @@ def test_cached_translation_and_beams_show_where_they_look() -> None:
     settings = SampleConfig(tokens=5, temperature=0)
     sources = [[3, 5, 7, 11], [2, 4]]
     targets = [[0], [0]]
-    with watching(model, keep=("pattern",)) as passes:
+    with record_passes(model, keep=("pattern",)) as passes:
         steps = list(generate(model, sources, settings, end_id=0))
     assert ["enc.0.self.pattern" in each for each in passes] == [True] + [False] * (len(steps) - 1)
     for step, found in zip(steps, passes, strict=True):
@@ -192,13 +192,15 @@ def test_cached_translation_and_beams_show_where_they_look() -> None:
                     torch.testing.assert_close(seen[:, : want.shape[1]], want, atol=1e-5, rtol=1e-5)
                     assert (seen[:, want.shape[1] :] == 0).all()
             targets[row].append(step.tokens[slot])
-    with watching(model, keep=("pattern",)) as both:
+    with record_passes(model, keep=("pattern",)) as both:
         for _ in range(2):
             list(generate(model, sources, settings, end_id=0))
     assert ["enc.0.self.pattern" in each for each in both] == ([True] + [False] * (len(steps) - 1)) * 2
     assert all("dec.0.self.pattern" in each for each in both)
     beams = SampleConfig(beams=3, tokens=2)
-    with watching(model, keep=("dec.1.cross.pattern", "dec.1.cross.scores", "dec.1.cross.z", "dec.1.cross.v")) as own:
+    with record_passes(
+        model, keep=("dec.1.cross.pattern", "dec.1.cross.scores", "dec.1.cross.z", "dec.1.cross.v")
+    ) as own:
         beam_search(model, sources, beams, end_id=0)
     seen = own[-1]["dec.1.cross.pattern"]
     scores = own[-1]["dec.1.cross.scores"]
@@ -210,7 +212,7 @@ def test_cached_translation_and_beams_show_where_they_look() -> None:
 
 def test_training_can_be_watched() -> None:
     model = model_of("decoder").train().requires_grad_(True)
-    with watching(model, keep=("dec.1.self.pattern",)) as passes:
+    with record_passes(model, keep=("dec.1.self.pattern",)) as passes:
         for _ in range(2):
             model(tokens(2, 13)).square().mean().backward()
     assert len(passes) == 2
@@ -225,7 +227,7 @@ def test_only_what_is_kept_has_hooks_and_none_is_left(family: str, monkeypatch: 
     given = inputs(family, None)
     before = full_state(model)
     name = str(heads(model)[0].site)
-    with watching(model, keep=(f"{name}.pattern",)):
+    with record_passes(model, keep=(f"{name}.pattern",)):
         hooked = [path for path, part in model.named_modules() if part._forward_hooks]
         assert len(hooked) == 1
         assert hooked[0].endswith(".blocks.0.attention.hook_pattern")
@@ -233,7 +235,7 @@ def test_only_what_is_kept_has_hooks_and_none_is_left(family: str, monkeypatch: 
     assert full_state(model) == before
     with (
         pytest.raises(GlassError, match="exceeds its budget of 99 bytes"),
-        watching(model, keep=("pattern",), budget=99),
+        record_passes(model, keep=("pattern",), budget=99),
     ):
         logits_of(model, given)
     assert full_state(model) == before

@@ -18,12 +18,12 @@ from glassformer.inspection.recording import record
 from glassformer.inspection.replay import History, Snapshot, read_history, read_snapshot
 from glassformer.inspection.replay.head_arrays import mapped_texts
 from glassformer.inspection.replay.history import first_in_a_row
-from glassformer.inspection.replay.of_run import Camera, Recorder
+from glassformer.inspection.replay.of_run import Recorder, SnapshotTaker
 from glassformer.inspection.replay.schedule import MOST, snapshot_steps, thinned
 from glassformer.inspection.replay.snapshot import snapshot_files, write_snapshot
 from glassformer.model.build import build_model
 from glassformer.model.weights import load_weights
-from glassformer.runs.run_text import encoded_text
+from glassformer.runs.run_text import find_or_encode_text
 from glassformer.training.loop import train
 from glassformer.training.trainer import Trainer
 from tests.property.task_trainers import TASKS, trainer_of
@@ -36,9 +36,11 @@ def watched(trainer: Trainer) -> Trainer:
     return trainer
 
 
-def camera_of(trainer: Trainer) -> Camera:
+def camera_of(trainer: Trainer) -> SnapshotTaker:
     """Return a camera created from the run folder alone, as in another process."""
-    return Camera(trainer.config, trainer.task, encoded_text(trainer.run, trainer.config, print), trainer.model)
+    return SnapshotTaker(
+        trainer.config, trainer.task, find_or_encode_text(trainer.run, trainer.config, print), trainer.model
+    )
 
 
 @given(count=st.integers(2, 64), end=st.integers(1, 200_000))
@@ -68,13 +70,13 @@ def test_what_stays_has_both_ends_and_does_not_depend_on_when_the_others_went(st
 def test_a_run_that_goes_on_again_and_again_keeps_64_snapshots_evenly(tmp_path: Path) -> None:
     trainer = watched(small_trainer(tmp_path, train__snapshots=64))
     assert trainer.observer is not None
-    folder = trainer.run.snapshots
-    trainer.observer.look(trainer.model, 0, last=False)
+    folder = trainer.run.snapshots_folder
+    trainer.observer.observe(trainer.model, 0, last=False)
     one = read_snapshot(snapshot_files(folder)[0])
     for step in snapshot_steps(64, 1000):
         write_snapshot(replace(one, step=step), folder)
     for end in range(1500, 10_000, 500):  # as with --resume --steps
-        trainer.observer.look(trainer.model, end, last=True)
+        trainer.observer.observe(trainer.model, end, last=True)
     steps = list(snapshot_files(folder))
     assert (len(steps), steps[0], steps[-1]) == (MOST, 0, 9500)
     ratios = [after / before for before, after in itertools.pairwise(steps[20:])]
@@ -90,7 +92,7 @@ def test_recording_changes_no_bit_and_the_last_snapshot_is_that_of_the_last_weig
     train(plain)
     train(watched(filmed))
     assert same(last_weights(plain), last_weights(filmed))
-    files = snapshot_files(filmed.run.snapshots)
+    files = snapshot_files(filmed.run.snapshots_folder)
     assert list(files) == snapshot_steps(4, 16)
     again = resumed(tmp_path, "filmed")
     fresh = build_like(again)
@@ -149,21 +151,21 @@ def test_killed_and_taken_up_again_every_snapshot_is_there_once_and_as_if_nothin
     train(straight)
     killed = watched(small_trainer(tmp_path, "killed", train__snapshots=20, train__save_every=5))
     killed_after(killed, 14)
-    files = snapshot_files(killed.run.snapshots)
+    files = snapshot_files(killed.run.snapshots_folder)
     assert max(files) == 14
-    (killed.run.snapshots / "step-000015.npz.partial").write_bytes(b"half")
+    (killed.run.snapshots_folder / "step-000015.npz.partial").write_bytes(b"half")
     again = watched(resumed(tmp_path, "killed"))
     assert again.state.step == 12
     assert again.observer is not None
     again.observer.forget_after(13)
-    assert max(snapshot_files(killed.run.snapshots)) == 13
+    assert max(snapshot_files(killed.run.snapshots_folder)) == 13
     early = {step: path.stat().st_mtime_ns for step, path in files.items() if step <= 12}
     train(again)
-    assert {path.name: path.read_bytes() for path in again.run.snapshots.iterdir()} == {
-        path.name: path.read_bytes() for path in straight.run.snapshots.iterdir()
+    assert {path.name: path.read_bytes() for path in again.run.snapshots_folder.iterdir()} == {
+        path.name: path.read_bytes() for path in straight.run.snapshots_folder.iterdir()
     }
     assert early == {step: path.stat().st_mtime_ns for step, path in files.items() if step <= 12}
-    assert list(snapshot_files(again.run.snapshots)) == snapshot_steps(20, 24)
+    assert list(snapshot_files(again.run.snapshots_folder)) == snapshot_steps(20, 24)
 
 
 def test_a_checkpoint_is_saved_only_after_its_snapshot(tmp_path: Path) -> None:
@@ -173,7 +175,7 @@ def test_a_checkpoint_is_saved_only_after_its_snapshot(tmp_path: Path) -> None:
         def __init__(self) -> None:
             self.seen: list[int] = []
 
-        def look(self, model: Any, step: int, last: bool) -> None:
+        def observe(self, model: Any, step: int, last: bool) -> None:
             self.seen.append(step)
             if step == 12:
                 raise KeyboardInterrupt
@@ -191,10 +193,10 @@ def test_a_checkpoint_is_saved_only_after_its_snapshot(tmp_path: Path) -> None:
 def test_a_run_that_ends_early_has_a_snapshot_of_its_end_and_a_stopped_one_has_not(tmp_path: Path) -> None:
     early = watched(small_trainer(tmp_path, "early", train__snapshots=4, train__until_loss=50.0))
     train(early)
-    assert list(snapshot_files(early.run.snapshots)) == [0, 1, 5, 6]
+    assert list(snapshot_files(early.run.snapshots_folder)) == [0, 1, 5, 6]
     stopped = watched(small_trainer(tmp_path, "stopped", train__snapshots=4))
     stop_after(stopped, 8)
-    assert list(snapshot_files(stopped.run.snapshots)) == [0, 1, 5]
+    assert list(snapshot_files(stopped.run.snapshots_folder)) == [0, 1, 5]
 
 
 @pytest.mark.thorough
@@ -252,7 +254,7 @@ def test_a_head_is_born_with_the_first_of_three_snapshots_in_a_row(tmp_path: Pat
 def test_a_damaged_snapshot_is_refused_and_nothing_is_unpickled(tmp_path: Path) -> None:
     trainer = watched(small_trainer(tmp_path, train__snapshots=3, train__steps=2))
     train(trainer)
-    path = snapshot_files(trainer.run.snapshots)[1]
+    path = snapshot_files(trainer.run.snapshots_folder)[1]
     whole = path.read_bytes()
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
@@ -264,10 +266,14 @@ def test_a_damaged_snapshot_is_refused_and_nothing_is_unpickled(tmp_path: Path) 
         path.write_bytes(broken)
         with pytest.raises(GlassError, match=r"step-000001\.npz is damaged"):
             read_history(trainer.run)
-    write_snapshot(replace(read_snapshot(snapshot_files(trainer.run.snapshots)[0]), step=1), trainer.run.snapshots)
+    write_snapshot(
+        replace(read_snapshot(snapshot_files(trainer.run.snapshots_folder)[0]), step=1), trainer.run.snapshots_folder
+    )
     assert read_history(trainer.run).steps == [0, 1, 2]
     other = camera_of(small_trainer(tmp_path, "other", model__heads=1, train__steps=2))
     assert mapped_texts(trainer.model, other.probes, trainer.task.tokenizer, trainer.task.tokenizer)
-    write_snapshot(other.snapshot(small_trainer(tmp_path, "more", model__heads=1).model, 1), trainer.run.snapshots)
+    write_snapshot(
+        other.snapshot(small_trainer(tmp_path, "more", model__heads=1).model, 1), trainer.run.snapshots_folder
+    )
     with pytest.raises(GlassError, match="has other heads, roles, statistics or texts"):
         read_history(trainer.run)

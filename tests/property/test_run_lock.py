@@ -15,7 +15,7 @@ import pytest
 
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_bytes
-from glassformer.base.locks import is_held, only_one
+from glassformer.base.locks import folder_lock, is_held
 from glassformer.runs.folder import Run
 from glassformer.training import loop
 from glassformer.training.reporting import Silent
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_second_resume_is_refused_and_changes_nothing(folder: Path) -> None:
     before = tree(folder)
-    with only_one(folder / "run"):
+    with folder_lock(folder / "run"):
         second = here("train", "--resume", "--out", "run", "--steps", "7", folder=folder)
     assert second.returncode == 2
     assert TRAINING in second.stderr
@@ -49,7 +49,7 @@ def test_a_second_resume_is_refused_and_changes_nothing(folder: Path) -> None:
 def test_a_second_new_run_in_the_same_folder_is_refused_while_the_first_makes_it(tmp_path: Path) -> None:
     text_file(tmp_path)
     (tmp_path / "run").mkdir()
-    with only_one(tmp_path / "run"):
+    with folder_lock(tmp_path / "run"):
         second = here(*train("proverbs.txt", out="run"), folder=tmp_path)
     assert second.returncode == 2
     assert TRAINING in second.stderr
@@ -140,13 +140,13 @@ def test_a_file_system_without_locks_is_told_as_such(folder: Path, monkeypatch: 
 def test_asking_whether_a_run_is_held_refuses_nobody(tmp_path: Path) -> None:
     """`is_held` takes the lock for a moment; a trainer that starts at that moment waits for it."""
     fcntl = pytest.importorskip("fcntl", reason="this system locks in another way")
-    with only_one(tmp_path):
+    with folder_lock(tmp_path):
         assert is_held(tmp_path)
     with (tmp_path / "lock").open("rb") as asking:
         fcntl.flock(asking.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
         assert not is_held(tmp_path)
         threading.Timer(0.06, lambda: fcntl.flock(asking.fileno(), fcntl.LOCK_UN)).start()
-        with only_one(tmp_path):
+        with folder_lock(tmp_path):
             assert is_held(tmp_path)
 
 
@@ -163,9 +163,9 @@ def test_a_lock_that_was_removed_with_its_folder_locks_nothing(tmp_path: Path, m
         flock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", removed_meanwhile)
-    with only_one(tmp_path):
+    with folder_lock(tmp_path):
         monkeypatch.undo()
-        with pytest.raises(GlassError, match="another process is training"), only_one(tmp_path):
+        with pytest.raises(GlassError, match="another process is training"), folder_lock(tmp_path):
             pass
 
 
@@ -229,5 +229,5 @@ def test_the_lock_is_free_again_after_an_error(folder: Path) -> None:
     assert failed.returncode == 2
     assert not (folder / "out").exists()
     trainer: Any = resumed(folder)
-    with only_one(trainer.run.folder):
+    with folder_lock(trainer.run.folder):
         assert is_held(trainer.run.folder)

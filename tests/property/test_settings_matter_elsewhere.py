@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.base.config import Config, DataConfig, SampleConfig, TokenizerConfig
 from glassformer.model.build import build_model
-from glassformer.runs.run_text import prepare_for
+from glassformer.runs.run_text import prepare_run_text
 from glassformer.tasks import TextModel
 from glassformer.tasks.make import make_task
 from glassformer.text.batches import training_rows
@@ -133,7 +133,7 @@ def examples(folder: Path, task: str, data: dict[str, Any], joint: bool = True) 
             "tokenizer": {"kind": "characters", "joint": joint},
         }
     )
-    found = prepare_for(config, folder / "cache", lambda text: None)
+    found = prepare_run_text(config, folder / "cache", lambda text: None)
     rows = make_task(config, found).rows(0)
     ids = [(row.ids if row.shifted else row.inputs).tolist() for row in rows]
     texts = [list(store.texts()) for store in (found.train, found.validation)]

@@ -273,9 +273,9 @@ def test_checkpoints_that_nothing_names_are_removed_on_resume(folder: Path) -> N
     run = Run(folder / "run")
     named = {run.checkpoint(which).name for which in ("best", "last")}  # type: ignore[arg-type]
     for step in (1, 2):
-        shutil.copytree(run.checkpoint("last"), run.checkpoints / f"step-00000{step}", dirs_exist_ok=True)
+        shutil.copytree(run.checkpoint("last"), run.checkpoints_folder / f"step-00000{step}", dirs_exist_ok=True)
     assert here(*RESUME, folder=folder).returncode == 0
-    assert {path.name for path in run.checkpoints.iterdir()} == named
+    assert {path.name for path in run.checkpoints_folder.iterdir()} == named
 
 
 def test_a_checkpoint_whose_replacement_was_killed_is_used(folder: Path) -> None:

@@ -27,8 +27,8 @@ from glassformer.tasks.example_tasks import (
 from glassformer.tasks.losses import logits_of, summed_loss, token_losses
 from glassformer.tasks.task import MaskedTask
 from glassformer.text.batches import Batch
-from glassformer.text.buckets import AnyLength, LikeLength
-from glassformer.text.rows import HIDDEN, REPLACED, Row, mask
+from glassformer.text.buckets import AnyLength, LengthGroupedBatches
+from glassformer.text.rows import MASK_REPLACE_PROBABILITY, RANDOM_REPLACE_PROBABILITY, Row, mask
 from glassformer.training.loop import accumulate_gradients, train
 from glassformer.training.trainer import Trainer
 from tests.property.models import VOCAB, as_if_trained, tiny
@@ -218,9 +218,9 @@ def test_four_fifths_are_hidden_a_tenth_replaced_a_tenth_shown() -> None:
     chosen = np.concatenate([row.inputs[row.loss_mask] for row in rows])
     assert len(chosen) == 200 * 150
     spread = 4 * math.sqrt(0.16 / len(chosen))
-    assert (chosen == 100).mean() == pytest.approx(HIDDEN, abs=spread)
+    assert (chosen == 100).mean() == pytest.approx(MASK_REPLACE_PROBABILITY, abs=spread)
     others = (chosen != 100) & (chosen != 7)
-    assert others.mean() == pytest.approx(REPLACED * 98 / 99, abs=spread)
+    assert others.mean() == pytest.approx(RANDOM_REPLACE_PROBABILITY * 98 / 99, abs=spread)
     assert set(np.unique(chosen)) == set(range(99)) | {100}, "any ordinary token may stand in"
 
 
@@ -248,19 +248,21 @@ def test_a_hole_is_filled_from_both_sides(tmp_path: Path) -> None:
 def test_rows_of_like_length_hold_every_example_once_an_epoch(
     lengths: list[tuple[int, int]], tokens: int, seed: int
 ) -> None:
-    plan = LikeLength(np.array(lengths), tokens, seed)
+    plan = LengthGroupedBatches(np.array(lengths), tokens, seed)
     for epoch in (0, 1):
         steps = [plan.step(epoch * plan.steps_per_epoch + at) for at in range(plan.steps_per_epoch)]
         assert sorted(index for step in steps for index in step) == list(range(len(lengths)))
         for step in steps:
             widest = np.array([lengths[index] for index in step]).max(axis=0).sum()
             assert len(step) == 1 or len(step) * widest <= tokens
-    assert LikeLength(np.array(lengths), tokens, seed).step(plan.steps_per_epoch) == plan.step(plan.steps_per_epoch)
+    assert LengthGroupedBatches(np.array(lengths), tokens, seed).step(plan.steps_per_epoch) == plan.step(
+        plan.steps_per_epoch
+    )
 
 
 def test_batches_of_like_length_have_little_padding_and_another_order_each_epoch() -> None:
     drawn = np.random.Generator(np.random.PCG64(0)).integers(3, 60, (3000, 1)) + np.array([[0, 3]])
-    plan = LikeLength(drawn, 2000, seed=1)
+    plan = LengthGroupedBatches(drawn, 2000, seed=1)
     first = [plan.step(at) for at in range(plan.steps_per_epoch)]
     second = [plan.step(plan.steps_per_epoch + at) for at in range(plan.steps_per_epoch)]
     padding = sum(len(step) * int(drawn[step].max(axis=0).sum()) for step in first) / int(drawn.sum()) - 1

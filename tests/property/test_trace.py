@@ -118,16 +118,16 @@ def check_attention(part: AttentionTrace) -> None:
     H = part.q.shape[1]
     G = part.k.shape[1]
     K = part.q.shape[-1]
-    assert len(part.heads) == len(part.asks) == H
+    assert len(part.heads) == len(part.kv_index) == H
     if H == 6:
         assert part.heads == tuple(range(6))
-        assert part.asks == tuple(head // (6 // G) for head in range(6))
-    assert set(part.asks) == set(range(G))
+        assert part.kv_index == tuple(head // (6 // G) for head in range(6))
+    assert set(part.kv_index) == set(range(G))
     if not H:
         assert torch.equal(part.output, torch.zeros_like(part.output) + (part.output_bias or 0.0))
         return
-    keys = torch.stack([part.k[:, asked] for asked in part.asks], dim=1)  # (B, H, S, K)
-    values = torch.stack([part.v[:, asked] for asked in part.asks], dim=1)  # (B, H, S, K)
+    keys = torch.stack([part.k[:, asked] for asked in part.kv_index], dim=1)  # (B, H, S, K)
+    values = torch.stack([part.v[:, asked] for asked in part.kv_index], dim=1)  # (B, H, S, K)
     close(part.scores, torch.einsum("bhtk,bhsk->bhts", part.q, keys))
     close(part.scaled, part.scores / math.sqrt(K))
     shown = part.scaled if part.bias is None else part.scaled + part.bias
@@ -143,8 +143,8 @@ def check_attention(part: AttentionTrace) -> None:
     assert len({part.scores.shape, part.scaled.shape, part.weights.shape}) == 1
     added = 0.0 if part.output_bias is None else part.output_bias
     close(part.head_outputs.sum(dim=1), part.output - added)
-    assert (part.rotation is None) == torch.equal(part.q, part.q_unturned)
-    close(part.q.norm(dim=-1), part.q_unturned.norm(dim=-1))  # a rotation preserves lengths
+    assert (part.rotation is None) == torch.equal(part.q, part.q_unrotated)
+    close(part.q.norm(dim=-1), part.q_unrotated.norm(dim=-1))  # a rotation preserves lengths
 
 
 def check_ends(model: Model, found: Trace) -> None:

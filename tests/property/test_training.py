@@ -198,7 +198,7 @@ def test_best_is_kept_measured_and_named(tmp_path: Path) -> None:
     assert outcome.validation.tokens == len(trainer.task.validation.tokens) - 1
     assert trainer.run.checkpoint("best").name == f"step-{best_step:06d}"
     assert trainer.run.checkpoint("last").name == "step-000060"
-    assert {path.name for path in trainer.run.checkpoints.iterdir()} == {f"step-{best_step:06d}", "step-000060"}
+    assert {path.name for path in trainer.run.checkpoints_folder.iterdir()} == {f"step-{best_step:06d}", "step-000060"}
     assert (trainer.run.folder / "loss.svg").read_text(encoding="utf-8").startswith("<svg")
     assert "--- step 60" in trainer.run.samples_file.read_text(encoding="utf-8")
 
@@ -311,7 +311,7 @@ def test_cadence_settings_change_what_is_written(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
     """A model whose loss on uniform tokens is below ln V has seen its targets."""
-    from glassformer.launch.request import chosen_settings, named_source
+    from glassformer.launch.request import merge_settings, source_settings
     from glassformer.training.setup import new_training
 
     changes = {
@@ -326,7 +326,7 @@ def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
         "train.threads": "1",
         "train.learning_rate": "3e-3",
     }
-    config = chosen_settings(None, None, {**changes, **named_source("random")})
+    config = merge_settings(None, None, {**changes, **source_settings("random")})
     with new_training(config, tmp_path / "run", Silent()) as trainer:
         train(trainer)
     floor = 0.98 * math.log(trainer.task.tokenizer.vocab_size)
@@ -350,8 +350,10 @@ def test_a_lost_best_checkpoint_does_not_stop_a_resumed_run(tmp_path: Path) -> N
 def test_the_newest_checkpoint_is_the_one_of_the_highest_step(tmp_path: Path) -> None:
     run = Run(tmp_path)
     for step in (999_000, 1_200_000):
-        write_folder(run.checkpoints / step_name(step), lambda folder: (folder / "file").write_bytes(b"whole") and None)
-    assert [path.name for path in run.whole_checkpoints()] == ["step-999000", "step-1200000"]
+        write_folder(
+            run.checkpoints_folder / step_name(step), lambda folder: (folder / "file").write_bytes(b"whole") and None
+        )
+    assert [path.name for path in run.complete_checkpoints()] == ["step-999000", "step-1200000"]
 
 
 def test_a_limit_lowered_below_the_steps_done_still_measures_the_last_weights(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
 from glassformer.training.stepping import Stepper
-from glassformer.verification.report import CHECKS, make, verify_run
+from glassformer.verification.report import CHECKS, run_check, verify_run
 from glassformer.verification.verified_run import VerifiedRun
 from tests.journey.task_files import write_all
 from tests.property.trainers import LINES, small_config
@@ -450,9 +450,9 @@ def test_another_tokenizer_of_the_same_size_is_noticed(spoilt: Path) -> None:
 def test_a_device_that_computes_something_else_is_noticed(home: Path, monkeypatch: Patch) -> None:
     """The check runs as for an accelerator, with the CPU as the "device"."""
     check = next(check for check in CHECKS if check.name == "device")
-    assert make(check, VerifiedRun(open_run(home / "decoder"), device="cpu")).ok is None
+    assert run_check(check, VerifiedRun(open_run(home / "decoder"), device="cpu")).ok is None
     check = replace(check, exempt=lambda subject: None)
-    assert make(check, VerifiedRun(open_run(home / "decoder"), device="cpu")).ok is True
+    assert run_check(check, VerifiedRun(open_run(home / "decoder"), device="cpu")).ok is True
     own = nn.Module.to
 
     def to(self: nn.Module, *where: Any) -> nn.Module:
@@ -462,7 +462,7 @@ def test_a_device_that_computes_something_else_is_noticed(home: Path, monkeypatc
         return moved
 
     monkeypatch.setattr(nn.Module, "to", to)
-    assert make(check, VerifiedRun(open_run(home / "decoder"), device="cpu")).ok is False
+    assert run_check(check, VerifiedRun(open_run(home / "decoder"), device="cpu")).ok is False
 
 
 @pytest.mark.thorough
@@ -470,14 +470,14 @@ def test_an_export_that_says_something_else_is_noticed(home: Path, monkeypatch: 
     pytest.importorskip("transformers")
     from glassformer.interop.huggingface import export
 
-    own = export.written
+    own = export.to_huggingface
 
     def written(*given: Any) -> Any:
         values, tensors = own(*given)
         return values, {name: tensor * 1.01 for name, tensor in tensors.items()}
 
     assert "export-hf" not in failed(home / "decoder", {"export-hf"})
-    monkeypatch.setattr(export, "written", written)
+    monkeypatch.setattr(export, "to_huggingface", written)
     assert failed(home / "decoder", {"export-hf"}) == {"export-hf"}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.base.config import DataConfig, Task, TokenizerConfig
-from glassformer.text.measured_data import encode_whole
+from glassformer.text.evaluation_data import encode_evaluation_data
 from glassformer.text.prepare import Prepared, prepare
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RECORD_KINDS
@@ -73,5 +73,5 @@ def encoded(
     """Encode data for evaluation with these tokenizers of source and target; return it with its notes."""
     kind = RECORD_KINDS[task]
     by_role = {kind.roles[-1]: tokenizers[1], kind.roles[0]: tokenizers[0]}
-    found = encode_whole(kind, data, by_role, folder, labels)
+    found = encode_evaluation_data(kind, data, by_role, folder, labels)
     return found.store, found.notes

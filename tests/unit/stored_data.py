@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.base.config import TASK_FACTS, Config
-from glassformer.runs.run_text import prepare_for
+from glassformer.runs.run_text import prepare_run_text
 
 EXPECTED = Path(__file__).parents[1] / "fixtures" / "stores.json"
 WORDS = ["river", "stone", "মানুষ", "night", "Straße", "夜", "quick", "émigré", "lamp", "🇧🇩", "over", "under"]
@@ -103,7 +103,7 @@ def stored(cache: Path, cases: Collection[str] = tuple(CASES)) -> dict[str, dict
         task, data = CASES[name]
         kinds = ("bpe", "characters", "apart") if task == "translate" else ("bpe", "characters")
         for kind in kinds:
-            prepared = prepare_for(config_of(task, data, kind), cache, lambda text: None)
+            prepared = prepare_run_text(config_of(task, data, kind), cache, lambda text: None)
             files = {file.name: _sum(file) for file in sorted(prepared.folder.iterdir())}
             notes = hashlib.sha256("\n".join(prepared.notes).encode("utf-8")).hexdigest()
             facts = {"folder": prepared.folder.name, "notes": notes, "text_hash": prepared.text_hash, "files": files}

@@ -14,7 +14,7 @@ from glassformer.base.errors import GlassError
 from glassformer.experiments.grid import Cell, Grid, difference, make_grid, parse_variations, shared_settings
 from glassformer.experiments.pictures import band, validation_curve
 from glassformer.experiments.report import comparison_report
-from glassformer.experiments.statistics import Contrast, Spread, tabulate
+from glassformer.experiments.statistics import Contrast, SeedStatistics, tabulate
 from tests.unit.comparison_grids import VARY, grid_of, result, settings
 
 
@@ -109,22 +109,22 @@ def test_shared_settings_are_those_that_are_no_defaults_and_do_not_vary() -> Non
 
 @pytest.mark.parametrize("values", [(1.5, 2.5), (0.1, 0.2, 0.30001), tuple(np.random.default_rng(3).normal(size=11))])
 def test_means_and_deviations_are_numpys(values: tuple[float, ...]) -> None:
-    spread = Spread(values)
+    spread = SeedStatistics(values)
     assert spread.mean == pytest.approx(np.mean(values), rel=1e-14)
     assert spread.sd == pytest.approx(np.std(values, ddof=1), rel=1e-14)
 
 
 def test_a_difference_below_two_deviations_is_no_claim() -> None:
-    base = Spread((1.0, 1.2))  # sd 0.1414
-    assert Contrast.of(Spread((1.37, 1.38)), base).finding == "not told apart"  # 0.275 is less than 2 x 0.1414
-    assert Contrast.of(Spread((1.39, 1.40)), base).finding == "higher"
-    assert Contrast.of(Spread((0.79, 0.80)), base).finding == "lower"
-    assert Contrast.of(base, Spread((0.79, 0.80))).finding == "higher"
-    assert Contrast.of(Spread((9.0,)), base).finding == "no sd, no claim"
-    assert Contrast.of(Spread(()), base).delta is None
-    same = Contrast.of(Spread((1.0, 1.0)), Spread((1.0, 1.0)))
+    base = SeedStatistics((1.0, 1.2))  # sd 0.1414
+    assert Contrast.of(SeedStatistics((1.37, 1.38)), base).finding == "not told apart"  # 0.275 is less than 2 x 0.1414
+    assert Contrast.of(SeedStatistics((1.39, 1.40)), base).finding == "higher"
+    assert Contrast.of(SeedStatistics((0.79, 0.80)), base).finding == "lower"
+    assert Contrast.of(base, SeedStatistics((0.79, 0.80))).finding == "higher"
+    assert Contrast.of(SeedStatistics((9.0,)), base).finding == "no sd, no claim"
+    assert Contrast.of(SeedStatistics(()), base).delta is None
+    same = Contrast.of(SeedStatistics((1.0, 1.0)), SeedStatistics((1.0, 1.0)))
     assert (same.ratio, same.finding) == (0.0, "not told apart")
-    assert Contrast.of(Spread((2.0, 2.0)), Spread((1.0, 1.0))).ratio == math.inf
+    assert Contrast.of(SeedStatistics((2.0, 2.0)), SeedStatistics((1.0, 1.0))).ratio == math.inf
 
 
 def test_a_table_puts_seeds_together_and_lists_failures() -> None:

@@ -8,7 +8,7 @@ import pytest
 from glassformer.base.config import TokenizerConfig
 from glassformer.base.errors import GlassError
 from glassformer.evaluation import even_sample, label_report, pair_report
-from glassformer.evaluation.metrics import compared, facts_of, mean, share, whole_set
+from glassformer.evaluation.metrics import facts_of, mean, paired_tests, share, whole_set
 from glassformer.evaluation.nearest_neighbour import Nearest
 from glassformer.evaluation.resampling import bootstrap_interval, mean_of, wilson
 from glassformer.text.encode import RecordWriter
@@ -30,7 +30,7 @@ def test_a_share_has_wilsons_interval_and_other_means_a_bootstrap() -> None:
 
 def test_means_are_compared_by_permutation_and_whole_sets_by_bootstrap() -> None:
     spread = whole_set("s", "S", lambda chosen: float(np.ptp(chosen)), 5)
-    tests = compared([share("a", "A", [1, 1, 0, 1, 1]), spread], [share("a", "A", [0, 1, 0, 0, 1]), spread], 5)
+    tests = paired_tests([share("a", "A", [1, 1, 0, 1, 1]), spread], [share("a", "A", [0, 1, 0, 0, 1]), spread], 5)
     assert tests["a"].difference == pytest.approx(0.4)
     assert tests["a"].method == "paired permutation"
     assert tests["s"].difference == 0

@@ -12,7 +12,7 @@ import pytest
 from glassformer.base.config import TASK_FACTS, Config, DataConfig, ModelConfig, Task, TokenizerConfig, TrainConfig
 from glassformer.base.errors import GlassError
 from glassformer.runs.folder import create_run
-from glassformer.runs.run_text import encoded_text
+from glassformer.runs.run_text import find_or_encode_text
 from glassformer.runs.text_location import token_cache
 from glassformer.text import data_notes as notes_module
 from glassformer.text.data_notes import overlap_note
@@ -285,7 +285,7 @@ def test_a_run_goes_on_only_with_its_own_vocabularies(changed: str, write: Write
         run.save_labels(found.labels[::-1])
     shutil.rmtree(found.folder)
     if changed == "nothing":
-        assert encoded_text(run, config, print).text_hash == found.text_hash
+        assert find_or_encode_text(run, config, print).text_hash == found.text_hash
         return
     with pytest.raises(GlassError, match=r"(differs from that of|differ \(in names or order\) from those of)"):
-        encoded_text(run, config, print)
+        find_or_encode_text(run, config, print)

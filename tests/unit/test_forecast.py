@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.evaluation.simple_predictors import Rung
-from glassformer.runs.run_text import prepare_for
+from glassformer.evaluation.simple_predictors import FastBaseline
+from glassformer.runs.run_text import prepare_run_text
 from glassformer.training import forecast
 from glassformer.training.forecast import RunFacts, loss_band
 from glassformer.training.plan import plan_run
@@ -70,17 +70,17 @@ def test_more_steps_and_more_parameters_leave_less() -> None:
     assert left(replace(KNOWN, muon=False)) > left(KNOWN)
 
 
-def rungs(unigram: float, ngram: float) -> list[Rung]:
+def rungs(unigram: float, ngram: float) -> list[FastBaseline]:
     return [
-        Rung("uniform", math.log(67), None, ""),
-        Rung("unigram", unigram, None, ""),
-        Rung("5-gram", ngram, None, ""),
+        FastBaseline("uniform", math.log(67), None, ""),
+        FastBaseline("unigram", unigram, None, ""),
+        FastBaseline("5-gram", ngram, None, ""),
     ]
 
 
 def test_where_there_is_no_saying(tmp_path: Path) -> None:
     config = small_config(tmp_path)
-    plan = plan_run(config, prepare_for(config, tmp_path / "cache", lambda text: None), None)
+    plan = plan_run(config, prepare_run_text(config, tmp_path / "cache", lambda text: None), None)
     band = loss_band(plan, rungs(3.0, 2.0))
     assert band is not None
     assert 0 < band.low < band.middle

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from glassformer.inspection.pruning.hard_concrete import open_probability, sample, settled
+from glassformer.inspection.pruning.hard_concrete import deterministic_gates, open_probability, sample
 
 DRAWS = 200_000
 LOGS = (-3.0, -1.0, 0.0, 0.7, 2.5)
@@ -36,7 +36,9 @@ def test_known_values() -> None:
     assert float(open_probability(zero)) == pytest.approx(0.68812, abs=1e-5)
     assert float(whole_probability(zero)) == pytest.approx(0.31188, abs=1e-5)
     edge = math.log(11)  # sigmoid = 11 / 12, stretched to 1
-    found = settled(torch.tensor([-edge - 1e-3, -edge + 1e-3, 0.0, edge - 1e-3, edge + 1e-3], dtype=torch.float64))
+    found = deterministic_gates(
+        torch.tensor([-edge - 1e-3, -edge + 1e-3, 0.0, edge - 1e-3, edge + 1e-3], dtype=torch.float64)
+    )
     assert found[0] == 0
     assert found[4] == 1
     assert float(found[2]) == pytest.approx(0.5)

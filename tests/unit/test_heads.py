@@ -17,11 +17,11 @@ from glassformer.inspection.heads import (
     AttentionArrays,
     RoleTally,
     cross,
-    judge,
     make_attention_arrays,
     numbers,
     relations,
     roles,
+    score_heads,
 )
 from glassformer.inspection.heads.copying import copying
 
@@ -199,7 +199,7 @@ def test_uniform_attention_scores_chance_in_every_role(both_sides: bool) -> None
     for name, tally in {**all_roles(here), "positional": votes, "gold": roles.voted(here, pattern)}.items():
         assert (tally.rows.sum() == 0) == (name == "next" and not both_sides), name
         assert np.abs(tally.score - tally.chance).max() <= 1e-9, name
-    verdicts = judge(roles.role(here, "previous"), 0.0, "text")
+    verdicts = score_heads(roles.role(here, "previous"), 0.0, "text")
     assert not any(verdict.earned for verdict in verdicts)
     assert verdicts[0].lift == pytest.approx(1.0)
 
@@ -241,7 +241,7 @@ def test_a_name_needs_threshold_lift_interval_and_two_sequences() -> None:
 
     def earned(threshold: float, level: float, sequences: int = 3) -> list[bool]:
         tally = RoleTally(score[:sequences], np.full((sequences, 2), 10 * level), rows[:sequences])
-        return [verdict.earned for verdict in judge(tally, threshold, "text")]
+        return [verdict.earned for verdict in score_heads(tally, threshold, "text")]
 
     assert earned(0.3, 0.05) == [True, False]  # 0.33 with an interval that reaches 0
     assert earned(0.95, 0.05) == [False, False]
@@ -249,7 +249,7 @@ def test_a_name_needs_threshold_lift_interval_and_two_sequences() -> None:
     assert earned(0.3, 0.05, sequences=1) == [False, False]
     state = torch.get_rng_state()
     before = np.random.get_state()[1].copy()
-    verdicts = [judge(RoleTally(score, np.zeros_like(score), rows), 0.3, "text") for _ in range(2)]
+    verdicts = [score_heads(RoleTally(score, np.zeros_like(score), rows), 0.3, "text") for _ in range(2)]
     assert verdicts[0] == verdicts[1]
     assert verdicts[0][1].interval == (0.0, 0.5)
     assert torch.equal(torch.get_rng_state(), state)

@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.config import TrainConfig
-from glassformer.base.errors import GlassError, SaidElsewhereError
-from glassformer.training.parallel.joining import begun_by_this_job, job, joined, said_once, speaks
+from glassformer.base.errors import GlassError, ReportedElsewhereError
+from glassformer.training.parallel.joining import (
+    begun_by_this_job,
+    is_rank_zero,
+    job,
+    joined,
+    report_errors_on_rank_zero,
+)
 from glassformer.training.parallel.processes import OneProcess
 from tests.property.trainers import small_config, small_trainer
 
@@ -17,16 +23,16 @@ def test_without_torchrun_there_is_one_process(monkeypatch: pytest.MonkeyPatch) 
     for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
     assert job() is None
-    assert speaks()
+    assert is_rank_zero()
     with joined(TrainConfig(shard=True)) as processes:
         assert isinstance(processes, OneProcess)
 
 
 def test_only_the_first_process_says_what_all_know(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "3")
-    for rank, kind in (("0", GlassError), ("2", SaidElsewhereError)):
+    for rank, kind in (("0", GlassError), ("2", ReportedElsewhereError)):
         monkeypatch.setenv("RANK", rank)
-        with pytest.raises(GlassError) as caught, said_once():
+        with pytest.raises(GlassError) as caught, report_errors_on_rank_zero():
             raise GlassError("wrong", "right")
         assert type(caught.value) is kind
 

@@ -22,7 +22,7 @@ from glassformer_course.lab.charts import chart_text, charts_svg, map_text, maps
 from glassformer_course.lab.evidence import Chart, Evidence, Map, Number
 from glassformer_course.lab.planting import replaced
 from glassformer_course.lab.report import report_text, verdict_of
-from glassformer_course.lab.room import Room, made
+from glassformer_course.lab.room import LabFolder, collect_evidence
 from tests.journey.pages import ROOT
 from tests.parity.reference_cases import DIFFERENTIATED
 
@@ -81,7 +81,7 @@ def evidence() -> Iterator[Callable[[BugCase], Evidence]]:
 
     def of(case: BugCase) -> Evidence:
         if case.name not in found:
-            found[case.name] = made(case, SHARES.get(case.name, 0.1))
+            found[case.name] = collect_evidence(case, SHARES.get(case.name, 0.1))
         return found[case.name]
 
     yield of
@@ -192,15 +192,15 @@ def test_charts_and_maps_as_text_and_as_svg() -> None:
     assert "a &lt;curve&gt;" in charts_svg(SMALL.charts)
 
 
-def room_with(folder: Path, case: BugCase) -> Room:
+def room_with(folder: Path, case: BugCase) -> LabFolder:
     """Return a room in which a case is open, with evidence that needed no training."""
-    room = Room(folder)
-    room.place(case).mkdir(parents=True)
+    room = LabFolder(folder)
+    room.case_folder(case).mkdir(parents=True)
     facts = SMALL.facts()
     names = [name.removesuffix("_healthy") for name in _fields(case.why) if name.endswith("_healthy")]
     names += [name.removesuffix("_faulty") for name in _fields(case.why) if name.endswith("_faulty")]
     facts["numbers"] = [{"name": name, "what": name, "healthy": 1.0, "faulty": 2.0} for name in dict.fromkeys(names)]
-    (room.place(case) / "evidence.json").write_text(json.dumps(facts), encoding="utf-8")
+    (room.case_folder(case) / "evidence.json").write_text(json.dumps(facts), encoding="utf-8")
     return room
 
 
@@ -225,7 +225,7 @@ def test_hints_come_one_at_a_time_and_answers_are_counted(tmp_path: Path) -> Non
     assert not room.record(case).right
     assert room.answer(case, right.upper()).right
     assert not room.answer(case, wrong).right
-    record = Room(tmp_path).record(case)
+    record = LabFolder(tmp_path).record(case)
     assert (record.hints, record.answers, record.right) == (3, [wrong, right, wrong], True)
 
 
@@ -250,7 +250,7 @@ def test_bad_input_is_refused_in_two_lines_and_nothing_is_lost(tmp_path: Path) -
     with pytest.raises(GlassError, match="case 5 is not open yet"):
         room.hint(find_case("5"))
     room.hint(case)
-    file = room.place(case) / "evidence.json"
+    file = room.case_folder(case) / "evidence.json"
     whole = json.loads(file.read_text(encoding="utf-8"))
     odd: list[dict[str, Any]] = [
         {"numbers": []},
@@ -284,7 +284,7 @@ def test_a_case_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Room(tmp_path / "course").open(find_case("1"), stop)
+        LabFolder(tmp_path / "course").open(find_case("1"), stop)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -292,5 +292,5 @@ def test_a_folder_that_cannot_be_used_is_told_of_before_anything_is_trained(tmp_
     (tmp_path / "lab").write_text("a file", encoding="utf-8")
     told: list[str] = []
     with pytest.raises(GlassError):
-        Room(tmp_path).open(find_case("1"), told.append)
+        LabFolder(tmp_path).open(find_case("1"), told.append)
     assert told == []

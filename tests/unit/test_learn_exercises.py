@@ -8,12 +8,12 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from glassformer.base.wording import LEVELS
-from glassformer_course.course import find, whole
+from glassformer_course.course import all_exercises, find
 from glassformer_course.drawing import Picture
 from glassformer_course.exercise import HINTS, Exercise
-from glassformer_course.judging.marking import Here, mark
+from glassformer_course.judging.marking import LocalFunctions, mark
 
-EXERCISES = [pytest.param(exercise, id=exercise.name) for exercise in whole()]
+EXERCISES = [pytest.param(exercise, id=exercise.name) for exercise in all_exercises()]
 SEEDS = (0, 1)
 
 
@@ -24,9 +24,9 @@ def test_right_answers_pass(exercise: Exercise) -> None:
     assert len(right) >= 2
     for seed in SEEDS:
         for number, functions in enumerate(right):
-            marks = mark(Here(functions), exercise.reference, exercise.cases(seed), exercise.mistakes)
+            marks = mark(LocalFunctions(functions), exercise.reference, exercise.cases(seed), exercise.mistakes)
             assert marks.passed, (number, seed, marks.wrong)
-            assert marks.asked >= 10
+            assert marks.cases_run >= 10
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
@@ -35,7 +35,7 @@ def test_known_mistakes_are_refused_by_name(exercise: Exercise) -> None:
     assert len({mistake.name for mistake, _ in mistakes}) == len(mistakes) >= 3
     for seed in SEEDS:
         for mistake, functions in mistakes:
-            marks = mark(Here(functions), exercise.reference, exercise.cases(seed), exercise.mistakes)
+            marks = mark(LocalFunctions(functions), exercise.reference, exercise.cases(seed), exercise.mistakes)
             assert marks.wrong is not None, f"{mistake.name} passes"
             assert marks.wrong.mistake is not None, f"{mistake.name} is refused without its name: {marks.wrong}"
             assert marks.wrong.mistake.name == mistake.name
@@ -69,7 +69,7 @@ def test_a_stub_raises_where_the_solution_stands(exercise: Exercise) -> None:
     assert exercise.stub.count("raise NotImplementedError") == exercise.source.count("# BEGIN SOLUTION") >= 1
     assert "SOLUTION" not in exercise.stub + exercise.solution
     marks = mark(
-        Here({name: names[name] for name in exercise.functions}),  # type: ignore[misc]
+        LocalFunctions({name: names[name] for name in exercise.functions}),  # type: ignore[misc]
         exercise.reference,
         exercise.cases(0),
         exercise.mistakes,
@@ -97,6 +97,6 @@ def test_a_wrong_answer_that_is_not_known_is_refused_and_named_by_no_other(name:
     functions: dict[str, object] = {}
     exec(exercise.solution.replace(*change), functions)
     answer = {name: functions[name] for name in exercise.functions}
-    marks = mark(Here(answer), exercise.reference, exercise.cases(0), exercise.mistakes)  # type: ignore[arg-type]
+    marks = mark(LocalFunctions(answer), exercise.reference, exercise.cases(0), exercise.mistakes)  # type: ignore[arg-type]
     assert marks.wrong is not None
     assert marks.wrong.mistake is None, marks.wrong.mistake

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.errors import GlassError
-from glassformer_course.classes.grading import Mark, as_csv
+from glassformer_course.classroom.grading import Mark, as_csv
 from glassformer_course.course import find
 from glassformer_course.folder import STATE, CourseFolder
 from glassformer_course.reading import read_answer

@@ -54,7 +54,7 @@ def test_every_name_is_found_whatever_its_case_its_hyphens_and_its_plural() -> N
 
 
 def test_what_is_said_has_the_text_the_names_and_the_page() -> None:
-    said = look_up("RoPE").said()
+    said = look_up("RoPE").as_text()
     assert said.startswith("rotary positions (RoPE, ")
     assert "see also: position encoding" in said
     assert said.endswith(f"shown in: {look_up('rope').file}")

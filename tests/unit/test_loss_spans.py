@@ -54,9 +54,9 @@ def test_they_are_no_running_text_and_are_split_whole() -> None:
     for facts, number, whole in facts_of([*records(), RecordPiece(40, ("  ",), position="line 40")], data):
         found.add(number, facts, whole, data)
     assert found.left_out == {"rows with an empty text": 1}
-    sides = list(split_records(found, data, "talk").sides(records()))
+    sides = list(split_records(found, data, "talk").split_pieces(records()))
     assert [(each.texts, each.loss_spans) for each in sides] == [(each.texts, each.loss_spans) for each in records()]
-    assert {each.side for each in sides} == {"train", "validation"}
+    assert {each.split for each in sides} == {"train", "validation"}
 
 
 @pytest.mark.parametrize("kind", ["bpe", "characters", "bytes"])

@@ -24,8 +24,8 @@ from glassformer.evaluation.baseline_table import baselines
 from glassformer.evaluation.evaluate import EvaluationRequest, evaluate_run
 from glassformer.evaluation.training_overlap import count_seen
 from glassformer.experiments.statistics import tabulate
+from glassformer.text.evaluation_data import encode_evaluation_data
 from glassformer.text.left_out import Tally
-from glassformer.text.measured_data import encode_whole
 from glassformer.text.prepare import Prepared, prepare
 from glassformer.text.records import RECORD_KINDS
 from glassformer.text.source import open_source
@@ -160,7 +160,7 @@ def split_files(folder: Path, sizes: list[int], **changes: object) -> tuple[dict
         found = survey(source)
         plan = split_documents(found, data)
         open_size = 0
-        for side, (piece,), _, last, _ in plan.sides(kept_pieces(source, found, marks=plan.bucket >= 0)):
+        for side, (piece,), _, last, _ in plan.split_pieces(kept_pieces(source, found, marks=plan.bucket >= 0)):
             open_size += len(piece)
             if last:
                 sides[side].append(open_size)
@@ -209,8 +209,8 @@ def test_the_starts_of_very_many_documents_are_thinned_out(tmp_path: Path, monke
         assert all(start % 9 == 0 for start in found.starts)
         held = [
             piece.texts[0]
-            for piece in split_documents(found, data).sides(kept_pieces(source, found, False))
-            if piece.side == "validation"
+            for piece in split_documents(found, data).split_pieces(kept_pieces(source, found, False))
+            if piece.split == "validation"
         ]
     assert sum(map(len, held)) == pytest.approx(90, abs=0.25 * 90)
 
@@ -286,7 +286,9 @@ def test_no_grapheme_is_cut_at_the_split(text: str, tmp_path: Path) -> None:
         data = DataConfig(source=str(path), validation_limit=limit, validation_fraction=0.5)
         with open_source(LM, data, tmp_path) as source:
             found = survey(source)
-            parts = [piece.texts[0] for piece in split_documents(found, data).sides(kept_pieces(source, found, False))]
+            parts = [
+                piece.texts[0] for piece in split_documents(found, data).split_pieces(kept_pieces(source, found, False))
+            ]
         assert "".join(parts) == text
         assert [*regex.findall(r"\X", parts[0]), *regex.findall(r"\X", parts[1])] == regex.findall(r"\X", text)
 
@@ -363,7 +365,7 @@ def test_passages_are_counted_as_a_search_in_the_text_counts_them(
         data = DataConfig(source=str(tmp_path / name), document="line")
         tokenizer = prepared(tmp_path, tmp_path / "train", kind="bytes").tokenizer
         (tmp_path / f"{name}-tokens").mkdir()
-        stores.append(encode_whole(LM, data, {"text": tokenizer}, tmp_path / f"{name}-tokens").store.source)
+        stores.append(encode_evaluation_data(LM, data, {"text": tokenizer}, tmp_path / f"{name}-tokens").store.source)
     train = "|".join(["", *lines, ""])
     expected = [0, 0]
     for line in other:

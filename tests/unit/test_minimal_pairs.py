@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from glassformer.base.errors import GlassError
 from glassformer.corpora import MinimalPair
-from glassformer.evaluation.minimal_pairs import PairResults, Share, TokenScores, log_ratios, results_of
+from glassformer.evaluation.minimal_pairs import PairResults, Proportion, TokenScores, log_ratios, results_of
 from glassformer.evaluation.resampling import wilson
 
 VERBS = {"S": "is", "P": "are"}
@@ -80,8 +80,8 @@ def agrees_with(which: int) -> object:
 
 def test_a_model_that_knows_the_rule_is_right_everywhere() -> None:
     results = score_pairs(agreement(), agrees_with(1))
-    assert results.overall == Share(4.0, 4)
-    assert results.twins == Share(2.0, 2)
+    assert results.overall == Proportion(4.0, 4)
+    assert results.twins == Proportion(2.0, 2)
     assert results.mean_log_ratio == pytest.approx(1.5)
 
 
@@ -95,14 +95,14 @@ def test_the_last_noun_rule_is_right_in_half_of_the_cells_and_in_no_twins() -> N
     }
     assert {number: share.share for number, share in results.by_attractors.items()} == {0: 1.0, 1: 0.0}
     assert results.overall.share == 0.5
-    assert results.twins == Share(0.0, 2)
+    assert results.twins == Proportion(0.0, 2)
     assert results.mean_log_ratio == pytest.approx(0.0)
 
 
 def test_an_indifferent_model_is_at_chance_everywhere() -> None:
     results = score_pairs(agreement(), by_words({}))
-    assert results.overall == Share(2.0, 4)
-    assert results.twins == Share(0.5, 2)
+    assert results.overall == Proportion(2.0, 4)
+    assert results.twins == Proportion(0.5, 2)
     assert results.twins.share == results.twins_chance == 0.25
     assert results.mean_log_ratio == 0.0
     assert results.overall.interval == wilson(2.0, 4)

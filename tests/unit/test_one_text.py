@@ -34,11 +34,11 @@ from glassformer.inspection.ablation import (
 from glassformer.inspection.explain import subject_of
 from glassformer.inspection.patching import KnockOut, Pattern, Value, Zero, patch
 from glassformer.inspection.recording import record
-from glassformer.inspection.visibility import sights
+from glassformer.inspection.visibility import attention_masks
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, TextModel, Translator
 from glassformer.tasks.task_rows import TaskRows
-from glassformer.tasks.written_text import written
+from glassformer.tasks.written_text import decode_until_stop
 from glassformer.text.rows import Row
 from tests.parity.written_runs import make_run
 
@@ -176,7 +176,7 @@ def test_maps_are_subtracted_where_tokens_are_the_same(models: dict[str, AnyText
 
 
 def test_sights_are_the_masks(models: dict[str, AnyTextModel]) -> None:
-    turn = sights(subject_of(models["turn"], TEXT, "the old dog"))
+    turn = attention_masks(subject_of(models["turn"], TEXT, "the old dog"))
     assert {kind: bool(allowed.all()) for kind, allowed in turn.items()} == {
         "enc.self": True,
         "dec.self": False,
@@ -273,7 +273,7 @@ def test_a_part_of_a_long_text_is_the_same_part(models: dict[str, AnyTextModel])
     subject = subject_of(models["bytes"], TEXT)
     for whole, part in (
         (attention_weights(subject, "dec.1.self.0")[-5:, -5:], attention_weights(subject, "dec.1.self.0", 5)),
-        (sights(subject)["dec.self"][:5, :5], sights(subject, 5)["dec.self"]),
+        (attention_masks(subject)["dec.self"][:5, :5], attention_masks(subject, 5)["dec.self"]),
     ):
         torch.testing.assert_close(part, whole, equal_nan=True)
 
@@ -288,7 +288,7 @@ def test_with_a_cache_and_without_the_same_is_written(models: dict[str, AnyTextM
         for _ in range(5):
             with torch.no_grad():
                 new.append(int(found(torch.tensor([[*ids, *new]]))[0, -1].argmax()))
-        wanted, _ = written(model.tokenizer, ids, new, ())
+        wanted, _ = decode_until_stop(model.tokenizer, ids, new, ())
         assert written_without(found, model, TEXT, 5) == wanted  # type: ignore[arg-type]
 
 

@@ -10,16 +10,16 @@ import torch
 
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import AttributionCase, Output, agreement, occlude
-from glassformer.inspection.attribution.importance import PAIRS, importance, occlusion_work
+from glassformer.inspection.attribution.importance import PAIRS, importance, occlusion_flops
 from glassformer.inspection.embeddings import components, neighbours, table_named, tables
 from glassformer.inspection.position_curves import (
     bias_by_distance,
     by_distance,
     distances_of,
     embedding_of,
-    place_vectors,
+    position_vectors,
+    rotary_effect_by_distance,
     shuffle_test,
-    turn_by_distance,
 )
 from glassformer.inspection.trace import trace
 from glassformer.model.positions import rotate
@@ -32,11 +32,11 @@ def test_components_are_those_of_a_singular_value_decomposition() -> None:
     found = components(VECTORS)
     x = VECTORS.double().numpy()
     _, sizes, axes = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
-    assert np.allclose(found.shares, sizes**2 / (sizes**2).sum(), atol=1e-12)
-    assert np.isclose(float(found.shares.sum()), 1)
+    assert np.allclose(found.explained_variance_ratio, sizes**2 / (sizes**2).sum(), atol=1e-12)
+    assert np.isclose(float(found.explained_variance_ratio.sum()), 1)
     assert np.allclose(np.abs(found.axes.numpy() @ axes.T), np.eye(7), atol=1e-9)
     assert (found.axes.gather(1, found.axes.abs().argmax(dim=1, keepdim=True)) > 0).all()
-    points = found.of(VECTORS)
+    points = found.transform(VECTORS)
     assert np.allclose(points @ found.axes + found.mean, x, atol=1e-9)
     assert components(VECTORS, 2).axes.equal(found.axes[:2])
 
@@ -69,9 +69,9 @@ def test_curves_are_what_the_model_does(positions: str, family: str) -> None:
     made = trace(model, tokens(1, 11))
     distances = distances_of(stack, 1000)
     assert int(distances[0]) == (0 if family == "decoder" else -28)
-    vectors = place_vectors(embedding, 11)
+    vectors = position_vectors(embedding, 11)
     bias = bias_by_distance(stack, distances)
-    turn = turn_by_distance(stack, distances)
+    turn = rotary_effect_by_distance(stack, distances)
     added = made.stack.position_vectors
     assert (vectors is None) == (added is None)
     if vectors is not None and added is not None:
@@ -165,5 +165,5 @@ def test_the_work_of_blanking_grows_with_the_text() -> None:
     model = decoder(tiny())
     two = encoder_decoder()
     weights = sum(parameter.numel() for parameter in model.parameters())
-    assert occlusion_work(model, 9) == 9 * (2 * weights * 9 + 3 * 6 * 81 * (4 * 10 + 64))
-    assert occlusion_work(two, 9, 6) < occlusion_work(two, 9, 7) < occlusion_work(two, 10, 7)
+    assert occlusion_flops(model, 9) == 9 * (2 * weights * 9 + 3 * 6 * 81 * (4 * 10 + 64))
+    assert occlusion_flops(two, 9, 6) < occlusion_flops(two, 9, 7) < occlusion_flops(two, 10, 7)

@@ -19,9 +19,9 @@ from safetensors.torch import load_file
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.simple_predictors import ladder
+from glassformer.evaluation.simple_predictors import fast_baselines
 from glassformer.model.precision import Speeds
-from glassformer.runs.run_text import prepare_for
+from glassformer.runs.run_text import prepare_run_text
 from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
 from glassformer.training import memory, step_measurement
@@ -59,13 +59,13 @@ def config_of(name: str, folder: Path, **changes: Any) -> Config:
 
 
 def planned(config: Config, folder: Path, measured: Probe | None = MEASURED) -> RunPlan:
-    return plan_run(config, prepare_for(config, folder / "cache", lambda text: None), measured)
+    return plan_run(config, prepare_run_text(config, folder / "cache", lambda text: None), measured)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_epoch_reads_the_training_part_once(name: str, tmp_path: Path) -> None:
     config = config_of(name, tmp_path, train__batch=3)
-    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     plan = plan_run(config, data, None)
     task = make_task(config, data)
     if name in ("lm", "masked"):  # windows are random: they hold as many tokens as the text
@@ -109,7 +109,7 @@ def test_the_size_is_that_of_the_run(name: str, optimizer: str, tmp_path: Path) 
     assert plan.parameters == sum(value.numel() for value in tensors[0].values())
     assert plan.checkpoint_bytes == sum(value.nbytes for part in tensors for value in part.values())
     state = sum(value.nbytes for value in tensors[1].values())
-    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     assert memory.least_training_memory(config, data) == 8 * plan.parameters + state
 
 
@@ -137,7 +137,7 @@ def test_minutes_limit_evaluations_and_what_came_before_counts(tmp_path: Path) -
     # Of 58.9 s, 12 are for 2.4 evaluations, a fifth; 6 for the final one, a tenth; 0.85 for 3.4 checkpoints.
     assert plan.steps == 80
     assert plan.whole_seconds == pytest.approx(80 * 0.5 + 12 + 6 + 0.85)
-    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     assert plan_run(config, data, MEASURED, seconds_before=20.0).steps == 40
     least = small_config(tmp_path, **{**limits, "train__minutes": 1e-4})
     assert planned(least, tmp_path).steps == 1
@@ -210,14 +210,14 @@ def test_the_longest_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["masked", "translate"])
 def test_frequencies_of_tokens_by_hand(name: str, tmp_path: Path) -> None:
     config = config_of(name, tmp_path)
-    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     known, held = (side.target.tokens.tolist() for side in (data.train, data.validation))
     if name == "masked":  # end tokens are never masked
         known, held = ([token for token in side if token != data.tokenizer.end_id] for side in (known, held))
     counts = Counter(known)
     V = data.tokenizer.vocab_size
     expected = -np.mean([math.log((counts[token] + 1) / (len(known) + V)) for token in held])
-    uniform, unigram = ladder(config, data)
+    uniform, unigram = fast_baselines(config, data)
     assert (uniform.name, uniform.loss) == ("uniform", pytest.approx(math.log(V)))
     assert (unigram.name, unigram.loss) == ("unigram", pytest.approx(expected))
     assert unigram.accuracy is None
@@ -225,8 +225,8 @@ def test_frequencies_of_tokens_by_hand(name: str, tmp_path: Path) -> None:
 
 def test_frequencies_of_labels_by_hand(tmp_path: Path) -> None:
     config = config_of("classify", tmp_path)
-    data = prepare_for(config, tmp_path / "cache", lambda text: None)
-    uniform, frequencies = ladder(config, data)
+    data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
+    uniform, frequencies = fast_baselines(config, data)
     known = Counter(label for _, label in data.train.texts())
     held = [label for _, label in data.validation.texts()]
     assert (uniform.loss, uniform.accuracy) == (pytest.approx(math.log(2)), 0.5)
@@ -239,7 +239,7 @@ def test_frequencies_of_labels_by_hand(tmp_path: Path) -> None:
 def test_labels_of_a_generated_corpus_have_a_best_accuracy(tmp_path: Path) -> None:
     values = {"data": {"source": "topics", "size": 200}, "train": {"task": "classify"}, "tokenizer": {"kind": "words"}}
     config = Config.from_dict(values)
-    best = ladder(config, prepare_for(config, tmp_path / "cache", lambda text: None))[-1]
+    best = fast_baselines(config, prepare_run_text(config, tmp_path / "cache", lambda text: None))[-1]
     assert best.name == "best possible"
     assert best.loss is None
     assert best.accuracy is not None
@@ -248,7 +248,7 @@ def test_labels_of_a_generated_corpus_have_a_best_accuracy(tmp_path: Path) -> No
 
 def test_the_probe_does_not_count_its_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = small_config(tmp_path)
-    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
     clock = [0.0]
     taken = []
@@ -274,7 +274,7 @@ def test_the_probe_does_not_count_its_first_step(tmp_path: Path, monkeypatch: py
 
 def test_an_evaluation_is_told_from_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = small_config(tmp_path)
-    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
     clock = [0.0]
     sizes = []
@@ -296,7 +296,7 @@ def test_an_evaluation_is_told_from_a_part_of_it(tmp_path: Path, monkeypatch: py
 
 def test_the_largest_steps_are_found_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of("translate", tmp_path, train__batch=3)
-    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
     found = step_measurement.largest_steps(stepper, 60.0)
 
@@ -314,7 +314,7 @@ def test_the_largest_steps_are_found_and_taken(tmp_path: Path, monkeypatch: pyte
     step_measurement._settle(stepper, 5, 60.0)
     assert taken == [*range(5, step_measurement.SETTLED), *found]
     windows = config_of("lm", tmp_path)
-    data = prepare_for(windows, tmp_path / "cache", lambda text: None)
+    data = prepare_run_text(windows, tmp_path / "cache", lambda text: None)
     taken.clear()
     step_measurement._settle(Stepper(fresh_model(windows, data), make_task(windows, data), windows), 5, 60.0)
     assert len(taken) == 1  # all are equally large, and none is needed before it
@@ -324,8 +324,8 @@ def test_the_probe_mixes_rows_of_the_parent_as_training_does(tmp_path: Path, mon
     old = small_config(tmp_path)
     new = old.with_changes({"data.source": str(writer(tmp_path)("new.txt", "abcdefgh " * 200)), "data.mix": "0.5"})
     cache = tmp_path / "cache"
-    parent = prepare_for(old, cache, lambda text: None)
-    data = prepare_for(new, cache, lambda text: None, tuple(parent.tokenizers.values()))
+    parent = prepare_run_text(old, cache, lambda text: None)
+    data = prepare_run_text(new, cache, lambda text: None, tuple(parent.tokenizers.values()))
     parent_text = ParentText.opened(old, parent.folder)
     taken: list[list[list[int]]] = []
 
@@ -350,7 +350,7 @@ def test_a_peak_can_be_forgotten() -> None:
     with mmap.mmap(-1, size) as pages:  # not from malloc's heap, which may keep freed memory
         pages.write(bytes(size))
     before = memory.peak_memory(device)
-    memory.forget_peak(device)
+    memory.reset_peak_memory(device)
     after = memory.peak_memory(device)
     assert before is not None
     assert after is not None
@@ -359,7 +359,7 @@ def test_a_peak_can_be_forgotten() -> None:
 
 def test_what_needs_more_memory_than_there_is_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = small_config(tmp_path)
-    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     least = memory.least_training_memory(config, data)
     monkeypatch.setattr(step_measurement, "free_memory", lambda device: least - 1)
     with pytest.raises(GlassError, match=f"alone need {least:,} bytes, but cpu has only {least - 1:,} free"):
@@ -374,7 +374,7 @@ def test_what_needs_more_memory_than_there_is_is_not_tried(tmp_path: Path, monke
 @pytest.mark.thorough
 def test_the_probe_leaves_this_process_alone(tmp_path: Path) -> None:
     config = small_config(tmp_path, train__threads=1)
-    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     torch.set_num_threads(2)
     try:
         before = torch.get_rng_state()
@@ -457,7 +457,7 @@ def test_shapes_that_do_not_come_again_are_not_kept(
         if before is None:
             monkeypatch.delenv(name)
     settings = {"train": {"task": task, "precision": precision, "device": "cpu"}}
-    memory.steady_heap(Config.from_dict(settings))
+    memory.configure_allocator(Config.from_dict(settings))
     assert os.environ.get(CACHES[0]) == after
     assert os.environ.get(CACHES[1]) == (before or (None if after is None else "16"))
 

@@ -23,7 +23,7 @@ from glassformer.model.precision import (
     precision_in_words,
     processor_speeds,
     remember,
-    settled,
+    resolve_precision,
     time_processor,
 )
 
@@ -74,7 +74,7 @@ def test_bfloat16_is_chosen_only_where_it_is_clearly_faster(ratio: float, faster
     dtype = torch.bfloat16 if faster else torch.float32
     assert choose_precision("auto", CPU) == dtype
     name = "bf16" if faster else "fp32"
-    train = settled(of(optimizer="muon")).train
+    train = resolve_precision(of(optimizer="muon")).train
     assert (train.precision, train.muon_precision) == (name, name)
 
 
@@ -83,7 +83,7 @@ def test_what_is_asked_for_stays(speeds: Speeds, cache: Path) -> None:
     remember(speeds)
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
         assert choose_precision(name, CPU) == dtype
-        train = settled(of(precision=name, muon_precision=name)).train
+        train = resolve_precision(of(precision=name, muon_precision=name)).train
         assert (train.precision, train.muon_precision) == (name, name)
 
 
@@ -205,7 +205,7 @@ def test_runs_of_older_versions_keep_their_meaning(cache: Path, monkeypatch: pyt
     assert (train.precision, train.muon_precision) == ("fp32", "bf16")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
     assert as_recorded(old, CUDA).train.precision == "bf16"
-    new = settled(old)
+    new = resolve_precision(old)
     assert as_recorded(new, CPU) == new
 
 
@@ -220,7 +220,7 @@ def test_runs_of_older_versions_keep_their_meaning(cache: Path, monkeypatch: pyt
 )
 def test_the_reason_in_words(speeds: Speeds, train: dict[str, str], words: str, cache: Path) -> None:
     remember(speeds)
-    assert precision_in_words(settled(of(**train))).startswith(words)
+    assert precision_in_words(resolve_precision(of(**train))).startswith(words)
 
 
 def test_other_names_are_refused() -> None:

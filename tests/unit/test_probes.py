@@ -21,13 +21,20 @@ from glassformer.evaluation.minimal_pairs import TokenScores
 from glassformer.evaluation.ngrams import KneserNey
 from glassformer.evaluation.probes import pairs as pair_probes
 from glassformer.evaluation.probes import sequences
-from glassformer.evaluation.probes.heuristics import RULES, numbers_of_nouns
+from glassformer.evaluation.probes.heuristics import HEURISTICS, numbers_of_nouns
 from glassformer.evaluation.probes.own_pairs import read_pairs
 from glassformer.evaluation.probes.pairs import ABOUT, corpus_pairs, probe_pairs
 from glassformer.evaluation.probes.result import Group
-from glassformer.evaluation.probes.row_probabilities import Read, as_written, longest, read_rows, scored, token_scores
+from glassformer.evaluation.probes.row_probabilities import (
+    RowScores,
+    as_written,
+    max_row_tokens,
+    score_rows,
+    scored,
+    token_scores,
+)
 from glassformer.evaluation.probes.surprisal import seen_earlier, surprisal
-from glassformer.evaluation.probes.token_counts import Known
+from glassformer.evaluation.probes.token_counts import TokenCounts
 from glassformer.model.build import build_model
 from glassformer.tasks import MaskFiller, TextModel
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
@@ -62,13 +69,13 @@ def tokenizer_of(name: str, mask: bool = False) -> Tokenizer:
     )
 
 
-def known_of(name: str, tokenizer: Tokenizer) -> Known:
+def known_of(name: str, tokenizer: Tokenizer) -> TokenCounts:
     rows = tokenizer.encode_many(list(find_text_corpus(name).documents(300, 0)))
     stream = np.concatenate([[*row, tokenizer.end_id] for row in rows])
-    return Known(stream, tokenizer.vocab_size, tokenizer.text_ids)
+    return TokenCounts(stream, tokenizer.vocab_size, tokenizer.text_ids)
 
 
-def probed(name: str, model: TextModel, known: Known | None = None) -> dict[str, Group]:
+def probed(name: str, model: TextModel, known: TokenCounts | None = None) -> dict[str, Group]:
     pairs = corpus_pairs(name, SIZES[name], seed=3)
     result = probe_pairs(name, ABOUT[name], pairs, model, known)
     return {group.name: group for group in result.groups}
@@ -102,7 +109,7 @@ def test_a_perfect_oracle_is_right_in_every_group(name: str, monkeypatch: pytest
 
 
 def test_a_last_noun_oracle_is_right_in_half_of_the_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair_probes, "token_scores", judging(RULES["agreement"]["last noun"], "agreement"))
+    monkeypatch.setattr(pair_probes, "token_scores", judging(HEURISTICS["agreement"]["last noun"], "agreement"))
     groups = probed("agreement", text_model(tokenizer_of("agreement")))
     shares = {name: group.share.share for name, group in groups.items()}
     assert [shares[cell] for cell in ("SS", "PP", "SP", "PS")] == [1.0, 1.0, 0.0, 0.0]
@@ -160,7 +167,7 @@ def test_rules_of_frequency_are_those_of_the_training_text() -> None:
     assert known.counts[known.majority] == known.counts[tokenizer.text_ids].max()
 
 
-def looking_up(rows: Sequence[Sequence[int]]) -> list[Read]:
+def looking_up(rows: Sequence[Sequence[int]]) -> list[RowScores]:
     """Return a perfect induction head: it predicts the successor of the token's last occurrence, else token 0."""
     found = []
     for row in rows:
@@ -168,7 +175,7 @@ def looking_up(rows: Sequence[Sequence[int]]) -> list[Read]:
         for place in range(1, len(row)):
             earlier = [other for other in range(1, place) if row[other - 1] == row[place - 1]]
             best[place] = row[earlier[-1]] if earlier else 0
-        found.append(Read(np.where(np.array(best) == row, 0.0, 3.0), np.array(best)))
+        found.append(RowScores(np.where(np.array(best) == row, 0.0, 3.0), np.array(best)))
     return found
 
 
@@ -178,13 +185,13 @@ def test_looking_back_is_all_that_induction_and_recall_need(corpus: str, monkeyp
     model = text_model(tokenizer)
     known = known_of(corpus, tokenizer)
     for probe in (sequences.probe_induction, sequences.probe_recall):
-        monkeypatch.setattr(sequences, "read_rows", lambda _, rows: looking_up(rows))
+        monkeypatch.setattr(sequences, "score_rows", lambda _, rows: looking_up(rows))
         perfect = probe(model, known, 12, 5)
         assert {group.share.share for group in perfect.groups} == {1.0}
         monkeypatch.setattr(
             sequences,
-            "read_rows",
-            lambda _, rows: [Read(np.ones(len(r)), np.full(len(r), known.majority)) for r in rows],
+            "score_rows",
+            lambda _, rows: [RowScores(np.ones(len(r)), np.full(len(r), known.majority)) for r in rows],
         )
         for group in probe(model, known, 12, 5).groups:
             assert group.share.share == pytest.approx(group.rules["majority"])
@@ -254,7 +261,7 @@ def test_scores_are_the_models_own_log_probabilities() -> None:
     row = model.tokenizer.encode("The keys to the cabinet are old.")
     logits = model.model(torch.tensor([[model.tokenizer.start_id, *row[:-1]]]))[0].double()
     wanted = logits.log_softmax(-1)[torch.arange(len(row)), row].tolist()
-    [read] = read_rows(model, [row])
+    [read] = score_rows(model, [row])
     assert (-read.nats).tolist() == pytest.approx(wanted, abs=1e-6)
     assert read.best.tolist() == logits.argmax(-1).tolist()
     assert [score for _, score in scored(model.tokenizer, [row], [-read.nats])[0]] == pytest.approx(wanted, abs=1e-6)
@@ -265,8 +272,8 @@ def test_a_masked_model_has_each_token_hidden_in_turn(windows: str) -> None:
     model = mask_filler(tokenizer_of("agreement", mask=True), windows)
     rows = [model.tokenizer.encode(text) for text in ("The keys to the cabinet are old.", "The pilot laughs.")]
     before = [model.tokenizer.start_id] if windows == "documents" else []
-    assert longest(model) == 29 - len(before)
-    for row, read in zip(rows, read_rows(model, rows), strict=True):
+    assert max_row_tokens(model) == 29 - len(before)
+    for row, read in zip(rows, score_rows(model, rows), strict=True):
         for place, token in enumerate(row):
             hidden = [*before, *row]
             hidden[place + len(before)] = model.mask_id
@@ -282,7 +289,7 @@ def test_surprisal_adds_up() -> None:
     ]
     counts = np.bincount(np.concatenate(rows), minlength=tokenizer.vocab_size)
     found = surprisal(model, rows, counts, "this text", "of nine sentences", listed=1000)
-    nats = [read.nats for read in read_rows(model, [row[1:].tolist() for row in rows])]
+    nats = [read.nats for read in score_rows(model, [row[1:].tolist() for row in rows])]
     assert found.tokens == sum(map(len, nats))
     assert found.mean == pytest.approx(float(np.concatenate(nats).mean()))
     for parts in found.parts.values():

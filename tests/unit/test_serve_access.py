@@ -10,7 +10,7 @@ import anyio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from glassformer.app.server.access import HEADERS, MOST_BYTES, Access, Guard, new_token
+from glassformer.app.server.access import HEADERS, MOST_BYTES, Access, AccessMiddleware, new_token
 
 TOKEN = "the-token-of-this-start"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
@@ -69,7 +69,7 @@ def ask(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    anyio.run(Guard(inner, access), scope, receive, send)
+    anyio.run(AccessMiddleware(inner, access), scope, receive, send)
     found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return Answer(sent[0]["status"], found, b"".join(message.get("body", b"") for message in sent))
 
@@ -204,5 +204,5 @@ def test_sockets_are_closed() -> None:
     async def receive() -> Message:
         return {"type": "websocket.connect"}
 
-    anyio.run(Guard(inner, ACCESS), {"type": "websocket", "path": "/", "headers": []}, receive, send)
+    anyio.run(AccessMiddleware(inner, ACCESS), {"type": "websocket", "path": "/", "headers": []}, receive, send)
     assert sent == [{"type": "websocket.close", "code": 1008}]

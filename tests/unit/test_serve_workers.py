@@ -9,7 +9,7 @@ import pytest
 
 from glassformer.app.server.request_errors import SHORTER, RefusedRequestError, status_of
 from glassformer.app.server.workers import Workers
-from glassformer.base.errors import ShortMemoryError, clear_memory_errors
+from glassformer.base.errors import ShortMemoryError, convert_memory_errors
 
 
 def test_a_run_that_is_held_up_leaves_the_threads_to_others() -> None:
@@ -48,7 +48,7 @@ def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_that_is_short_is_no_fault_of_the_server() -> None:
-    with pytest.raises(ShortMemoryError, match="not enough memory") as refused, clear_memory_errors(SHORTER):
+    with pytest.raises(ShortMemoryError, match="not enough memory") as refused, convert_memory_errors(SHORTER):
         raise MemoryError
     assert status_of(refused.value) == 503
     assert "train." not in refused.value.remedy

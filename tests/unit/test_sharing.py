@@ -14,7 +14,7 @@ from glassformer.app.share.loading import load_shared
 from glassformer.app.share.package import DATA_BLOCK, Package, make_package
 from glassformer.app.share.quantize import LEVELS, Bits, pack, unpack
 from glassformer.app.share.share import ShareRequest, read_examples, share_run
-from glassformer.app.share.tokenizing import for_the_page
+from glassformer.app.share.tokenizing import page_tokenizer
 from glassformer.base.errors import GlassError
 from glassformer.runs.folder import Run
 from glassformer.runs.opening import OpenedRun
@@ -176,7 +176,7 @@ def test_what_the_page_cannot_cut_is_refused_by_name(
     document[part] = {"type": "Sequence", f"{part.removesuffix('r')}rs".replace("_", ""): [change]}
     (tmp_path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(GlassError, match=named):
-        for_the_page(Tokenizer.load(path), tmp_path / "tokenizer.json")
+        page_tokenizer(Tokenizer.load(path), tmp_path / "tokenizer.json")
 
 
 def test_a_damaged_file_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:

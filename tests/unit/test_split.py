@@ -29,7 +29,7 @@ def split(text: str, folder: Path, **changes: object) -> tuple[dict[str, list[st
     with open_source(LM, data, folder) as source:
         found = survey(source)
         plan = split_documents(found, data)
-        for side, (piece,), _, last, _ in plan.sides(kept_pieces(source, found, marks=plan.bucket >= 0)):
+        for side, (piece,), _, last, _ in plan.split_pieces(kept_pieces(source, found, marks=plan.bucket >= 0)):
             open_text[side] += piece
             if last:
                 sides[side].append(open_text[side])

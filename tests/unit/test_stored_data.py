@@ -25,5 +25,5 @@ def test_prepared_data_is_byte_for_byte_that_of_earlier_versions(
     assert {name.partition(",")[0] for name in found} == set(cases)
     for name, facts in found.items():
         assert facts == expected[name], name
-    monkeypatch.setattr(prepare, "make", None)  # nothing is made a second time
+    monkeypatch.setattr(prepare, "write_prepared", None)  # nothing is made a second time
     assert stored(tmp_path / "cache", cases) == found

@@ -39,7 +39,7 @@ def test_every_answer_is_the_right_one(name: str) -> None:
 
 
 def test_there_are_six_kinds_of_questions_and_56_values() -> None:
-    assert len(FACT_KINDS) == len({kind.asked for kind in FACT_KINDS}) == 6
+    assert len(FACT_KINDS) == len({kind.question_template for kind in FACT_KINDS}) == 6
     assert all(len(set(kind.values)) == len(kind.values) == 56 for kind in FACT_KINDS)
     assert len({value for kind in FACT_KINDS for value in kind.values}) == 6 * 56
 

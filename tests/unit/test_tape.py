@@ -48,8 +48,8 @@ def check(family: str, choice: dict[str, Any]) -> None:
         finite = np.abs(matrix.values[np.isfinite(matrix.values)]).max(initial=1.0)
         assert off <= 2e-5 * finite, (number, matrix.name, matrix.formula, off)
         row, column = (int(generator.integers(size)) for size in matrix.shape)
-        working = tape.working(number, row, column)
-        again = tape.again(number)
+        working = tape.derive_cell(number, row, column)
+        again = tape.recompute(number)
         assert working is not None
         assert again is not None
         assert np.isclose(working.value, again[row, column], rtol=1e-9, atol=1e-12), (matrix.name, matrix.formula)
@@ -63,7 +63,7 @@ def test_a_product_shows_its_terms() -> None:
     tape = make_tape(subject("decoder"))
     number = next(n for n, matrix in enumerate(tape.matrices) if matrix.name == "S")
     q, k = (next(m for m in tape.matrices if m.name == name).values for name in "QK")
-    working = tape.working(number, 3, 2)
+    working = tape.derive_cell(number, 3, 2)
     assert working is not None
     assert working.products is not None
     assert working.products.factors == tuple(zip(q[3].tolist(), k[2].tolist(), strict=True))
@@ -85,4 +85,4 @@ def test_what_is_not_there_is_refused() -> None:
     with pytest.raises(GlassError, match="no matrix 9999"):
         tape.matrix(9999)
     with pytest.raises(GlassError, match="no cell at row 99"):
-        tape.working(0, 99, 0)
+        tape.derive_cell(0, 99, 0)

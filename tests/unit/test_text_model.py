@@ -14,7 +14,7 @@ from glassformer.base.errors import GlassError
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
 from glassformer.tasks import Sample, TextModel, unknown_symbols
-from glassformer.tasks.written_text import StopFilter, Writer
+from glassformer.tasks.written_text import StopFilter, TextStreamer
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 
 TEXT = "abcdefghij. The cat sat on the mat; the dog sat on the log.\nআমার সোনার বাংলা, আমি তোমায় ভালোবাসি। 🙂 é\n" * 3
@@ -90,7 +90,7 @@ def test_every_beginning_of_a_bangla_text_is_whole_characters(kind: str) -> None
     tokenizer = trained(kind)
     ids = tokenizer.encode(BANGLA)
     for end in range(len(ids) + 1):
-        writer = Writer(tokenizer, tokenizer.encode("The"), ())
+        writer = TextStreamer(tokenizer, tokenizer.encode("The"), ())
         pieces = [writer.take(last=False) for id in ids[:end] if not writer.add(id)]
         pieces.append(writer.take(last=True))
         written = "".join(pieces)
@@ -104,7 +104,7 @@ def test_the_text_goes_on_after_the_prompt_with_its_space(kind: str) -> None:
     whole = tokenizer.encode("The cat sat")
     head = tokenizer.encode("The cat")
     assert whole[: len(head)] == head
-    writer = Writer(tokenizer, head, ())
+    writer = TextStreamer(tokenizer, head, ())
     for id in whole[len(head) :]:
         writer.add(id)
     assert writer.take(last=True) == " sat"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from glassformer.app.cli.texts import say_unknown
+from glassformer.app.cli.texts import warn_unknown
 from glassformer.base.config import TOKENIZER_KINDS, TokenizerConfig
 from glassformer.base.errors import GlassError
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
@@ -95,7 +95,7 @@ def test_unknown_symbols_are_shown() -> None:
 
 
 def test_unknown_spaces_are_told_in_a_form_that_can_be_seen(capsys: pytest.CaptureFixture[str]) -> None:
-    say_unknown(trained("characters", ["a b"]), ["a\u2003b\tx"])
+    warn_unknown(trained("characters", ["a b"]), ["a\u2003b\tx"])
     assert capsys.readouterr().err.strip().endswith("reads each as unknown: U+0009 x U+2003")
 
 

@@ -378,7 +378,7 @@ def test_a_small_synchronous_grammar_finds_every_reading() -> None:
     rules.choose("n", "n2", weight=2)
     rules.add("n2", [], "x", "y")
     grammar = SynchronousGrammar(rules, "s")
-    assert [d.words("two") for d in grammar.read(["a", "x", "sees", "a"], "one")] == [["b|c", "y", "d", "voit"]]
-    assert len(grammar.read(["c", "y", "d", "voit"], "two")) == 1
-    assert grammar.read(["a", "sees"], "one") == []
-    assert grammar.read([], "one") == []
+    assert [d.words("two") for d in grammar.parse(["a", "x", "sees", "a"], "one")] == [["b|c", "y", "d", "voit"]]
+    assert len(grammar.parse(["c", "y", "d", "voit"], "two")) == 1
+    assert grammar.parse(["a", "sees"], "one") == []
+    assert grammar.parse([], "one") == []

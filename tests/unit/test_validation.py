@@ -62,7 +62,7 @@ def test_the_loss_is_the_mean_over_all_tokens_one_by_one() -> None:
     expected = [loss for row in by_hand(model, rows) for loss in row]
     estimate = validation_loss(model, rows, CPU)
     assert len(expected) == estimate.tokens == sum(len(row) - 1 for row in rows)
-    assert estimate.windows == len(rows)
+    assert estimate.rows == len(rows)
     assert estimate.loss == pytest.approx(sum(expected) / len(expected), abs=1e-6)
     assert estimate.perplexity == pytest.approx(math.exp(estimate.loss))
     assert estimate.bits_per_byte(100) == pytest.approx(sum(expected) / math.log(2) / 100, abs=1e-6)
@@ -74,7 +74,7 @@ def test_the_loss_is_the_same_for_every_grouping(lengths: list[int], at_once: in
     model = decoder(tiny(context=CONTEXT, layers=1))
     rows = rows_of(lengths)
     alone, grouped = (validation_loss(model, rows, CPU, most_tokens=n) for n in (1, at_once))
-    assert (grouped.tokens, grouped.windows) == (alone.tokens, alone.windows)
+    assert (grouped.tokens, grouped.rows) == (alone.tokens, alone.rows)
     assert grouped.loss == pytest.approx(alone.loss, abs=1e-6)
     assert grouped.ci95 == pytest.approx(alone.ci95, abs=1e-6)
 
@@ -126,7 +126,7 @@ def test_the_interval_holds_the_truth_about_95_times_in_100() -> None:
 
 def test_one_window_alone_claims_no_interval() -> None:
     estimate = validation_loss(decoder(tiny(context=CONTEXT)), rows_of([12]), CPU)
-    assert estimate.windows == 1
+    assert estimate.rows == 1
     assert estimate.ci95 is None
 
 

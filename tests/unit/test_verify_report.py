@@ -116,7 +116,9 @@ def test_a_run_without_manifest_is_named_where_it_is(run: Path) -> None:
 
 def test_weights_that_change_meanwhile_are_not_vouched_for(run: Path) -> None:
     def train_on(_: object) -> None:
-        with (open_run(run).checkpoints / (run / "best").read_text().strip() / "model.safetensors").open("ab") as file:
+        with (open_run(run).checkpoints_folder / (run / "best").read_text().strip() / "model.safetensors").open(
+            "ab"
+        ) as file:
             file.write(b"x")
 
     with pytest.raises(GlassError, match="the best checkpoint of"):

@@ -20,7 +20,7 @@ from glassformer.base.errors import GlassError
 from glassformer.inspection.explain import whole_subject_of
 from glassformer.inspection.heads.numbers import entropy
 from glassformer.inspection.heads.of_run import heads_of_run
-from glassformer.inspection.plots import Floats, look, pooled
+from glassformer.inspection.plots import Floats, pooled, record_attention_maps
 from glassformer.inspection.recording import record
 from glassformer.inspection.sites import attentions
 from glassformer.inspection.trace import AttentionTrace
@@ -205,7 +205,7 @@ def test_bytes_stand_for_places_on_the_scale(registry: ModelRegistry, scale: str
 def test_small_maps_are_those_of_glass_look(registry: ModelRegistry) -> None:
     for name in RUNS:
         opened = registry.open(name)
-        drawn = look(opened.subject(TEXTS[name]))
+        drawn = record_attention_maps(opened.subject(TEXTS[name]))
         trace = traced(opened)
         answer = ask(opened, "heads")
         assert [each["head"] for each in answer.header["heads"]] == list(map(str, drawn.maps))
@@ -278,7 +278,7 @@ def test_an_alignment_is_the_cross_attention(registry: ModelRegistry, head: int 
     model = OpenedRun.load(opened.folder, device="cpu").text_model
     assert isinstance(model, Translator)
     settings = model.config.sample.replace(beams=2, temperature=0.0, repetition_penalty=1.0)
-    best = model.best([SOURCE], settings)[0]
+    best = model.n_best([SOURCE], settings)[0]
     assert [(each["text"], each["score"]) for each in header["hypotheses"]] == [(b.text, b.score) for b in best]
     assert (header["target"], header["written"]) == (opened.subject(SOURCE).target, True)
     assert len(header["labels"]["target"]), len(header["labels"]["source"]) == real.shape

@@ -15,7 +15,7 @@ import torch
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.views.machines import WRITES
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.probes.row_probabilities import read_after
+from glassformer.evaluation.probes.row_probabilities import score_after_first
 from glassformer.inspection.explain import subject_of
 from glassformer.inspection.patching import Zero, patch
 from glassformer.tasks import Translator
@@ -161,7 +161,7 @@ def test_two_runs_pay_for_the_same_characters(
     bars = {bar["name"]: bar for bar in answer["bars"]}
     for side, name in (("one", one), ("other", other)):
         model = library(registry.open(name))
-        nats = read_after(model, [np.array(model.prompt_ids(TALL))])[0].nats
+        nats = score_after_first(model, [np.array(model.prompt_ids(TALL))])[0].nats
         first = next(at for at, part in enumerate(parts) if part[side] is not None)
         start = parts[first]["start"]
         lengths = np.cumsum([len(part["text"]) for part in parts[first:]])

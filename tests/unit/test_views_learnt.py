@@ -309,7 +309,7 @@ def test_the_last_snapshot_is_what_the_weights_do_now(registry: ModelRegistry, t
     assert off is not None
     assert off.maps > 0.5
     later = Run(Path(shutil.copytree(run.folder, tmp_path / "later")))
-    (later.snapshots / "step-000020.npz").unlink()
+    (later.snapshots_folder / "step-000020.npz").unlink()
     assert agreement(later, read_history(later), "cpu") is None
 
 
@@ -359,9 +359,9 @@ def test_long_works_take_turns_and_tell_of_their_results() -> None:
     assert (first.facts()["state"], first.results, first.result()) == ("working", ["half"], None)
     assert second.facts() == {"state": "waiting", "error": None}
     release.set()
-    while not second.ready:
+    while not second.finished:
         time.sleep(0.01)
-    assert (first.facts()["state"], first.result(), first.done) == ("done", "whole", True)
+    assert (first.facts()["state"], first.result(), first.succeeded) == ("done", "whole", True)
     assert second.facts() == {"state": "failed", "error": {"what": "it broke", "remedy": "Mend it."}}
 
 

@@ -24,9 +24,9 @@ from glassformer.inspection.explain import Subject, make_tape, whole_subject_of
 from glassformer.inspection.position_curves import (
     by_distance,
     embedding_of,
-    place_vectors,
+    position_vectors,
+    rotary_effect_by_distance,
     shuffle_test,
-    turn_by_distance,
 )
 from glassformer.runs.opening import OpenedRun
 from tests.journey.commands import begin, ended
@@ -96,7 +96,7 @@ def test_the_tape_has_every_matrix(run: str, registry: ModelRegistry, subjects: 
         assert shown.header["difference"] == right.difference(number)
     number = next(n for n, matrix in enumerate(right.matrices) if matrix.name == "S'")
     cell = ask(opened, "tape", matrix=number - 1, cell=[2, 1])
-    working = right.working(number - 1, 2, 1)
+    working = right.derive_cell(number - 1, 2, 1)
     assert working is not None
     assert working.products is not None
     assert near(cell["products"]["factors"], working.products.factors)
@@ -213,8 +213,8 @@ def test_the_map_and_the_neighbours(run: str, table: str, registry: ModelRegistr
     vectors = embedding.positions.table.weight if table == "positions" else embedding.tokens.weight
     found = components(vectors)
     shown = ask(registry.open(run), "embeddings", table=table, token="5")
-    assert near(np.transpose([shown["x"], shown["y"]]), found.of(vectors)[:, :2])
-    assert near(shown["shares"], found.shares[:10])
+    assert near(np.transpose([shown["x"], shown["y"]]), found.transform(vectors)[:, :2])
+    assert near(shown["shares"], found.explained_variance_ratio[:10])
     right = neighbours(vectors, 5, 20)
     assert [each["id"] for each in shown["neighbours"]] == [row for row, _ in right]
     assert near([each["cosine"] for each in shown["neighbours"]], [cosine for _, cosine in right])
@@ -227,7 +227,7 @@ def test_positions_and_the_shuffle_test(run: str, registry: ModelRegistry, subje
     case = case_of(subjects[run])
     stack, embedding = embedding_of(case.model, "dec" if run in ("book", "post", "turn") else "enc")
     shown = ask(opened, "positions")
-    vectors = place_vectors(embedding, stack.context)
+    vectors = position_vectors(embedding, stack.context)
     assert shown.header["kind"] == RUNS[run]["positions"]
     if vectors is not None:
         assert near(np.frombuffer(shown.data, "<f4").reshape(len(vectors), -1), vectors)
@@ -237,7 +237,7 @@ def test_positions_and_the_shuffle_test(run: str, registry: ModelRegistry, subje
         zero = shown.header["distances"].index(0)
         assert made is not None
         assert near(np.array(shown.header["bias"])[:, zero + 3], made[0, :, 7, 4])
-    turn = turn_by_distance(stack, torch.tensor(shown.header["distances"]))
+    turn = rotary_effect_by_distance(stack, torch.tensor(shown.header["distances"]))
     assert (shown.header["turn"] is None) == (turn is None)
     if turn is not None:
         assert near(shown.header["turn"]["mean"], turn.mean)
@@ -322,7 +322,7 @@ def test_nothing_is_encoded_again_for_a_view(registry: ModelRegistry, monkeypatc
     def again(*given: object) -> None:
         raise AssertionError("that can take minutes")
 
-    monkeypatch.setattr("glassformer.runs.run_text.prepare_for", again)
+    monkeypatch.setattr("glassformer.runs.run_text.prepare_run_text", again)
     book = registry.open("book")
     for part in (ask(book, "machines")["validation"], ask(book, "write", written="a")["copied"]):
         assert part["why"].endswith("is gone")

@@ -225,8 +225,8 @@ def test_an_answer_ends_at_the_special_token_of_the_template(tmp_path: Path, bea
         (place / "state.json").write_text("{}", encoding="utf-8")
 
     run = Run(folder)
-    write_folder(run.checkpoints / "step-000002", fill)
-    run.point("best", run.checkpoints / "step-000002")
+    write_folder(run.checkpoints_folder / "step-000002", fill)
+    run.point("best", run.checkpoints_folder / "step-000002")
     headers = {"Authorization": "Bearer a-token", "Host": "127.0.0.1:80"}
     app = make_app(ModelRegistry([folder], "cpu"), Access("a-token", 80))
     with TestClient(app, base_url="http://127.0.0.1:80", headers=headers) as client:
@@ -279,7 +279,7 @@ def test_tokens_of_a_question_have_no_loss(registry: ModelRegistry, scripts: lis
     shown = [bar[side] for bar in compared["bars"] for side in ("one", "other") if bar[side] is not None]
     scripts.append((compared["python"], shown))
     tree = ask(registry, "talk", "beams", beams=3, tokens=8)
-    best = model.best([TEXTS["talk"]], greedy.replace(beams=3, length_penalty=0.6))[0]
+    best = model.n_best([TEXTS["talk"]], greedy.replace(beams=3, length_penalty=0.6))[0]
     assert [each["text"] for each in tree["found"]] == [each.text for each in best]
 
 
@@ -423,7 +423,7 @@ def test_after_a_part_of_a_target_the_next_one_is_drawn(registry: ModelRegistry)
 def test_the_tree_holds_what_the_search_finds(registry: ModelRegistry, run: str, scripts: list[Script]) -> None:
     answer = ask(registry, run, "beams", beams=3, tokens=6, length_penalty=0.8)
     model = library(registry.open(run))
-    found = model.best([TEXTS[run]], model.config.sample.replace(beams=3, tokens=6, length_penalty=0.8))[0]
+    found = model.n_best([TEXTS[run]], model.config.sample.replace(beams=3, tokens=6, length_penalty=0.8))[0]
     assert [each["text"] for each in answer["found"]] == [each.text for each in found]
     assert [each["score"] for each in answer["found"]] == pytest.approx([each.score for each in found])
     nodes = answer["nodes"]

@@ -42,7 +42,7 @@ class ShortMemoryError(GlassError):
     """Python, NumPy or torch ran out of memory."""
 
 
-class SaidElsewhereError(GlassError):
+class ReportedElsewhereError(GlassError):
     """An error that another process of the same run reports; this process exits with code 2 and without a message."""
 
 
@@ -99,7 +99,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 @contextmanager
-def clear_memory_errors(remedy: str = SMALLER) -> Iterator[None]:
+def convert_memory_errors(remedy: str = SMALLER) -> Iterator[None]:
     """Convert out-of-memory errors inside the context to a `ShortMemoryError` with this remedy."""
     try:
         yield

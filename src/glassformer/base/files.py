@@ -25,7 +25,7 @@ OLD = ".old"
 @contextmanager
 def no_empty_folders(folder: Path) -> Iterator[None]:
     """On exit, remove `folder` and its parents if they are empty and did not exist on entry."""
-    with clear_disk_errors(folder):
+    with convert_os_errors(folder):
         new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         yield
@@ -36,7 +36,7 @@ def no_empty_folders(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def clear_disk_errors(path: Path) -> Iterator[None]:
+def convert_os_errors(path: Path) -> Iterator[None]:
     """Convert errors of the operating system (except `BrokenPipeError`) inside the context to a `GlassError`."""
     try:
         yield
@@ -68,7 +68,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a small file atomically."""
-    with clear_disk_errors(path):
+    with convert_os_errors(path):
         partial = partial_path(path)
         try:
             with partial.open("wb") as file:
@@ -111,7 +111,7 @@ def whole_folder(final: Path) -> Iterator[Path]:
     that is killed in between leaves the old folder under that name, and `restore_folder` renames it back.
     """
     partial = partial_path(final)
-    with clear_disk_errors(final):
+    with convert_os_errors(final):
         try:
             partial.mkdir(parents=True)
             yield partial

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors
+from glassformer.base.files import convert_os_errors
 
 FILE = "lock"
 ATTEMPTS = 5
@@ -22,7 +22,7 @@ HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)
 
 
 @contextmanager
-def only_one(folder: Path, doing: str = "training") -> Iterator[None]:
+def folder_lock(folder: Path, doing: str = "training") -> Iterator[None]:
     """Hold the lock of a folder, the file `folder/lock`, inside the block.
 
     Args:
@@ -56,7 +56,7 @@ def _locked(folder: Path, doing: str) -> BinaryIO:
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(PAUSE)
-        with clear_disk_errors(path):
+        with convert_os_errors(path):
             new = not path.exists()
             file = path.open("a+b")
         try:

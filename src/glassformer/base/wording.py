@@ -13,10 +13,10 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 """Levels of explanations, from the simplest to the most advanced."""
 
 
-def as_said(value: object) -> str:
+def format_value(value: object) -> str:
     """Format the value of a setting as text, with thousands separators.
 
-    >>> as_said(20000), as_said(0.01), as_said("bf16")
+    >>> format_value(20000), format_value(0.01), format_value("bf16")
     ('20,000', '0.01', 'bf16')
     """
     return f"{value:,}" if isinstance(value, int | float) else str(value)

@@ -105,7 +105,7 @@ def sentence(*wordings: str) -> tuple[Wording, ...]:
     return tuple(Wording(_pieces(wording), 1 / len(wordings)) for wording in wordings)
 
 
-def say(wording: Wording, known: Mapping[str, Word]) -> str:
+def render_wording(wording: Wording, known: Mapping[str, Word]) -> str:
     """Return the text of a wording with the values of its slots."""
     return "".join(piece if isinstance(piece, str) else known[piece.slot].form(piece.form) for piece in wording.pieces)
 
@@ -175,7 +175,7 @@ class Grammar:
             for piece in wording.pieces:
                 if isinstance(piece, Mention) and piece.slot not in known:
                     known[piece.slot] = _draw(self.slots[piece.slot].probabilities(known), numbers)
-            parts.append(say(wording, known))
+            parts.append(render_wording(wording, known))
         return " ".join(parts), known
 
     def derivations(self, text: str) -> list[float]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from glassformer.corpora.corpus import LEARNS_PAIRS, below, generator
-from glassformer.corpora.grammar import Grammar, Slot, Word, free, other_than, say, sentence
+from glassformer.corpora.grammar import Grammar, Slot, Word, free, other_than, render_wording, sentence
 from glassformer.corpora.stories import (
     ANIMALS,
     COLOURS,
@@ -122,13 +122,13 @@ class Summaries:
         for index in range(size):
             numbers = generator(seed, index)
             story, known = plots[below(numbers, len(plots))].draw(numbers)
-            yield story, say(GIST, known)
+            yield story, render_wording(GIST, known)
 
     def answer(self, source: str) -> str | None:
         """Return the summary of a story by parsing it; None for text outside the corpus."""
         for grammar in summary_grammars().values():
             for known in grammar.drawn(source):
-                return say(GIST, known)
+                return render_wording(GIST, known)
         return None
 
 

@@ -93,7 +93,7 @@ class SynchronousGrammar:
             rule = found[min(bisect(bounds, numbers.random() * bounds[-1]), len(found) - 1)]
         return Derivation(rule, tuple([self._draw(part, numbers) for part in rule.parts]))
 
-    def read(self, words: Sequence[str], language: str) -> list[Derivation]:
+    def parse(self, words: Sequence[str], language: str) -> list[Derivation]:
         """Return every derivation with these words; either spelling matches a word with two spellings."""
         reader = _Reader(self, words, language)
         return [derivation for end, derivation in reader.found(self.start, 0) if end == len(words)]

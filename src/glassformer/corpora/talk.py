@@ -83,8 +83,8 @@ class FactKind:
     """
 
     values: tuple[str, ...]
-    told: str
-    asked: str
+    statement_template: str
+    question_template: str
 
 
 FACT_KINDS = (
@@ -108,12 +108,12 @@ class Fact:
     @property
     def question(self) -> str:
         """Return the question about the fact."""
-        return self.kind.asked.format(name=self.name)
+        return self.kind.question_template.format(name=self.name)
 
     @property
     def answer(self) -> str:
         """Return the answer to the question, which is the fact itself."""
-        return self.kind.told.format(name=self.name, value=self.value)
+        return self.kind.statement_template.format(name=self.name, value=self.value)
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def facts_told(text: str) -> list[Fact]:
     for sentence in text.replace(". ", ".\n").split("\n"):
         name = sentence.split(" ")[0]
         for kind in FACT_KINDS:
-            before, after = kind.told.format(name=name, value="\n").split("\n")
+            before, after = kind.statement_template.format(name=name, value="\n").split("\n")
             value = sentence.removeprefix(before).removesuffix(after)
             if sentence == before + value + after and value in kind.values:
                 found.append(Fact(name, kind, value))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glassformer.evaluation.metrics import compared
+from glassformer.evaluation.metrics import paired_tests
 from glassformer.evaluation.pair_report import PairReport, figures_of, pair_metrics
 from glassformer.tasks import ChatModel
 from glassformer.tasks.example_tasks import last_question
@@ -49,8 +49,8 @@ def chat_report(
     metrics = pair_metrics(written, references)
     against = None
     if other is not None:
-        against = compared(metrics, pair_metrics(_answers(other, asked), references), len(asked))
-    sources = [model.shown(ids) for ids in asked]
+        against = paired_tests(metrics, pair_metrics(_answers(other, asked), references), len(asked))
+    sources = [model.decode_conversation(ids) for ids in asked]
     questions = [source.rstrip().removesuffix(model.chat.before_answer).rstrip() for source in sources]
     baselines = {"the last words of the question": figures_of(_last_words(questions, references), references)}
     if train is not None:

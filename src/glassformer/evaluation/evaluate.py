@@ -19,20 +19,20 @@ from glassformer.evaluation.label_report import LabelReport, label_report
 from glassformer.evaluation.language_report import LanguageReport, language_report
 from glassformer.evaluation.masked_report import MaskedReport, masked_report
 from glassformer.evaluation.pair_report import PairReport, pair_report
-from glassformer.evaluation.training_overlap import Reading, Seen, count_seen
+from glassformer.evaluation.training_overlap import Reading, TrainingOverlap, count_seen
 from glassformer.evaluation.translation import can_score
 from glassformer.inspection.ablation import AblationReport, ablation_report, check_ablation
 from glassformer.model.precision import choose_precision
 from glassformer.runs.folder import Which, open_run
 from glassformer.runs.opening import OpenedRun
-from glassformer.runs.run_text import encoded_text
+from glassformer.runs.run_text import find_or_encode_text
 from glassformer.runs.text_location import candidate_texts, token_cache
 from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifier, TextModel, Translator
-from glassformer.tasks.example_tasks import conversation_rows, kept, labelled_rows, length_notes, pair_rows
+from glassformer.tasks.example_tasks import conversation_rows, labelled_rows, length_notes, pair_rows, used_record_mask
 from glassformer.tasks.task import MaskedTask
 from glassformer.text.data_notes import overlap_note
+from glassformer.text.evaluation_data import EvaluationData, encode_evaluation_data
 from glassformer.text.hashing import text_hash
-from glassformer.text.measured_data import WholeData, encode_whole
 from glassformer.text.prepare import Prepared
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RECORD_KINDS
@@ -218,7 +218,7 @@ def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: 
     else:
         kind = RECORD_KINDS[config.train.task]
         tokenizers = {"text": model.tokenizer}
-        whole = encode_whole(kind, _reading(config, request).data, tokenizers, folder)
+        whole = encode_evaluation_data(kind, _reading(config, request).data, tokenizers, folder)
         known = whole.store if own is None else own.train
         measured = Prepared(kind, tokenizers, known, whole.store, (), folder, whole.text_hash, False, whole.notes)
         text = request.source
@@ -240,14 +240,14 @@ def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: 
     return masked_report(model.model, task, text, device, choose_precision(precision, device), reading)
 
 
-def _seen(folder: Path, whole: WholeData, train: TokenStore | None) -> Seen:
+def _seen(folder: Path, whole: EvaluationData, train: TokenStore | None) -> TrainingOverlap:
     """Measure how much of a text is in the training text of the run in `folder`."""
     manifest = open_run(folder).manifest()
     same = manifest["data"]["text_hash"] == whole.text_hash
     if train is None:
-        return Seen(same, None, None)
+        return TrainingOverlap(same, None, None)
     passages, seen = count_seen(whole.store.tokens["text"], train)
-    return Seen(same, passages, seen)
+    return TrainingOverlap(same, passages, seen)
 
 
 def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) -> Report:
@@ -270,7 +270,7 @@ def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) 
     if request.source is not None and train is not None and (overlap := overlap_note(store, train)):
         note(overlap)
     estimate = _loss(request, model, store, config)
-    used = kept(store, config)
+    used = used_record_mask(store, config)
     if isinstance(model, TextClassifier):
         assert other is None or isinstance(other, TextClassifier)
         examples = list(drawn_texts(store, None, used))
@@ -311,7 +311,7 @@ def _measured_on(
     config = _reading(config, request)
     kind = RECORD_KINDS[config.train.task]
     tokenizers = {kind.roles[-1]: model.tokenizer, kind.roles[0]: source}
-    whole = encode_whole(kind, config.data, tokenizers, folder, labels)
+    whole = encode_evaluation_data(kind, config.data, tokenizers, folder, labels)
     for note in whole.notes:
         request.note(note)
     return text, whole.store, config
@@ -356,7 +356,7 @@ def _other(request: EvaluationRequest, model: Translator | TextClassifier | Chat
 def _own(request: EvaluationRequest, config: Config, note: Callable[[str], None]) -> Prepared | None:
     """Return the run's own encoded data; if it is missing and other data is evaluated, print a note and return None."""
     try:
-        return encoded_text(open_run(request.folder), config, request.note, request.moved)
+        return find_or_encode_text(open_run(request.folder), config, request.note, request.moved)
     except GlassError as error:
         if request.source is None:
             raise

@@ -14,7 +14,7 @@ from glassformer.base.wording import counted
 from glassformer.corpora import CORPORA, LabelledCorpus
 from glassformer.evaluation.classification import ClassificationScores, classification_scores, macro_f1_of, shown
 from glassformer.evaluation.even_sample import drawn_texts
-from glassformer.evaluation.metrics import Metric, compared, facts_of, share, whole_set
+from glassformer.evaluation.metrics import Metric, facts_of, paired_tests, share, whole_set
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import words
 from glassformer.tasks import TextClassifier
@@ -119,7 +119,7 @@ def label_report(
     scores, metrics = _measured(model, texts, truth)
     against = None
     if other is not None:
-        against = compared(metrics, _measured(other, texts, truth)[1], len(texts))
+        against = paired_tests(metrics, _measured(other, texts, truth)[1], len(texts))
     baselines = [] if train is None else _baselines(train, texts, truth, model.labels)
     generated = CORPORA.get(corpus or "")
     if isinstance(generated, LabelledCorpus):

@@ -85,7 +85,7 @@ def facts_of(metrics: Sequence[Metric]) -> dict[str, Any]:
     return facts
 
 
-def compared(first: Sequence[Metric], second: Sequence[Metric], n: int) -> dict[str, PairedTest]:
+def paired_tests(first: Sequence[Metric], second: Sequence[Metric], n: int) -> dict[str, PairedTest]:
     """Test the difference of two runs in each metric on the same n examples; differences are first minus second."""
     tests: dict[str, PairedTest] = {}
     for one, other in zip(first, second, strict=True):

@@ -33,7 +33,7 @@ Group = TypeVar("Group", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Share:
+class Proportion:
     """The proportion of pairs, or of groups of twins, that are correct.
 
     Attributes:
@@ -73,10 +73,10 @@ class PairResults:
         mean_log_ratio: mean of ln P(good) - ln P(bad), in nats; positive if good is more likely.
     """
 
-    overall: Share
-    by_cell: dict[str, Share]
-    by_attractors: dict[int, Share]
-    twins: Share | None
+    overall: Proportion
+    by_cell: dict[str, Proportion]
+    by_attractors: dict[int, Proportion]
+    twins: Proportion | None
     twins_chance: float
     mean_log_ratio: float
 
@@ -124,11 +124,11 @@ def results_of(pairs: Sequence[MinimalPair], ratios: Sequence[float]) -> PairRes
         groups[pair.twin].append(score)
     twins = [scores for scores in groups.values() if len(scores) > 1]
     return PairResults(
-        overall=Share(sum(right), len(right)),
+        overall=Proportion(sum(right), len(right)),
         by_cell=_shares([pair.cell for pair in pairs], right),
         by_attractors=_shares([pair.attractors for pair in pairs], right),
         # The product of the pairs' scores, so that a model that ties everywhere scores the same as guessing.
-        twins=Share(sum(map(math.prod, twins)), len(twins)) if twins else None,
+        twins=Proportion(sum(map(math.prod, twins)), len(twins)) if twins else None,
         twins_chance=sum(0.5 ** len(scores) for scores in twins) / len(twins) if twins else 0.25,
         mean_log_ratio=sum(ratios) / len(ratios),
     )
@@ -140,12 +140,12 @@ def _score(ratio: float) -> float:
     return 0.5 if ratio == 0 else 0.0
 
 
-def _shares(groups: Sequence[Group], right: Sequence[float]) -> dict[Group, Share]:
+def _shares(groups: Sequence[Group], right: Sequence[float]) -> dict[Group, Proportion]:
     """Return the proportion of correct pairs in each group, sorted by group."""
     scores: dict[Group, list[float]] = defaultdict(list)
     for group, score in zip(groups, right, strict=True):
         scores[group].append(score)
-    return {group: Share(sum(scores[group]), len(scores[group])) for group in sorted(scores)}  # type: ignore[type-var]
+    return {group: Proportion(sum(scores[group]), len(scores[group])) for group in sorted(scores)}  # type: ignore[type-var]
 
 
 def _start(pair: MinimalPair, good: TokenScores, bad: TokenScores) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.base.wording import counted
 from glassformer.evaluation.even_sample import drawn_texts
-from glassformer.evaluation.metrics import Metric, compared, facts_of, mean, share, whole_set
+from glassformer.evaluation.metrics import Metric, facts_of, mean, paired_tests, share, whole_set
 from glassformer.evaluation.nearest_neighbour import Nearest
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import rouge_of_each
@@ -77,7 +77,7 @@ class PairReport:
     def text(self) -> str:
         """Format the report as text."""
         lines = [
-            f"on {self.measured_on}: {counted(self.estimate.windows, self.records)}, "
+            f"on {self.measured_on}: {counted(self.estimate.rows, self.records)}, "
             f"{self.estimate.tokens:,} target tokens",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per token (95 %), "
             f"perplexity {self.estimate.perplexity:.2f}{bits_words(self.bits_per_byte)}",
@@ -161,7 +161,7 @@ def pair_report(
     metrics = pair_metrics(written, references)
     against = None
     if other is not None:
-        against = compared(metrics, pair_metrics(_texts(other, sources), references), len(sources))
+        against = paired_tests(metrics, pair_metrics(_texts(other, sources), references), len(sources))
     samples = list(zip(sources, references, written, strict=True))[:: max(1, len(sources) // SHOWN)][:SHOWN]
     baselines = {"copy the source": figures_of(sources, references)}
     if train is not None and len(train):

@@ -21,7 +21,7 @@ COUNTED = 500_000
 
 
 @dataclass(frozen=True)
-class Rung:
+class FastBaseline:
     """The loss and accuracy of one baseline.
 
     Attributes:
@@ -37,7 +37,7 @@ class Rung:
     note: str
 
 
-def ladder(config: Config, data: Prepared) -> list[Rung]:
+def fast_baselines(config: Config, data: Prepared) -> list[FastBaseline]:
     """Return the fast baselines for a run, the uniform distribution first; empty if there is nothing to predict."""
     corpus = config.data.source if config.data.source in CORPORA else None
     if data.labels:
@@ -48,13 +48,13 @@ def ladder(config: Config, data: Prepared) -> list[Rung]:
     held = data.validation.tokens["text"]
     if config.train.task == "lm":
         found = baselines(train, held, data.tokenizer, corpus, config.data.windows, COUNTED)
-        return [Rung(each.name, each.loss, None, each.note) for each in found]
+        return [FastBaseline(each.name, each.loss, None, each.note) for each in found]
     words = data.tokenizer.text_ids  # special tokens are never masked
     size = data.tokenizer.vocab_size
     return by_frequency(counts_of(train.tokens, size)[words], counts_of(held.tokens, size)[words], size)
 
 
-def _of_targets(data: Prepared) -> list[Rung]:
+def _of_targets(data: Prepared) -> list[FastBaseline]:
     """Return the baselines that predict target tokens without reading the source or earlier target tokens."""
     size = data.tokenizer.vocab_size
     known = counts_of(_predicted(data.train), size)
@@ -67,7 +67,7 @@ def _predicted(store: RecordStore) -> NDArray[np.integer[Any]]:
     return tokens if store.loss_mask is None else tokens[store.loss_mask]
 
 
-def _of_labels(data: Prepared, corpus: str | None) -> list[Rung]:
+def _of_labels(data: Prepared, corpus: str | None) -> list[FastBaseline]:
     """Return the baselines that predict labels without reading the text."""
     assert data.train.labels is not None
     assert data.validation.labels is not None
@@ -77,8 +77,8 @@ def _of_labels(data: Prepared, corpus: str | None) -> list[Rung]:
     most = int(known.argmax())
     right = float(held[most] / max(1, held.sum()))
     rungs = [
-        Rung("uniform", math.log(size), 1 / size, f"each of {size:,} labels equally likely"),
-        Rung(
+        FastBaseline("uniform", math.log(size), 1 / size, f"each of {size:,} labels equally likely"),
+        FastBaseline(
             "frequencies",
             _loss(known, held, size),
             right,
@@ -87,11 +87,13 @@ def _of_labels(data: Prepared, corpus: str | None) -> list[Rung]:
     ]
     generated = CORPORA.get(corpus or "")
     if isinstance(generated, LabelledCorpus):
-        rungs.append(Rung("best possible", None, 1 - generated.bayes_error(), "on average: 1 - the Bayes error"))
+        rungs.append(
+            FastBaseline("best possible", None, 1 - generated.bayes_error(), "on average: 1 - the Bayes error")
+        )
     return rungs
 
 
-def by_frequency(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> list[Rung]:
+def by_frequency(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> list[FastBaseline]:
     """Return the uniform baseline and the unigram baseline.
 
     Args:
@@ -100,8 +102,8 @@ def by_frequency(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -
     """
     note = f"token frequencies in {int(known.sum()):,} training tokens, one added to each count"
     return [
-        Rung("uniform", math.log(size), None, f"each of {size:,} tokens equally likely"),
-        Rung("unigram", _loss(known, held, size), None, note),
+        FastBaseline("uniform", math.log(size), None, f"each of {size:,} tokens equally likely"),
+        FastBaseline("unigram", _loss(known, held, size), None, note),
     ]
 
 

@@ -26,7 +26,7 @@ Hashes = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class Seen:
+class TrainingOverlap:
     """The overlap of a text with the training split of a run.
 
     Attributes:
@@ -65,7 +65,7 @@ class Reading:
     """
 
     left_out: dict[str, int]
-    seen: Seen | None
+    seen: TrainingOverlap | None
     notes: list[str]
 
     def facts(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ REMOVABLE = MappingProxyType(
     {"causal-mask": "no causal mask", "residuals": "no residual connections", "feedforward": "no feed-forward layers"}
 )
 """Components that can be removed from a model, although no setting removes them, and a description of the result."""
-MOST_CELLS = 1000
+MAX_RUNS = 1000
 """Maximum number of runs of a grid."""
 
 
@@ -186,9 +186,9 @@ def make_grid(
     if seeds < 1:
         raise GlassError(f"--seeds {seeds} is less than one", "Give at least 1, or 3 to measure differences.")
     combinations = [dict(zip(vary, values, strict=True)) for values in product(*vary.values())]
-    if len(combinations) * seeds > MOST_CELLS:
+    if len(combinations) * seeds > MAX_RUNS:
         raise GlassError(
-            f"{len(combinations):,} combinations x {seeds} seeds are more than {MOST_CELLS:,} runs",
+            f"{len(combinations):,} combinations x {seeds} seeds are more than {MAX_RUNS:,} runs",
             "Vary fewer values, or give fewer seeds.",
         )
     cells: list[Cell] = []

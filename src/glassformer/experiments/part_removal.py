@@ -58,7 +58,7 @@ class BareBlock(Block):
                 return self.dropout(norm(part(x)))  # (B, T, D)
 
 
-class Nothing(nn.Module):
+class ZeroOutput(nn.Module):
     """Replacement for a sublayer that returns zeros, so that it adds nothing to the residual stream."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ def _remove_residuals(model: Model) -> None:
 def _remove_feedforward(model: Model) -> None:
     for stack in stacks(model).values():
         for block in _blocks(stack.blocks):
-            block.feedforward = Nothing()  # type: ignore[assignment]
+            block.feedforward = ZeroOutput()  # type: ignore[assignment]
 
 
 def _blocks(blocks: nn.ModuleList) -> Iterator[Block]:

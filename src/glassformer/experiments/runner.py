@@ -26,8 +26,8 @@ from shutil import rmtree
 from typing import Any, TextIO
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors, write_text
-from glassformer.base.locks import only_one
+from glassformer.base.files import convert_os_errors, write_text
+from glassformer.base.locks import folder_lock
 from glassformer.base.wording import counted
 from glassformer.experiments.grid import FILE, Grid, GridJob, difference
 from glassformer.runs.folder import Folder
@@ -52,10 +52,10 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
     if jobs < 1:
         raise GlassError(f"--jobs {jobs} is less than one", "Give at least 1, the number of runs to train in parallel.")
     new = _check_folder(folder, grid)
-    with clear_disk_errors(folder):
+    with convert_os_errors(folder):
         for name in ("runs", "results"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-    with only_one(folder):
+    with folder_lock(folder):
         try:
             hashes = _prepare_texts(folder, grid, note)
         except GlassError:

@@ -14,7 +14,7 @@ CLAIM = 2.0
 
 
 @dataclass(frozen=True)
-class Spread:
+class SeedStatistics:
     """Mean and standard deviation of one cell over its seeds.
 
     Attributes:
@@ -55,7 +55,7 @@ class Contrast:
     sd: float | None
 
     @classmethod
-    def of(cls, cell: Spread, baseline: Spread) -> Contrast:
+    def of(cls, cell: SeedStatistics, baseline: SeedStatistics) -> Contrast:
         """Return the contrast `cell` minus `baseline`."""
         means = (cell.mean, baseline.mean)
         delta = None if means[0] is None or means[1] is None else means[0] - means[1]
@@ -95,10 +95,10 @@ class CellResult:
 
     name: str
     values: Mapping[str, str]
-    spread: Spread
+    spread: SeedStatistics
     contrast: Contrast | None
-    writing: Spread
-    restored: Spread
+    writing: SeedStatistics
+    restored: SeedStatistics
     seconds: float | None
     parameters: int | None
     failures: tuple[tuple[str, str], ...]
@@ -154,7 +154,7 @@ def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int
     bytes_known = any(result["bits_per_byte"] is not None for result in finished)
     by_byte = bytes_known and any(key.startswith("tokenizer.") for key in grid.varied)
     measure = "bits_per_byte" if by_byte else "loss"
-    spreads = [Spread(_all(cell, measure)) for cell in done]
+    spreads = [SeedStatistics(_all(cell, measure)) for cell in done]
     rows = []
     for number, (cell, found, spread) in enumerate(zip(grid.cells, done, spreads, strict=True)):
         seconds = _all(found, "train_seconds")
@@ -169,8 +169,8 @@ def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int
                 values=cell.values,
                 spread=spread,
                 contrast=None if number == baseline else Contrast.of(spread, spreads[baseline]),
-                writing=Spread(_all(found, "writing_loss")),
-                restored=Spread(_all(found, "restored_loss")),
+                writing=SeedStatistics(_all(found, "writing_loss")),
+                restored=SeedStatistics(_all(found, "restored_loss")),
                 seconds=math.fsum(seconds) / len(seconds) if seconds else None,
                 parameters=next((result["parameters"] for result in found if "loss" in result), None),
                 failures=tuple(failures),

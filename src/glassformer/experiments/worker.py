@@ -25,7 +25,7 @@ import torch
 
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_text
-from glassformer.base.locks import only_one
+from glassformer.base.locks import folder_lock
 from glassformer.experiments.grid import REMOVE, Grid, GridJob
 from glassformer.experiments.part_removal import ALTERATIONS
 from glassformer.inspection.replay.of_run import Recorder
@@ -127,7 +127,7 @@ def _wait_until_free(run_folder: Path) -> None:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
-            with only_one(run_folder):
+            with folder_lock(run_folder):
                 return
         except GlassError:
             time.sleep(0.1)

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from glassformer.base.config import SampleConfig
-from glassformer.generation.context_window import most_tokens
+from glassformer.generation.context_window import max_new_tokens
 from glassformer.generation.decoding import Ended, check_finite, check_prompts, start_of_targets
 from glassformer.generation.logit_readers import Reader, make_reader
 from glassformer.generation.slot_cache import kept_slots
@@ -142,7 +142,7 @@ def beam_search(
     end_ids = frozenset(more_ends) if end_id is None else frozenset({end_id, *more_ends})
     if isinstance(model, EncoderDecoder):
         prefix = start_of_targets(model, end_id, start)
-        rule = _Rule.of(settings, most_tokens(model, settings, len(prefix)), end_ids, wanted)
+        rule = _Rule.of(settings, max_new_tokens(model, settings, len(prefix)), end_ids, wanted)
         reader = make_reader(model, rule.most, engine, cached=cached)
         return _search(reader, [prefix] * len(prompts), prompts, rule, watch)
     rule = _Rule.of(settings, settings.tokens, end_ids, wanted)

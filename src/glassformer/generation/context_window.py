@@ -6,7 +6,7 @@ between two hops and the model always reads more than half a context. The window
 is the same with and without a cache, alone and in a batch.
 
 **Targets of an encoder-decoder** have a maximum length instead of a window: without the beginning of the target, the
-model would not know which part of the source is translated already. See `most_tokens`.
+model would not know which part of the source is translated already. See `max_new_tokens`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def window(row: Sequence[int], context: int) -> Sequence[int]:
     return row[window_start(len(row), context) :]
 
 
-def most_tokens(model: EncoderDecoder, settings: SampleConfig, prefix: int) -> int:
+def max_new_tokens(model: EncoderDecoder, settings: SampleConfig, prefix: int) -> int:
     """Return the maximum number of tokens to generate after a target prefix of `prefix` tokens.
 
     The decoder can read a full context of tokens and then generate one more.

@@ -17,7 +17,7 @@ from torch import Tensor
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
-from glassformer.generation.context_window import most_tokens
+from glassformer.generation.context_window import max_new_tokens
 from glassformer.generation.logit_readers import Reader, make_reader, next_logits
 from glassformer.generation.sampling import exponential_noise, ranked, row_probabilities, sample_tokens
 from glassformer.generation.slot_reader import Engine
@@ -69,7 +69,7 @@ class TokenRow:
     start: int
     longest: int
     counted_from: int
-    left: bool = False
+    removed: bool = False
 
 
 class TokenLoop:
@@ -123,7 +123,7 @@ class TokenLoop:
         noise = exponential_noise(self.model.vocab_size, generator)
         if isinstance(self.model, EncoderDecoder):
             tokens = list(self.target_start)
-            longest = len(tokens) + most_tokens(self.model, settings, len(tokens))
+            longest = len(tokens) + max_new_tokens(self.model, settings, len(tokens))
             row = TokenRow(self.count, tokens, settings, noise, len(tokens), longest, counted_from=len(tokens))
             self.reader.add(prompt, longest)
         else:
@@ -139,7 +139,7 @@ class TokenLoop:
         """Remove a row; do nothing if it has ended. Free the reader's memory when no row remains."""
         row = self.growing.pop(index, None)
         if row is not None:
-            row.left = True
+            row.removed = True
         if not self.growing:
             self.rows = []
             self.reader.select([])
@@ -156,8 +156,8 @@ class TokenLoop:
     def _step(self) -> TokenStep:
         with inference(self.model, self.parts):
             if len(self.growing) < len(self.rows):
-                self.reader.select([number for number, row in enumerate(self.rows) if not row.left])
-                self.rows = [row for row in self.rows if not row.left]
+                self.reader.select([number for number, row in enumerate(self.rows) if not row.removed])
+                self.rows = [row for row in self.rows if not row.removed]
             ready, logits = self.reader.read([row.tokens for row in self.rows])  # (rows, V)
         check_finite(logits)
         rows = [self.rows[number] for number in ready]

@@ -35,7 +35,7 @@ from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.tasks import ChatModel, TextModel, Translator
 from glassformer.tasks.losses import logits_of
 from glassformer.tasks.task_rows import MOST_TOKENS, TaskRows, row_losses
-from glassformer.tasks.written_text import written
+from glassformer.tasks.written_text import decode_until_stop
 from glassformer.text.batches import Batch
 from glassformer.training.validation import LossEstimate, loss_on_rows
 
@@ -386,7 +386,7 @@ def written_without(found: AblatedModel, model: TextModel | Translator, text: st
     """
     settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=tokens)
     if isinstance(model, ChatModel):
-        settings = model.until_the_end(settings)
+        settings = model.with_stop_strings(settings)
     ids = model.prompt_ids(text)
     tokenizer = model.tokenizer
     ends = {tokenizer.end_id, *model.more_ends}
@@ -404,7 +404,7 @@ def written_without(found: AblatedModel, model: TextModel | Translator, text: st
         )
         for step in steps:
             new += [token for token in step.tokens if token not in ends]
-    return written(tokenizer, model.ids_before_text(ids), new, settings.stop)[0]
+    return decode_until_stop(tokenizer, model.ids_before_text(ids), new, settings.stop)[0]
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,14 @@ class Components:
     Attributes:
         mean: (D) float64, the mean vector.
         axes: (k, D) float64, orthonormal; in each axis, the entry with the largest absolute value is positive.
-        shares: (k) float64, the fraction of the variance along each axis.
+        explained_variance_ratio: (k) float64, the fraction of the variance along each axis.
     """
 
     mean: Tensor
     axes: Tensor
-    shares: Tensor
+    explained_variance_ratio: Tensor
 
-    def of(self, vectors: Tensor) -> Tensor:
+    def transform(self, vectors: Tensor) -> Tensor:
         """Return the coordinates (N, k) of vectors (N, D)."""
         return (vectors.detach().cpu().double() - self.mean) @ self.axes.T
 

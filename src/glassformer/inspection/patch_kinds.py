@@ -35,7 +35,7 @@ class Value:
 
     def value(self, current: Tensor, name: str) -> Tensor:
         """Return the replacement for `current`, with the same shape."""
-        return fit(self.tensor, current.shape, current, name)
+        return expand_to(self.tensor, current.shape, current, name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class Mean:
                 f"the mean for {name} has no positions: `real` is False everywhere",
                 "Set `real` to True for some positions.",
             )
-        return fit(seen.mean(dim=0), current.shape, current, name)
+        return expand_to(seen.mean(dim=0), current.shape, current, name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class Pattern:
 
     def weights(self, shape: tuple[int, ...], first: Tensor, like: Tensor, name: str) -> Tensor:
         """Return the attention weights, expanded to `shape`."""
-        return fit(find(self.source, f"{name}.pattern"), shape, like, name)
+        return expand_to(find(self.source, f"{name}.pattern"), shape, like, name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,7 @@ def find(source: Source, name: str) -> Tensor:
         raise GlassError(f"the source has no values for {name}", f"Give a source with the key {name!r}.") from None
 
 
-def fit(found: Tensor, shape: Sequence[int], like: Tensor, name: str) -> Tensor:
+def expand_to(found: Tensor, shape: Sequence[int], like: Tensor, name: str) -> Tensor:
     """Expand `found` to `shape`, with the device and dtype of `like`."""
     try:
         return found.to(like).expand(shape)

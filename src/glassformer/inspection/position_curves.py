@@ -23,9 +23,9 @@ __all__ = [
     "distances_of",
     "embedding_of",
     "evenly",
-    "place_vectors",
+    "position_vectors",
+    "rotary_effect_by_distance",
     "shuffle_test",
-    "turn_by_distance",
 ]
 MOST_LOGITS = 1 << 23
 """Maximum number of logits in one forward pass of the shuffle test, unless it has one row."""
@@ -43,7 +43,7 @@ def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
     return found[stack], embedding_below(model, stack)
 
 
-def place_vectors(embedding: Embedding, places: int) -> Tensor | None:
+def position_vectors(embedding: Embedding, places: int) -> Tensor | None:
     """Return the vectors added at positions 0, 1, …, (T, D) float64; None if no vectors are added."""
     if embedding.positions is None:
         return None
@@ -115,7 +115,7 @@ class RotaryEffect:
     mean: Tensor
 
 
-def turn_by_distance(stack: Stack, distances: Tensor) -> RotaryEffect | None:
+def rotary_effect_by_distance(stack: Stack, distances: Tensor) -> RotaryEffect | None:
     """Return the effect of rotary positions by distance; None if the positions are not rotary.
 
     Args:

@@ -123,7 +123,7 @@ def record(
     B, T = tokens.shape
     length = None if target is None else target.shape[1]
     _check_budget(model, keep, budget, (B, T, length, rows, dtype, real is not None))
-    with inference(model), watching(model, keep, rows, dtype, budget) as passes:
+    with inference(model), record_passes(model, keep, rows, dtype, budget) as passes:
         if isinstance(model, EncoderDecoder):
             assert target is not None
             model(tokens, target, real)
@@ -184,7 +184,7 @@ def _size(count: int) -> str:
 
 
 @contextmanager
-def watching(
+def record_passes(
     model: Model,
     keep: Sequence[str] = ("pattern",),
     rows: slice | None = None,

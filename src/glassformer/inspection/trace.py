@@ -155,7 +155,7 @@ def _stack(calls: Calls, stack: Stack, embedding: Embedding, real: Tensor | None
     return StackTrace(
         ids=calls.given(embedding, "tokens", which),
         real=real,
-        places=calls.given(embedding, "positions", which),
+        positions=calls.given(embedding, "positions", which),
         token_vectors=calls.output(embedding.tokens, which) * embedding.scale,  # (B, T, D)
         position_vectors=added,
         embedded=embedded,
@@ -229,13 +229,13 @@ def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
     z = calls.output(layer.hook_z)  # (B, H, T, K)
     return AttentionTrace(
         heads=tuple(head_numbers(layer)),
-        asks=tuple(kv_index(layer)),
+        kv_index=tuple(kv_index(layer)),
         input=x,
         source=x if memory is None else memory,
         q_projected=q_projected,
         k_projected=k_projected,
-        q_unturned=q_unturned,
-        k_unturned=k_unturned,
+        q_unrotated=q_unturned,
+        k_unrotated=k_unturned,
         q=calls.output(layer.hook_q),
         k=calls.output(layer.hook_k),
         v=calls.output(layer.hook_v),

@@ -19,11 +19,11 @@ class AttentionTrace:
 
     Attributes:
         heads: (H) number of each query head in the configuration; 0 to H - 1 if no heads were removed.
-        asks: (H) index of the key-value head that each query head uses.
+        kv_index: (H) index of the key-value head that each query head uses.
         input: (B, T, D) input of the query projection.
         source: (B, S, D) input of the key and value projections: `input`, or the encoder's memory.
         q_projected, k_projected: (B, H, T, K) and (B, G, S, K), outputs of the projections.
-        q_unturned, k_unturned: (B, H, T, K) and (B, G, S, K), after qk-norm, if any, and before rotation.
+        q_unrotated, k_unrotated: (B, H, T, K) and (B, G, S, K), after qk-norm, if any, and before rotation.
         q, k, v: (B, H, T, K), (B, G, S, K) and (B, G, S, K), as used for attention.
         rotation: rotation of q and k; None if positions are not rotary, and in cross-attention.
         scaled: (B, H, T, S) q kᵀ / √K, including masked keys.
@@ -38,13 +38,13 @@ class AttentionTrace:
     """
 
     heads: tuple[int, ...]
-    asks: tuple[int, ...]
+    kv_index: tuple[int, ...]
     input: Tensor
     source: Tensor
     q_projected: Tensor
     k_projected: Tensor
-    q_unturned: Tensor
-    k_unturned: Tensor
+    q_unrotated: Tensor
+    k_unrotated: Tensor
     q: Tensor
     k: Tensor
     v: Tensor
@@ -133,7 +133,7 @@ class StackTrace:
     Attributes:
         ids: (B, T) input ids.
         real: (B, T) bool, False at padding; None: no padding.
-        places: (B or 1, T) position of each token, from 0.
+        positions: (B or 1, T) position of each token, from 0.
         token_vectors: (B, T, D) rows of the embedding, multiplied by the embedding scale.
         position_vectors: (B or 1, T, D) vectors added to `token_vectors`; None if positions are not added to the
             embedding.
@@ -144,7 +144,7 @@ class StackTrace:
 
     ids: Tensor
     real: Tensor | None
-    places: Tensor
+    positions: Tensor
     token_vectors: Tensor
     position_vectors: Tensor | None
     embedded: Tensor

@@ -10,7 +10,7 @@ from glassformer.inspection.recording import record
 from glassformer.inspection.sites import attentions
 
 
-def sights(subject: Subject, first: int | None = None) -> dict[str, Tensor]:
+def attention_masks(subject: Subject, first: int | None = None) -> dict[str, Tensor]:
     """Return those masks of `enc.self`, `dec.self` and `dec.cross` that the model has, (T, S) True at visible keys.
 
     The masks are read from the scores of the first layer with heads, because all layers of a stack share a mask.

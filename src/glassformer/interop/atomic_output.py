@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors, no_empty_folders, sync
-from glassformer.interop.export_report import Measured
+from glassformer.base.files import convert_os_errors, no_empty_folders, sync
+from glassformer.interop.export_report import Comparison
 
 
 def refuse_taken(out: Path) -> None:
@@ -17,7 +17,7 @@ def refuse_taken(out: Path) -> None:
         raise GlassError(f"{out} already exists and is not overwritten", f"Choose another --out, or move {out} away.")
 
 
-def appear_whole(target: str, out: Path, fill: Callable[[Path], Sequence[Measured]]) -> tuple[Measured, ...]:
+def write_atomically(target: str, out: Path, fill: Callable[[Path], Sequence[Comparison]]) -> tuple[Comparison, ...]:
     """Write to a temporary path, and rename it to `out` if every comparison is within its limit; else delete it.
 
     The temporary path is `out` with the suffix `.partial`; a file or folder that an interrupted export left there is
@@ -37,7 +37,7 @@ def appear_whole(target: str, out: Path, fill: Callable[[Path], Sequence[Measure
     """
     refuse_taken(out)
     partial = out.with_name(out.name + ".partial")
-    with no_empty_folders(out.parent), clear_disk_errors(out):
+    with no_empty_folders(out.parent), convert_os_errors(out):
         _remove(partial)
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def appear_whole(target: str, out: Path, fill: Callable[[Path], Sequence[Measure
     return measured
 
 
-def _refuse_differences(target: str, measured: Sequence[Measured]) -> None:
+def _refuse_differences(target: str, measured: Sequence[Comparison]) -> None:
     bad = next((each for each in measured if not each.ok), None)
     if bad is not None:
         raise GlassError(

@@ -36,7 +36,7 @@ class ExportRequest:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Comparison:
     """One comparison of the reloaded export with the run.
 
     Attributes:
@@ -81,7 +81,7 @@ class ExportReport:
     architecture: str
     out: Path
     bytes: int
-    measured: tuple[Measured, ...]
+    measured: tuple[Comparison, ...]
     checked_by: str
     notes: tuple[str, ...] = ()
     use: str = ""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from glassformer.base.config import SampleConfig
 from glassformer.generation.context_window import window_start
 from glassformer.generation.decoding import TokenStep, generate
-from glassformer.interop.export_report import Measured
+from glassformer.interop.export_report import Comparison
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import Tokenizer
@@ -20,11 +20,11 @@ TOKENS = 64
 """Largest number of greedy tokens to compare after each prompt."""
 LOGITS = 1e-3
 """Largest allowed difference between the logits of a float32 export and the run's."""
-LEVEL = 1e-5
+TIE_TOLERANCE = 1e-5
 """Logits of the run that differ by at most this count as tied, because rounding decides which token is chosen."""
 
 Logits = NDArray[np.floating]
-Next = Callable[[Sequence[int], Sequence[int]], Logits]
+NextLogitsFunction = Callable[[Sequence[int], Sequence[int]], Logits]
 """Function of a source (empty for a decoder) and the tokens so far: the other program's logits (V) of the next one."""
 
 
@@ -45,11 +45,11 @@ def random_rows(rows: int, length: int, vocab_size: int) -> list[list[int]]:
     return torch.randint(vocab_size, (rows, length), generator=generator).tolist()
 
 
-def check_greedy(opened: OpenedRun, theirs: Next, how: str) -> Measured:
+def check_greedy(opened: OpenedRun, theirs: NextLogitsFunction, how: str) -> Comparison:
     """Generate up to `TOKENS` greedy tokens after three prompts (or for three sources), and count differing tokens.
 
     The run generates with its cache, as `glass generate` does. At every step the other program gets the run's tokens,
-    so an earlier difference has no effect. If the run's logits of both tokens are tied (`LEVEL`), a different
+    so an earlier difference has no effect. If the run's logits of both tokens are tied (`TIE_TOLERANCE`), a different
     token does not count. The target of an encoder-decoder ends at the end token or when the context is full.
 
     Args:
@@ -71,11 +71,11 @@ def check_greedy(opened: OpenedRun, theirs: Next, how: str) -> Measured:
             logits = theirs(source, tokens[window_start(len(tokens), context) :])  # (V)
             token = step.tokens[0]
             choice = int(logits.argmax())
-            level = float(step.logits[0, token] - step.logits[0, choice]) <= LEVEL
+            level = float(step.logits[0, token] - step.logits[0, choice]) <= TIE_TOLERANCE
             differ += token != choice and not level
             count += 1
             tokens.append(token)
-    return Measured("greedy tokens", differ, 0, f"{count} tokens after {len(prompts)} prompts, {how}")
+    return Comparison("greedy tokens", differ, 0, f"{count} tokens after {len(prompts)} prompts, {how}")
 
 
 def _steps(model: Decoder | EncoderDecoder, prompt: list[int], tokenizer: Tokenizer) -> list[TokenStep]:

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from glassformer.base.config import Config
-from glassformer.evaluation.simple_predictors import ladder
+from glassformer.evaluation.simple_predictors import fast_baselines
 from glassformer.launch.request import RunRequest
 from glassformer.model.device import choose_device
-from glassformer.model.precision import settled
+from glassformer.model.precision import resolve_precision
 from glassformer.runs.folder import refuse_existing
-from glassformer.runs.run_text import prepare_for
+from glassformer.runs.run_text import prepare_run_text
 from glassformer.runs.text_location import token_cache
 from glassformer.training.auto_sizes import size_run
 from glassformer.training.clock import since
 from glassformer.training.forecast import loss_band
-from glassformer.training.parallel.joining import job, speaks
+from glassformer.training.parallel.joining import is_rank_zero, job
 from glassformer.training.parent_text import ParentText, text_of_parent
 from glassformer.training.plan import plan_run
-from glassformer.training.plan_file import Foresight
+from glassformer.training.plan_file import RunForecast
 from glassformer.training.step_measurement import Probe, ProbeError, probe
 
 SHARE = 1 / 40
@@ -28,7 +28,7 @@ LONGEST = 3.0
 """Maximum seconds for the timed steps of each probe."""
 
 
-def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> tuple[Config, Foresight | None]:
+def forecast_run(request: RunRequest, note: Callable[[str], None], began: float) -> tuple[Config, RunForecast | None]:
     """Probe a run for which `RunRequest.is_forecast` is true; return its final settings and the forecast.
 
     Under torchrun nothing is measured and the forecast is None, because a single process cannot measure the speed and
@@ -46,7 +46,7 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
     minutes = config.train.minutes
     is_open = request.leaves_sizes_open()
     if job() is not None:
-        if is_open and speaks():
+        if is_open and is_rank_zero():
             note(
                 "torchrun: the model size is that of the recipe, because sizes are chosen only without torchrun "
                 "(see glass plan)"
@@ -65,17 +65,17 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
         chosen = found.chosen
         why = found.why
     else:
-        config = settled(config)
+        config = resolve_precision(config)
         parent = request.parent
-        data = prepare_for(config, token_cache(request.folder), note, () if parent is None else parent.tokenizers)
+        data = prepare_run_text(config, token_cache(request.folder), note, () if parent is None else parent.tokenizers)
         parent_text = text_of_parent(parent, request.folder, config, data)
         measured = _measured(config, data.folder, seconds, note, parent_text)
         chosen = {}
         why = ()
-    rungs = ladder(config, data)
+    rungs = fast_baselines(config, data)
     plan = plan_run(config, data, measured, spent())
     band = loss_band(plan, rungs) if request.begin_from is None else None  # fitted to runs from random weights
-    foresight = Foresight(data, plan, band, chosen, why)
+    foresight = RunForecast(data, plan, band, chosen, why)
     for line in foresight.lines():
         note(line)
     return config, foresight

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 AUTO = "auto"
 FINE_TUNE = "fine-tune"
 """Default recipe of a run that starts from another run."""
-WORTH_IT = 1.0
+MIN_FORECAST_MINUTES = 1.0
 """Minimum `train.minutes` of a run that is probed and forecast by default."""
 
 
@@ -76,8 +76,8 @@ class RunRequest:
 
     @property
     def config(self) -> Config:
-        """Return all settings; see `chosen_settings`."""
-        return chosen_settings(self.recipe_name, self.file, self.changes, self.parent)
+        """Return all settings; see `merge_settings`."""
+        return merge_settings(self.recipe_name, self.file, self.changes, self.parent)
 
     @property
     def folder(self) -> Path:
@@ -105,20 +105,20 @@ class RunRequest:
         if recipe is None or self.begin_from is not None or not load_recipe(recipe).sized:
             return False
         limits = self.config.train
-        return self.recipe is not None or (limits.steps is None and (limits.minutes or 0) >= WORTH_IT)
+        return self.recipe is not None or (limits.steps is None and (limits.minutes or 0) >= MIN_FORECAST_MINUTES)
 
     def is_forecast(self) -> bool:
         """Return whether the run is probed and forecast before it starts."""
-        return self.leaves_sizes_open() or (self.config.train.minutes or 0) >= WORTH_IT
+        return self.leaves_sizes_open() or (self.config.train.minutes or 0) >= MIN_FORECAST_MINUTES
 
 
-def named_source(data: str | None, target: str | None = None) -> dict[str, str]:
+def source_settings(data: str | None, target: str | None = None) -> dict[str, str]:
     """Return the settings that DATA and TARGET on the command line stand for."""
     named = {"data.source": data, "data.target": target}
     return {key: json.dumps(name, ensure_ascii=False) for key, name in named.items() if name is not None}
 
 
-def chosen_settings(
+def merge_settings(
     recipe: str | None, file: Path | None, changes: Mapping[str, str], parent: Parent | None = None
 ) -> Config:
     """Merge the settings of a run: defaults, corpus and task or parent, recipe, file, options, in rising priority.

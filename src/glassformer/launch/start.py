@@ -17,10 +17,10 @@ from glassformer.model.precision import as_recorded
 from glassformer.runs.folder import open_run
 from glassformer.runs.parent import Parent
 from glassformer.training.clock import since
-from glassformer.training.memory import forget_peak, keep_few_shapes, steady_heap
-from glassformer.training.parallel.joining import begun_by_this_job, joined, said_once
+from glassformer.training.memory import configure_allocator, keep_few_shapes, reset_peak_memory
+from glassformer.training.parallel.joining import begun_by_this_job, joined, report_errors_on_rank_zero
 from glassformer.training.parallel.processes import Processes
-from glassformer.training.plan_file import Foresight
+from glassformer.training.plan_file import RunForecast
 from glassformer.training.reporting import PlainLines, Reporter, Silent, choose_reporter
 from glassformer.training.setup import new_training, newest_run, resume_training
 from glassformer.training.trainer import Trainer
@@ -38,14 +38,14 @@ def start_requested(request: RunRequest, began: float, quiet: bool = False) -> I
     Raises:
         GlassError: a setting is not allowed, the run already exists, or its text cannot be used.
     """
-    with said_once():
+    with report_errors_on_rank_zero():
         keep_few_shapes(request.config)
         config = request.config
         foresight = None
         if request.is_forecast():
-            from glassformer.launch.forecasting import foreseen
+            from glassformer.launch.forecasting import forecast_run
 
-            config, foresight = foreseen(request, (Silent() if quiet else PlainLines()).note, began)
+            config, foresight = forecast_run(request, (Silent() if quiet else PlainLines()).note, began)
     with start_run(config, request.folder, began, foresight, quiet, request.parent) as trainer:
         yield trainer
 
@@ -55,7 +55,7 @@ def start_run(
     config: Config,
     folder: Path,
     began: float,
-    foresight: Foresight | None = None,
+    foresight: RunForecast | None = None,
     quiet: bool = False,
     parent: Parent | None = None,
 ) -> Iterator[Trainer]:
@@ -108,7 +108,7 @@ def resume_run(
     Raises:
         GlassError: there is no run, or it cannot be resumed; see `resume_training`.
     """
-    with said_once():
+    with report_errors_on_rank_zero():
         run = folder or newest_run(Path("runs"))
         config = open_run(run).config().with_changes(changes)
         config = as_recorded(config, choose_device(config.train.device))
@@ -134,8 +134,8 @@ def _in_all_processes(
         reporter = choose_reporter() if processes.is_rank_zero and not quiet else Silent()
         try:
             with open_trainer(reporter, processes) as trainer:
-                steady_heap(trainer.config)
-                forget_peak(trainer.stepper.device)
+                configure_allocator(trainer.config)
+                reset_peak_memory(trainer.stepper.device)
                 if trainer.config.train.snapshots and processes.is_rank_zero:
                     from glassformer.inspection.replay.of_run import Recorder
 

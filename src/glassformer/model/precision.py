@@ -91,7 +91,7 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
     return DTYPES[name]
 
 
-def settled(config: Config) -> Config:
+def resolve_precision(config: Config) -> Config:
     """Return the settings with every precision `auto` replaced by `fp32` or `bf16`, whichever is faster here."""
     device = choose_device(config.train.device)
     names = {dtype: name for name, dtype in DTYPES.items()}
@@ -121,7 +121,7 @@ def precision_in_words(config: Config) -> str:
     """Return one line with the precision of a run and the reason for it.
 
     Args:
-        config: settings, after `settled`.
+        config: settings, after `resolve_precision`.
     """
     train = config.train
     device = choose_device(train.device)

@@ -22,7 +22,7 @@ class CrossEntropy(NamedTuple):
     """Values saved by `cross_entropy` for the backward pass."""
 
     log_p: Array  # (N, V)
-    wanted: Array  # (N, V) target distribution
+    target_probabilities: Array  # (N, V) target distribution
     counted: Bools  # (N, 1)
     shape: tuple[int, ...]
 
@@ -63,5 +63,5 @@ def cross_entropy_backward(saved: CrossEntropy) -> Array:
 
     It follows from ∂ ln p_v / ∂z_u = δ_vu - p_u and Σ_v q_v = 1, and has the shape of the logits.
     """
-    dlogits = (np.exp(saved.log_p) - saved.wanted) * saved.counted / max(1, saved.counted.sum())  # (N, V)
+    dlogits = (np.exp(saved.log_p) - saved.target_probabilities) * saved.counted / max(1, saved.counted.sum())  # (N, V)
     return dlogits.reshape(saved.shape)

@@ -48,7 +48,7 @@ from glassformer.base.files import (
     OLD,
     PARTIAL,
     check_folder,
-    clear_disk_errors,
+    convert_os_errors,
     is_whole,
     no_empty_folders,
     old_path,
@@ -191,14 +191,14 @@ class Run:
         return self._facts().get("altered")
 
     @property
-    def parent_weights(self) -> str | None:
+    def parent_weights_sha256(self) -> str | None:
         """Return the SHA-256 of the parent's weights that the run started from; None if no parent is known."""
         with suppress(GlassError):
             parent = self.parent_entry()
             return None if parent is None else parent.weights_sha256
         return None
 
-    def recorded_weights(self) -> set[str]:
+    def recorded_weights_sha256(self) -> set[str]:
         """Return the recorded SHA-256 of the weights of every checkpoint."""
         found = (recorded_sha256(folder, "model.safetensors") for folder in self.all_checkpoints())
         return {digest for digest in found if digest is not None}
@@ -211,7 +211,7 @@ class Run:
             return {}
 
     @property
-    def checkpoints(self) -> Path:
+    def checkpoints_folder(self) -> Path:
         """Return the path of the folder of checkpoints."""
         return self.folder / "checkpoints"
 
@@ -281,7 +281,7 @@ class Run:
             raise GlassError(
                 f"{self.folder / which} is damaged: it names no checkpoint", f"Write it again: {self._resume()}"
             )
-        folder = self.checkpoints / name
+        folder = self.checkpoints_folder / name
         if (
             not folder.exists() and old_path(folder).exists()
         ):  # a killed process left the old checkpoint under this name
@@ -289,7 +289,7 @@ class Run:
         try:
             check_folder(folder)
         except GlassError as error:
-            others = [path.name for path in self.whole_checkpoints() if path != folder]
+            others = [path.name for path in self.complete_checkpoints() if path != folder]
             complete = f"Complete checkpoints: {', '.join(others)}. To resume: {self._resume()}"
             remedy = complete if others else error.remedy
             raise GlassError(error.problem, remedy) from None
@@ -299,15 +299,15 @@ class Run:
         return f"glass train --resume --out {quoted(self.folder)}"
 
     @property
-    def snapshots(self) -> Path:
+    def snapshots_folder(self) -> Path:
         """Return the path of the folder of attention snapshots; it exists only if `train.snapshots` is above 0."""
         return self.folder / "snapshots"
 
     def all_checkpoints(self) -> list[Path]:
         """Return all checkpoints, complete or damaged, oldest first."""
-        return sorted(self.checkpoints.glob("step-*[0-9]"), key=step_of)
+        return sorted(self.checkpoints_folder.glob("step-*[0-9]"), key=step_of)
 
-    def whole_checkpoints(self) -> list[Path]:
+    def complete_checkpoints(self) -> list[Path]:
         """Return all complete checkpoints, oldest first."""
         return [path for path in self.all_checkpoints() if is_whole(path)]
 
@@ -320,16 +320,19 @@ class Run:
 
     def remove_other_checkpoints(self, kept: Collection[str]) -> None:
         """Delete all checkpoints whose names are not in `kept`. The caller must hold the run's lock."""
-        for path in self.checkpoints.glob("step-*"):
+        for path in self.checkpoints_folder.glob("step-*"):
             if path.name not in kept:
                 shutil.rmtree(path, ignore_errors=True)
 
     def clean_up(self) -> None:
         """Finish or remove files that a killed process left incomplete. The caller must hold the run's lock."""
-        with clear_disk_errors(self.folder):
-            for old in self.checkpoints.glob(f"step-*{OLD}"):
+        with convert_os_errors(self.folder):
+            for old in self.checkpoints_folder.glob(f"step-*{OLD}"):
                 restore_folder(old.with_name(old.name.removesuffix(OLD)))
-            for path in (*self.checkpoints.glob(f"step-*{OLD}"), *self.checkpoints.glob(f"step-*{PARTIAL}")):
+            for path in (
+                *self.checkpoints_folder.glob(f"step-*{OLD}"),
+                *self.checkpoints_folder.glob(f"step-*{PARTIAL}"),
+            ):
                 shutil.rmtree(path, ignore_errors=True)
             _remove_partials(self.folder, KEPT_BY_TRAINING)
             (self.folder / CREATING).unlink(missing_ok=True)
@@ -363,22 +366,22 @@ def create_run(
         "glassformer": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": packages(),
+        "packages": package_versions(),
         "command": sys.argv,
         **facts,
     }
     with no_empty_folders(folder):
         try:
-            with clear_disk_errors(folder):
+            with convert_os_errors(folder):
                 folder.mkdir(parents=True, exist_ok=True)
                 _remove_unfinished(folder)
             write_text(folder / CREATING, CREATING_TEXT)
-            with clear_disk_errors(folder):
-                run.checkpoints.mkdir()
+            with convert_os_errors(folder):
+                run.checkpoints_folder.mkdir()
             write_text(folder / "manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
             add(run)
             write_text(folder / "config.toml", config.to_toml())
-            with clear_disk_errors(folder):
+            with convert_os_errors(folder):
                 (folder / CREATING).unlink()
         except BaseException:
             (folder / "config.toml").unlink(missing_ok=True)
@@ -387,7 +390,7 @@ def create_run(
     return run
 
 
-def packages() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Return the versions of the packages that affect numerical results."""
     return {name: metadata.version(name) for name in ("torch", "numpy", "tokenizers", "safetensors")}
 

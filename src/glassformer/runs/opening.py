@@ -158,9 +158,9 @@ class OpenedRun:
         Raises:
             GlassError: the text is missing, there is another text at its path, or the run was imported without a text.
         """
-        from glassformer.runs.run_text import encoded_text
+        from glassformer.runs.run_text import find_or_encode_text
 
-        return encoded_text(self.files, self.config, self.note)
+        return find_or_encode_text(self.files, self.config, self.note)
 
     @cached_property
     def task(self) -> Task:

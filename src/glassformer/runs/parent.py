@@ -128,7 +128,7 @@ class Parent:
                         "Leave that setting out: a run that starts with --from keeps its model and tokenizer.",
                     )
 
-    def fill(self, model: Model, labels: tuple[str, ...]) -> list[str]:
+    def copy_weights_to(self, model: Model, labels: tuple[str, ...]) -> list[str]:
         """Copy this run's weights into a child's model.
 
         Args:

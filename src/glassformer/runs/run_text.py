@@ -22,7 +22,7 @@ MOST_UNKNOWN = 0.05
 """Fraction of unknown tokens above which a text is rejected for the tokenizers of another run."""
 
 
-def prepare_for(
+def prepare_run_text(
     config: Config, cache: Path, note: Callable[[str], None], given: tuple[Tokenizer, ...] = ()
 ) -> Prepared:
     """Read, split and encode the text of a run for its task.
@@ -91,7 +91,7 @@ def stored_text(run: Run, config: Config) -> Prepared:
     raise DamagedStoreError(problems[0], f"Encode the text again: glass evaluate {quoted(run.folder)}")
 
 
-def encoded_text(
+def find_or_encode_text(
     run: Run, config: Config, note: Callable[[str], None], named: Mapping[str, str] | None = None
 ) -> Prepared:
     """Return the encoded text of a run; if it is missing, find the text and encode it again.
@@ -120,11 +120,11 @@ def encoded_text(
     files = " and ".join(filter(None, (own.data.source, own.data.target)))
     note(f"{problem}: reading {files} again" if problem else f"reading {files}, the text of {run.folder}")
     given = tokenizers_of(run, config) if run.parent_entry() is not None else ()  # trained on the parent's text
-    data = prepare_for(own, token_cache(run.folder), note, given)
+    data = prepare_run_text(own, token_cache(run.folder), note, given)
     if data.text_hash != run.manifest()["data"]["text_hash"]:
         raise GlassError(f"{files} changed while being read", "Run the same command again.")
     parts = run.manifest()["data"].get("parts")  # missing in older runs, whose settings determine the split
-    if parts is not None and parts != part_hashes(data):
+    if parts is not None and parts != split_hashes(data):
         raise GlassError(
             f"the training and validation splits of {files} differ from those of {run.folder}",
             "Install the version of glassformer that the run's manifest.json names, or start a new run.",
@@ -146,7 +146,7 @@ def encoded_text(
     return data
 
 
-def part_hashes(data: Prepared) -> dict[str, str]:
+def split_hashes(data: Prepared) -> dict[str, str]:
     """Return a hash of the texts in each split, so that another split of the same text is detected."""
     return {"train": data.train.text_hash, "validation": data.validation.text_hash}
 

@@ -11,7 +11,7 @@ from glassformer.base.errors import GlassError
 from glassformer.generation.beam import Watch
 from glassformer.model.transformer import Model
 from glassformer.tasks.continuing import TextModel
-from glassformer.tasks.written_text import Sample, Writer
+from glassformer.tasks.written_text import Sample, TextStreamer
 from glassformer.text.chat_template import ChatTemplate, Message
 from glassformer.text.conversations import messages_of
 from glassformer.text.records import START_MARK
@@ -75,7 +75,7 @@ class ChatModel(TextModel):
         """Return the ids of a conversation with one question."""
         return self.conversation_ids([{"role": "user", "content": prompt}])
 
-    def fitting(self, messages: Sequence[Message], tokens: int, kept: int = 0) -> list[Message]:
+    def fit_to_context(self, messages: Sequence[Message], tokens: int, kept: int = 0) -> list[Message]:
         """Leave out the oldest question-answer pairs of a conversation until there is room for an answer, if possible.
 
         Args:
@@ -107,7 +107,7 @@ class ChatModel(TextModel):
             raise GlassError(f"{asked} {length:,} tokens, but the model reads at most {context:,}", remedy)
         return left
 
-    def shown(self, ids: Sequence[int]) -> str:
+    def decode_conversation(self, ids: Sequence[int]) -> str:
         """Decode the ids of a conversation to text; a line ends at each end token and end-of-turn token."""
         ends = {self.tokenizer.end_id, *self.more_ends}
         lines: list[list[int]] = [[]]
@@ -124,9 +124,9 @@ class ChatModel(TextModel):
         context = self.config.model.context
         room = context - min(settings.tokens, context // 2)  # longer conversations lose their first tokens
         rows = [[*before, *ids][-room:] for ids in conversations]
-        settings = self.until_the_end(settings)
+        settings = self.with_stop_strings(settings)
         if settings.beams > 1:
-            return [found[0] for found in self.best(rows, settings, 1)]
+            return [found[0] for found in self.n_best(rows, settings, 1)]
         samples: dict[int, Sample] = {}
         for group in self._batches(rows, settings):
             found = self._sampled([""] * len(group), [rows[index] for index in group], settings, None)
@@ -140,9 +140,9 @@ class ChatModel(TextModel):
             GlassError: as in `conversation_ids`.
         """
         ids = self.conversation_ids(messages)
-        settings = self.until_the_end(settings)
+        settings = self.with_stop_strings(settings)
         if settings.beams > 1:
-            return self.best([ids], settings, 1)[0][0]
+            return self.n_best([ids], settings, 1)[0][0]
         return self._sampled([""], [ids], settings, None)[0]
 
     def reply(self, messages: Sequence[Message], settings: SampleConfig) -> Generator[str, None, Sample]:
@@ -152,25 +152,25 @@ class ChatModel(TextModel):
             GlassError: as in `conversation_ids`.
         """
         ids = self.conversation_ids(messages)
-        settings = self.until_the_end(settings)
+        settings = self.with_stop_strings(settings)
         if settings.beams > 1:
-            sample = self.best([ids], settings, 1)[0][0]
+            sample = self.n_best([ids], settings, 1)[0][0]
             yield sample.text
             return sample
-        writer = Writer(self.tokenizer, self.ids_before_text(ids), settings.stop)
+        writer = TextStreamer(self.tokenizer, self.ids_before_text(ids), settings.stop)
         return (yield from self._stream(messages[-1]["content"], ids, writer, settings))
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
         """Yield the answer to a question while it is generated; see `TextWriter.stream`."""
-        return super().stream(prompt, self.until_the_end(settings))
+        return super().stream(prompt, self.with_stop_strings(settings))
 
     def generate(
         self, prompts: Sequence[str], settings: SampleConfig, seeds: Sequence[int] | None = None
     ) -> list[Sample]:
         """Answer each question in a separate conversation; see `TextWriter.generate`."""
-        return super().generate(prompts, self.until_the_end(settings), seeds)
+        return super().generate(prompts, self.with_stop_strings(settings), seeds)
 
-    def best(
+    def n_best(
         self,
         prompts: Sequence[str | Sequence[int]],
         settings: SampleConfig,
@@ -178,9 +178,9 @@ class ChatModel(TextModel):
         watch: Watch | None = None,
     ) -> list[list[Sample]]:
         """Return the likeliest answers by beam search; see `TextWriter.best`."""
-        return super().best(prompts, self.until_the_end(settings), wanted, watch)
+        return super().n_best(prompts, self.with_stop_strings(settings), wanted, watch)
 
-    def until_the_end(self, settings: SampleConfig) -> SampleConfig:
+    def with_stop_strings(self, settings: SampleConfig) -> SampleConfig:
         """Return settings with the text that ends an answer in the template as a further stop string."""
         stop, _ = self.chat.ending
         return settings.replace(stop=tuple(dict.fromkeys((*settings.stop, *stop))))

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from glassformer.base.config import Config
 from glassformer.model.transformer import Decoder, Model
 from glassformer.tasks.task_errors import refuse_mismatch, wrong_task
-from glassformer.tasks.text_writer import TextWriter
+from glassformer.tasks.text_generator import TextGenerator
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 
-class TextModel(TextWriter):
+class TextModel(TextGenerator):
     """A decoder that continues a prompt.
 
     Args:

@@ -19,7 +19,7 @@ from glassformer.tasks.chatting import ChatModel
 from glassformer.tasks.classifying import TextClassifier
 from glassformer.tasks.task import LazyRows
 from glassformer.tasks.translating import Translator
-from glassformer.text.buckets import AnyLength, LikeLength
+from glassformer.text.buckets import AnyLength, LengthGroupedBatches
 from glassformer.text.prepare import Prepared
 from glassformer.text.record_store import RecordStore
 from glassformer.text.rows import Ids, Row
@@ -54,7 +54,7 @@ class ExampleTask(ABC):
         return self._rows_of(self.data.train)
 
     @cached_property
-    def _order(self) -> AnyLength | LikeLength:
+    def _order(self) -> AnyLength | LengthGroupedBatches:
         return _order(self.config, len(self._train), lambda: row_lengths(self.data.train, self.config))
 
     @property
@@ -141,7 +141,7 @@ class ChatTask(ExampleTask):
         if settings.prompt:
             return settings.prompt, writer.generate([settings.prompt], settings)[0].text
         ids, _ = last_question(self.data.validation, 0)
-        return writer.shown(ids), writer.answers([ids], settings)[0].text
+        return writer.decode_conversation(ids), writer.answers([ids], settings)[0].text
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def pair_rows(store: RecordStore, config: Config) -> Sequence[Row]:
     end = store.target.end_id
     start = store.target_start or (end,)
     frame = store.frame or Frame(after=(store.source.end_id,))
-    used = np.flatnonzero(kept(store, config))
+    used = np.flatnonzero(used_record_mask(store, config))
     room = context - len(start) + 1
 
     def make(number: int) -> Row:
@@ -189,7 +189,7 @@ def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
     """Return the texts of a store as rows, each after an end token, or inside the frame of an imported tokenizer."""
     assert store.labels is not None
     labels = store.labels
-    used = np.flatnonzero(kept(store, config))
+    used = np.flatnonzero(used_record_mask(store, config))
     frame = store.frame or Frame(before=(store.source.end_id,))
 
     def make(number: int) -> Row:
@@ -206,7 +206,7 @@ def conversation_rows(store: RecordStore, config: Config) -> Sequence[Row]:
     Answers and the tokens that end them count for the loss. A conversation that is longer than the context loses its
     first tokens, or is left out (`data.too_long`).
     """
-    used = np.flatnonzero(kept(store, config))
+    used = np.flatnonzero(used_record_mask(store, config))
     end = store.target.end_id
     before = (end,) if store.frame is None else store.frame.before
 
@@ -241,7 +241,7 @@ def row_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
 
     The special tokens around a text are counted; a length above the context is replaced by the context.
     """
-    return np.minimum(store.lengths() + store.around, config.model.context)[kept(store, config)]
+    return np.minimum(store.lengths() + store.around, config.model.context)[used_record_mask(store, config)]
 
 
 def length_notes(store: RecordStore, config: Config, side: str) -> Iterator[str]:
@@ -250,7 +250,7 @@ def length_notes(store: RecordStore, config: Config, side: str) -> Iterator[str]
     Raises:
         GlassError: there are such texts and the settings refuse them, or no text is left.
     """
-    long = too_long(store, config.model.context)
+    long = count_too_long(store, config.model.context)
     if not long:
         return
     longest = int(store.lengths().max()) + store.around
@@ -262,21 +262,21 @@ def length_notes(store: RecordStore, config: Config, side: str) -> Iterator[str]
     yield f"{problem} (the longest has {longest:,} tokens): {what}"
 
 
-def kept(store: RecordStore, config: Config) -> npt.NDArray[np.bool_]:
+def used_record_mask(store: RecordStore, config: Config) -> npt.NDArray[np.bool_]:
     """Return a (records,) mask of the records that become rows; records that do not fit the context may be left out."""
     if config.data.too_long == "leave_out":
         return store.lengths().max(axis=1) <= config.model.context - store.around
     return np.ones(len(store), dtype=np.bool_)
 
 
-def too_long(store: RecordStore, context: int) -> int:
+def count_too_long(store: RecordStore, context: int) -> int:
     """Return the number of examples that, with the special tokens around them, are longer than the context."""
     return int((store.lengths().max(axis=1) > context - store.around).sum())
 
 
 def measured_bytes(store: RecordStore, context: int) -> int | None:
     """Return the size of all targets in bytes; None if a text exceeds the context or a target has unknown tokens."""
-    return None if too_long(store, context) else store.target.recoverable_bytes
+    return None if count_too_long(store, context) else store.target.recoverable_bytes
 
 
 def unknown_concern(data: Prepared) -> Iterator[str]:
@@ -290,11 +290,13 @@ def unknown_concern(data: Prepared) -> Iterator[str]:
         )
 
 
-def _order(config: Config, examples: int, lengths: Callable[[], npt.NDArray[np.int64]]) -> AnyLength | LikeLength:
+def _order(
+    config: Config, examples: int, lengths: Callable[[], npt.NDArray[np.int64]]
+) -> AnyLength | LengthGroupedBatches:
     train = config.train
     if train.batch_tokens is None:
         return AnyLength(examples, train.batch, train.seed)
-    return LikeLength(lengths(), train.batch_tokens, train.seed)
+    return LengthGroupedBatches(lengths(), train.batch_tokens, train.seed)
 
 
 def _evenly(rows: Sequence[Any], limit: int | None, lengths: npt.NDArray[np.int64]) -> Sequence[Any]:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from glassformer.base.config import PAIRS, Config
 from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.tasks.task_errors import refuse_mismatch, wrong_task
-from glassformer.tasks.text_writer import TextWriter
+from glassformer.tasks.text_generator import TextGenerator
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 
-class Translator(TextWriter):
+class Translator(TextGenerator):
     """An encoder-decoder that generates the target of a source.
 
     Args:

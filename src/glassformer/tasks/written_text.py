@@ -30,18 +30,18 @@ class Sample:
     score: float | None = None
 
 
-def written(
+def decode_until_stop(
     tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int], stop: Sequence[str]
 ) -> tuple[str, bool]:
     """Return the text of tokens after a prompt up to the first stop string, and whether a stop string was found."""
-    writer = Writer(tokenizer, prompt, stop)
+    writer = TextStreamer(tokenizer, prompt, stop)
     for token in tokens:
         if writer.add(token):
             return writer.take(last=True), True
     return writer.take(last=True), False
 
 
-class Writer:
+class TextStreamer:
     """The growing text of one row, in whole characters, up to the first stop string.
 
     The last character is left out if it is incomplete when the row ends.

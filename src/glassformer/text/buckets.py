@@ -34,7 +34,7 @@ class AnyLength:
         return [shuffled(at, self.examples, self.seed, epoch) for epoch, at in positions]
 
 
-class LikeLength:
+class LengthGroupedBatches:
     """Batches of examples of similar length, as many as fit in `tokens` tokens, padding included.
 
     The examples are sorted by length and cut into batches. The order of equally long examples and the order of the

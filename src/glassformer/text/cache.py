@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors, sync
+from glassformer.base.files import convert_os_errors, sync
 from glassformer.text.store import DamagedStoreError, TokenStore
 
 ABANDONED = 24 * 3600  # seconds after which we assume that a killed process left an unfinished folder
@@ -52,7 +52,7 @@ def building(cache: Path, folder: Path, checked: Callable[[Path], object]) -> It
     """Make a temporary folder for the block to fill; then rename it to `folder`, or delete it if the block fails."""
     temporary: Path | None = None
     try:
-        with clear_disk_errors(cache):
+        with convert_os_errors(cache):
             cache.mkdir(parents=True, exist_ok=True)
             _remove_abandoned(cache)
             temporary = _new_folder(cache, folder.name[:8])

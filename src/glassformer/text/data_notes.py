@@ -16,7 +16,7 @@ from glassformer.base.wording import counted
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RecordKind
 from glassformer.text.source import Source
-from glassformer.text.split import NEAR_ENOUGH, DocumentSplit, Held, Side
+from glassformer.text.split import NEAR_ENOUGH, DocumentSplit, Held, SplitName
 from glassformer.text.store import StoreWriter
 from glassformer.text.survey import Survey, mark_of
 from glassformer.text.tokenizers import Tokenizer
@@ -24,7 +24,7 @@ from glassformer.text.tokenizers import Tokenizer
 SHOWN_LABELS = 12
 AT_ONCE = 65_536  # number of training records whose hashes are compared together
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
-Stores = Mapping[Side, Mapping[str, StoreWriter]]
+Stores = Mapping[SplitName, Mapping[str, StoreWriter]]
 Marks = npt.NDArray[np.uint64]
 
 

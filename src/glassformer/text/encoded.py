@@ -9,9 +9,9 @@ from typing import Any
 
 from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.base.errors import MALFORMED, GlassError
-from glassformer.base.files import clear_disk_errors, no_empty_folders, write_folder
+from glassformer.base.files import convert_os_errors, no_empty_folders, write_folder
 from glassformer.text.locating import is_encoded
-from glassformer.text.prepare import Prepared, TokenizerOrigin, make, open_prepared
+from glassformer.text.prepare import Prepared, TokenizerOrigin, open_prepared, write_prepared
 from glassformer.text.records import RecordKind
 from glassformer.text.source import open_source
 from glassformer.text.tokenizers import Tokenizer
@@ -28,13 +28,13 @@ def encode_here(
     """
     refuse_taken(out)
     with no_empty_folders(out.parent), open_source(kind, data, out.parent) as source:
-        write_folder(out, lambda folder: make(source, None, vocabulary, folder, progress))
+        write_folder(out, lambda folder: write_prepared(source, None, vocabulary, folder, progress))
     return open_prepared(kind, out)
 
 
 def refuse_taken(out: Path) -> None:
     """Raise a `GlassError` if `out` is a file or a folder that is not empty."""
-    with clear_disk_errors(out):
+    with convert_os_errors(out):
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise GlassError(f"{out} exists already", f"Choose another --out, or delete {out} first.")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors
+from glassformer.base.files import convert_os_errors
 from glassformer.base.wording import counted
 
 BLOCK = 1 << 20
@@ -54,7 +54,7 @@ def locate(source: str, cache: Path) -> Located:
         return Located(corpus=source, notes=[note] if path.exists() else [])
     if not source or "\0" in source:
         raise GlassError(f"the source {source!r} is not a path", _allowed_sources(corpus_names()))
-    with clear_disk_errors(path):
+    with convert_os_errors(path):
         if path.is_dir():
             return _folder(path)
         if path.is_file():
@@ -165,12 +165,12 @@ def _standard_input(cache: Path) -> Located:
 
 def _spooled(stream: IO[bytes], cache: Path, name: str) -> Located:
     """Copy a stream that can be read only once into a file in `cache`."""
-    with clear_disk_errors(cache):
+    with convert_os_errors(cache):
         cache.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix="incoming-", dir=cache)
     path = Path(temporary)
     try:
-        with clear_disk_errors(path), os.fdopen(handle, "wb") as copy:
+        with convert_os_errors(path), os.fdopen(handle, "wb") as copy:
             while block := stream.read(BLOCK):
                 copy.write(block)
     except BaseException:

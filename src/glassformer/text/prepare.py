@@ -13,7 +13,7 @@ from typing import Any
 
 from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.base.errors import MALFORMED, GlassError
-from glassformer.base.files import clear_disk_errors, no_empty_folders, sha256, write_text
+from glassformer.base.files import convert_os_errors, no_empty_folders, sha256, write_text
 from glassformer.text.cache import CHECKED_IN_FULL, building, check_store, folder_of, reusable
 from glassformer.text.data_notes import (
     document_split_notes,
@@ -28,7 +28,7 @@ from glassformer.text.encode import Meter, RecordWriter
 from glassformer.text.record_store import RecordStore, damaged
 from glassformer.text.records import END_MARK, START_MARK, RecordKind
 from glassformer.text.source import Source, hash_of_sources, open_source, with_names
-from glassformer.text.split import SIDES, DocumentSplit, Side, SidedPiece, Split, split_documents, split_records
+from glassformer.text.split import SPLITS, DocumentSplit, Split, SplitName, SplitPiece, split_documents, split_records
 from glassformer.text.survey import Survey, kept_pieces, kept_records, survey
 from glassformer.text.tables import ONLY_TABLES
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
@@ -184,7 +184,7 @@ def prepare_source(
     if found := reusable(folder, lambda folder: open_prepared(kind, folder)):
         return _with_current_names(found, source, own)
     with building(cache, folder, lambda folder: open_prepared(kind, folder)) as temporary:
-        make(source, own, TokenizerOrigin(tokenizer, given=given), temporary, progress)
+        write_prepared(source, own, TokenizerOrigin(tokenizer, given=given), temporary, progress)
     return _open(kind, folder, reused=False)
 
 
@@ -272,28 +272,28 @@ class RecordPlan:
         surveys = [self.found, self.own_found] if self.own_found else [self.found]
         return sum(each.characters + each.other_characters for each in surveys)
 
-    def sides(self) -> Iterator[SidedPiece]:
+    def split_pieces(self) -> Iterator[SplitPiece]:
         """Return the records of both splits, each in the order of its source."""
         split = self.split
         if isinstance(split, DocumentSplit):
-            return split.sides(kept_pieces(self.source, self.found, marks=split.bucket >= 0))
+            return split.split_pieces(kept_pieces(self.source, self.found, marks=split.bucket >= 0))
         own = split.validation(kept_records(self.own)) if self.own else iter(())
-        return chain(split.sides(kept_records(self.source)), own)
+        return chain(split.split_pieces(kept_records(self.source)), own)
 
     def training_texts(self, *roles: str) -> Iterable[str]:
         """Return the texts of the training split in these roles; each iteration reads the source again."""
-        return TrainingTexts(self.sides, [self.source.kind.roles.index(role) for role in roles])
+        return TrainingTexts(self.split_pieces, [self.source.kind.roles.index(role) for role in roles])
 
 
 @dataclass(frozen=True)
 class TrainingTexts:
     """The texts of the training split in some roles; each iteration reads the source again."""
 
-    sides: Callable[[], Iterable[SidedPiece]]
+    split_pieces: Callable[[], Iterable[SplitPiece]]
     roles: list[int]
 
     def __iter__(self) -> Iterator[str]:
-        for side, texts, _, _, _ in self.sides():
+        for side, texts, _, _, _ in self.split_pieces():
             if side == "train":
                 for role in self.roles:
                     yield from re.split(f"[{END_MARK}{START_MARK}]", texts[role])
@@ -312,7 +312,9 @@ def plan_records(source: Source, own: Source | None = None) -> RecordPlan:
     return RecordPlan(source, own, found, own_found, split_records(found, source.data, source.name, own is not None))
 
 
-def make(source: Source, own: Source | None, vocabulary: TokenizerOrigin, folder: Path, progress: Progress) -> None:
+def write_prepared(
+    source: Source, own: Source | None, vocabulary: TokenizerOrigin, folder: Path, progress: Progress
+) -> None:
     """Fill an empty folder with all files that `open_prepared` reads."""
     kind = source.kind
     progress(f"counting {'documents' if kind.running_text else 'examples'}")
@@ -357,13 +359,13 @@ def make(source: Source, own: Source | None, vocabulary: TokenizerOrigin, folder
 
 def _write(
     plan: RecordPlan, tokenizers: Mapping[str, Tokenizer], folder: Path, meter: Meter
-) -> dict[Side, RecordWriter]:
+) -> dict[SplitName, RecordWriter]:
     with ExitStack() as stack:
-        writers: dict[Side, RecordWriter] = {}
-        for side in SIDES:
+        writers: dict[SplitName, RecordWriter] = {}
+        for side in SPLITS:
             writers[side] = RecordWriter(plan.source.kind, folder / side, tokenizers, plan.labels, meter)
             stack.callback(writers[side].abandon)
-        for side, texts, labels, last, loss_spans in plan.sides():
+        for side, texts, labels, last, loss_spans in plan.split_pieces():
             writers[side].add(texts, labels, last, loss_spans)
         for writer in writers.values():
             writer.close()
@@ -451,7 +453,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
 
 
 def _open(kind: RecordKind, folder: Path, reused: bool) -> Prepared:
-    with clear_disk_errors(folder):
+    with convert_os_errors(folder):
         facts = _read_facts(folder)
         try:
             digests = [facts["tokenizer"]] if kind.running_text else list(facts["tokenizers"])
@@ -465,7 +467,7 @@ def _open(kind: RecordKind, folder: Path, reused: bool) -> Prepared:
         if version != kind.version:
             raise damaged(folder, "another version of glassformer wrote it")
         tokenizers = _open_tokenizers(kind, folder, digests)
-        stores = {side: RecordStore.open(kind, folder / side) for side in SIDES}
+        stores = {side: RecordStore.open(kind, folder / side) for side in SPLITS}
         for role, tokenizer in tokenizers.items():
             if any(store.tokens[role].tokenizer_digest != tokenizer.digest for store in stores.values()):
                 raise damaged(folder, "its stores were written with other tokenizers")

@@ -13,7 +13,7 @@ from typing import Literal
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors
+from glassformer.base.files import convert_os_errors
 from glassformer.text import tables
 from glassformer.text.columnar import columnar_of, json_lines
 from glassformer.text.columns import ChosenColumns
@@ -52,7 +52,7 @@ class SourceFile:
         Raises:
             GlassError: the file is damaged gzip, or its name ends in .gz although it is not gzip.
         """
-        with clear_disk_errors(self.path), self.path.open("rb") as raw:
+        with convert_os_errors(self.path), self.path.open("rb") as raw:
             packed = raw.read(2) == GZIP
             raw.seek(0)
             if not packed and self.path.name.endswith(".gz"):

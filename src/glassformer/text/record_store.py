@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.base.files import clear_disk_errors
+from glassformer.base.files import convert_os_errors
 from glassformer.text.records import RecordKind
 from glassformer.text.store import DamagedStoreError, TokenStore
 from glassformer.text.tokenizers import Frame, Tokenizer
@@ -152,7 +152,7 @@ class RecordStore:
         """
         if self.texts_file is None:
             raise ValueError("this store was made without its texts")
-        with clear_disk_errors(self.texts_file), self.texts_file.open(encoding="utf-8", newline="\n") as file:
+        with convert_os_errors(self.texts_file), self.texts_file.open(encoding="utf-8", newline="\n") as file:
             for line in file:
                 yield tuple(json.loads(line))
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 Ids = npt.NDArray[np.integer[Any]]
-HIDDEN = 0.8
+MASK_REPLACE_PROBABILITY = 0.8
 """Fraction of the tokens to predict that the mask token replaces (Devlin et al. 2019)."""
-REPLACED = 0.1
+RANDOM_REPLACE_PROBABILITY = 0.1
 """Fraction of the tokens to predict that a random token replaces; the others stay unchanged."""
 
 
@@ -71,7 +71,11 @@ def mask(ids: Ids, share: float, mask_id: int, text_ids: Ids, key: tuple[int, in
     chosen = np.zeros(len(ids), dtype=np.bool_)
     chosen[words[np.argsort(random[0][words])][: max(1, round(share * len(words)))]] = True
     fate = random[1] / 2**64
-    inputs = np.where(chosen & (fate < HIDDEN), mask_id, ids)
+    inputs = np.where(chosen & (fate < MASK_REPLACE_PROBABILITY), mask_id, ids)
     others = text_ids[random[2] % np.uint64(len(text_ids))]
-    inputs = np.where(chosen & (fate >= HIDDEN) & (fate < HIDDEN + REPLACED), others, inputs)
+    inputs = np.where(
+        chosen & (fate >= MASK_REPLACE_PROBABILITY) & (fate < MASK_REPLACE_PROBABILITY + RANDOM_REPLACE_PROBABILITY),
+        others,
+        inputs,
+    )
     return Row(inputs, ids, loss_mask=chosen)

@@ -30,8 +30,8 @@ from glassformer.base.errors import GlassError
 from glassformer.text.records import RecordPiece, Spans
 from glassformer.text.survey import KeptPiece, Survey
 
-Side = Literal["train", "validation"]
-SIDES: tuple[Side, Side] = ("train", "validation")
+SplitName = Literal["train", "validation"]
+SPLITS: tuple[SplitName, SplitName] = ("train", "validation")
 Numbers = npt.NDArray[np.integer[Any]]
 Held = npt.NDArray[np.bool_]
 JOINERS = "\u200c\u200d"
@@ -43,10 +43,10 @@ LOOK_AHEAD = 16  # characters after the cut that determine where a grapheme clus
 GRAPHEME = regex.compile(r"\X")
 
 
-class SidedPiece(NamedTuple):
+class SplitPiece(NamedTuple):
     """A record, or a piece of its text, and its split (`side`). See `RecordPiece` for the other fields."""
 
-    side: Side
+    split: SplitName
     texts: tuple[str, ...]
     labels: tuple[str, ...]
     last: bool
@@ -73,23 +73,23 @@ class DocumentSplit:
     bucket: int = -1
     limit: int = 0
 
-    def sides(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
+    def split_pieces(self, pieces: Iterable[KeptPiece]) -> Iterator[SplitPiece]:
         """Yield each piece with its split, in the order of the source; validation text beyond `limit` is left out."""
         return self._by_bucket(pieces) if self.bucket >= 0 else self._by_position(pieces)
 
-    def _by_bucket(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
+    def _by_bucket(self, pieces: Iterable[KeptPiece]) -> Iterator[SplitPiece]:
         room = self.limit
         for texts, _, _, last, mark in pieces:
             if mark >> 48 > self.bucket:
-                yield SidedPiece("train", texts, (), last)
+                yield SplitPiece("train", texts, (), last)
                 continue
             # Text is cut here only if the lowest bucket alone exceeds the limit; the rest is not used.
             if room:
                 (text,) = texts
-                yield SidedPiece("validation", (text[:room],), (), last or len(text) >= room)
+                yield SplitPiece("validation", (text[:room],), (), last or len(text) >= room)
                 room = max(0, room - len(text))
 
-    def _by_position(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
+    def _by_position(self, pieces: Iterable[KeptPiece]) -> Iterator[SplitPiece]:
         position = 0  # of the piece's first character
         crossed = False
         for texts, start, first, last, _ in pieces:
@@ -100,11 +100,11 @@ class DocumentSplit:
             if self.inside and not crossed and position + len(text) > self.held_from:
                 near = self.held_from - position
                 cut = cluster_cut(text, near) if self.clusters else clean_cut(text, near)
-                yield SidedPiece("train", (text[:cut],), (), True)
-                yield SidedPiece("validation", (text[cut:],), (), last)
+                yield SplitPiece("train", (text[:cut],), (), True)
+                yield SplitPiece("validation", (text[cut:],), (), last)
                 crossed = True
             else:
-                yield SidedPiece("validation" if crossed else "train", texts, (), last)
+                yield SplitPiece("validation" if crossed else "train", texts, (), last)
             position += len(text)
 
 
@@ -122,7 +122,7 @@ class RecordSplit:
     labels: Mapping[str, int] | None
     name: str
 
-    def sides(self, records: Iterable[RecordPiece]) -> Iterator[SidedPiece]:
+    def split_pieces(self, records: Iterable[RecordPiece]) -> Iterator[SplitPiece]:
         """Yield each record with its split; validation records with labels outside the training split are left out.
 
         Raises:
@@ -133,14 +133,14 @@ class RecordSplit:
             if number >= len(held):
                 raise GlassError(f"{self.name} changed while it was read", "Run the same command again.")
             if not held[number]:
-                yield SidedPiece("train", texts, labels, True, loss_spans)
+                yield SplitPiece("train", texts, labels, True, loss_spans)
             elif self.knows(labels):
-                yield SidedPiece("validation", texts, labels, True, loss_spans)
+                yield SplitPiece("validation", texts, labels, True, loss_spans)
 
-    def validation(self, records: Iterable[RecordPiece]) -> Iterator[SidedPiece]:
+    def validation(self, records: Iterable[RecordPiece]) -> Iterator[SplitPiece]:
         """Yield the records of a separate validation source whose labels are all in the training split."""
         own = (each for each in records if self.knows(each.labels))
-        return (SidedPiece("validation", each.texts, each.labels, True, each.loss_spans) for each in own)
+        return (SplitPiece("validation", each.texts, each.labels, True, each.loss_spans) for each in own)
 
     def knows(self, labels: tuple[str, ...]) -> bool:
         """Return whether all these labels are in the training split."""

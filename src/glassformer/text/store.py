@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from glassformer.base.errors import MALFORMED, GlassError
-from glassformer.base.files import clear_disk_errors, sha256, sync, write_text
+from glassformer.base.files import convert_os_errors, sha256, sync, write_text
 from glassformer.text.document_rows import DocumentPieces
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class TokenStore:
             DamagedStoreError: a file was altered.
         """
         for path in (_ids_path(self.prefix), _index_path(self.prefix)):
-            with clear_disk_errors(path):
+            with convert_os_errors(path):
                 if sha256(path) != self.sums[path.suffix]:
                     raise _damaged(self.prefix, f"{path.name} was altered")
 

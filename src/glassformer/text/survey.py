@@ -329,10 +329,10 @@ def kept_records(source: Source) -> Iterator[RecordPiece]:
 
 def kept_pieces(source: Source, found: Survey, marks: bool) -> Iterator[KeptPiece]:
     """Yield the kept pieces of running text, in the order of the survey; `mark` is 0 unless `marks` is set."""
-    return kept(source.records(Tally()), source.data, found, marks)
+    return filter_pieces(source.records(Tally()), source.data, found, marks)
 
 
-def kept(
+def filter_pieces(
     pieces: Iterable[RecordPiece], data: DataConfig, found: Survey, marks: bool, start: int = 0
 ) -> Iterator[KeptPiece]:
     """Yield the kept pieces; `start` is the number of characters in kept records before them."""

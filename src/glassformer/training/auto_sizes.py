@@ -12,12 +12,12 @@ import numpy as np
 
 from glassformer.base.config import EXAMPLES, Config
 from glassformer.model.device import choose_device
-from glassformer.model.precision import precision_in_words, settled
-from glassformer.runs.run_text import prepare_for
+from glassformer.model.precision import precision_in_words, resolve_precision
+from glassformer.runs.run_text import prepare_run_text
 from glassformer.runs.text_location import token_cache
 from glassformer.text.prepare import Prepared
 from glassformer.training.plan import plan_run
-from glassformer.training.setup import sizes
+from glassformer.training.setup import vocabulary_sizes_and_classes
 from glassformer.training.sizing import FIRST_SPEED, SIZED, SizingCase, choose_sizes, choose_vocabulary
 from glassformer.training.step_measurement import Probe, probe
 
@@ -86,14 +86,14 @@ def size_run(
     """
     device = choose_device(config.train.device)
     is_open = config.train.precision == "auto"
-    config = settled(config)
+    config = resolve_precision(config)
     settled_first: dict[str, Any] = {PRECISION: config.train.precision} if is_open else {}
-    data = prepare_for(config, token_cache(folder), note)
+    data = prepare_run_text(config, token_cache(folder), note)
     data_settings = {name: value for name, value in _data_settings(config, data).items() if name not in given}
     if data_settings:
         settled_first |= data_settings
         config = _with(config, data_settings)
-        data = prepare_for(config, token_cache(folder), note)
+        data = prepare_run_text(config, token_cache(folder), note)
     case = _case(config, data, spent())
     latest = LONGEST_SHARE * 60 * (config.train.minutes or MINUTES)
     kept = {name: _value(config, name) for name in SIZED if name in given}
@@ -151,7 +151,7 @@ def _case(config: Config, data: Prepared, spent: float = 0.0) -> SizingCase:
         family=config.model.family,
         optimizer=config.train.optimizer,
         text_tokens=plan.training_tokens,
-        vocabulary=sizes(config, data)[0],
+        vocabulary=vocabulary_sizes_and_classes(config, data)[0],
         row_tokens=plan.tokens_per_step / plan.rows_per_step if rows else None,
         seconds=max(1.0, TRAINING * left),
         task=config.train.task,

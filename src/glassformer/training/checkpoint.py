@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 from glassformer.base.config import Config
 from glassformer.base.errors import MALFORMED, GlassError
-from glassformer.base.files import clear_disk_errors, sync, write_folder
+from glassformer.base.files import convert_os_errors, sync, write_folder
 from glassformer.model.weights import load_tensors, load_weights, save_tensors
 from glassformer.runs.folder import Run
 from glassformer.training.clock import Times
@@ -77,7 +77,7 @@ def save_checkpoint(run: Run, model: nn.Module, optimizers: list[Optimizer], sta
     def fill(folder: Path) -> None:
         write_state(folder, state, save_state(folder, model, optimizers), config)
 
-    final = run.checkpoints / step_name(state.step)
+    final = run.checkpoints_folder / step_name(state.step)
     write_folder(final, fill)
     point_to(run, state)
     return final
@@ -119,9 +119,9 @@ def point_to(run: Run, state: TrainState) -> None:
     anything is deleted. The caller must hold the run's lock.
     """
     best, last = (step_name(step) for step in state.kept_steps)
-    run.point("best", run.checkpoints / best)
-    run.point("last", run.checkpoints / last)
-    with clear_disk_errors(run.folder):
+    run.point("best", run.checkpoints_folder / best)
+    run.point("last", run.checkpoints_folder / last)
+    with convert_os_errors(run.folder):
         sync(run.folder)
     run.remove_other_checkpoints({best, last})
 

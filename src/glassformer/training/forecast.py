@@ -125,7 +125,7 @@ def loss_band(plan: RunPlan, rungs: Sequence[Predictor]) -> Band | None:
         plan: plan of the run.
         rungs: simple predictors of the run's text, from `evaluation.simple_predictors`.
     """
-    found = known(plan, rungs)
+    found = forecast_inputs(plan, rungs)
     if found is None or 6 * found.parameters * found.tokens > BEYOND * LARGEST:
         return None
     left = sum(WEIGHTS[name] * value for name, value in found.features().items())
@@ -134,7 +134,7 @@ def loss_band(plan: RunPlan, rungs: Sequence[Predictor]) -> Band | None:
     return Band(low, middle, high)
 
 
-def known(plan: RunPlan, rungs: Sequence[Predictor]) -> RunFacts | None:
+def forecast_inputs(plan: RunPlan, rungs: Sequence[Predictor]) -> RunFacts | None:
     """Return the quantities that the formula needs; None if the formula does not apply or a quantity is not known."""
     if plan.config.train.task != "lm" or plan.config.data.source in CORPORA:
         return None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.base.errors import MALFORMED
-from glassformer.base.files import clear_disk_errors, sync, write_bytes, write_text
+from glassformer.base.files import convert_os_errors, sync, write_bytes, write_text
 from glassformer.base.wording import counted
 from glassformer.runs.folder import Run
 from glassformer.training.loss_plot import loss_svg
@@ -85,7 +85,7 @@ class Journal:
         """
         for path in (self.run.metrics_file, self.run.samples_file):
             if path.exists():
-                with clear_disk_errors(path):
+                with convert_os_errors(path):
                     sync(path)
 
     def draw(self, evaluations: Sequence[tuple[int, float]]) -> None:
@@ -106,7 +106,7 @@ def read_samples(run: Run) -> list[tuple[int, str]]:
 
 def _append(path: Path, text: str) -> None:
     """Append an entry with a single write, so that a killed process hardly ever leaves half an entry."""
-    with clear_disk_errors(path), path.open("ab") as file:
+    with convert_os_errors(path), path.open("ab") as file:
         file.write(text.encode("utf-8"))
 
 

@@ -17,7 +17,7 @@ import torch
 from glassformer import __version__
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import write_text
-from glassformer.runs.folder import Run, packages
+from glassformer.runs.folder import Run, package_versions
 from glassformer.training.stepping import Stepper
 
 NUMERIC = {
@@ -45,10 +45,10 @@ def describe_leg(stepper: Stepper, step: int) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": device.type if name is None else f"{device.type} ({name})",
         "precision": str(stepper.dtype).removeprefix("torch."),
-        "processes": stepper.processes.world,
+        "processes": stepper.processes.world_size,
         "glassformer": __version__,
         "python": platform.python_version(),
-        "packages": packages(),
+        "packages": package_versions(),
     }
 
 

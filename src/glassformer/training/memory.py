@@ -20,7 +20,7 @@ from glassformer.text.prepare import Prepared
 from glassformer.training.averaging import WeightAverage
 from glassformer.training.muon import Muon
 from glassformer.training.optimizers import make_optimizers
-from glassformer.training.setup import sizes
+from glassformer.training.setup import vocabulary_sizes_and_classes
 
 STATUS = Path("/proc/self/status")
 FORGET = Path("/proc/self/clear_refs")
@@ -60,7 +60,7 @@ def least_training_memory(config: Config, data: Prepared) -> int:
 
 def _weights_gradients_and_state(config: Config, data: Prepared) -> tuple[int, int, int]:
     """Return the bytes of weights, gradients and optimizer state; frozen parameters have only weights."""
-    vocabulary, source, classes = sizes(config, data)
+    vocabulary, source, classes = vocabulary_sizes_and_classes(config, data)
     with shapes_only():
         model = build_model(config.model, vocabulary, source_vocab_size=source, classes=classes)
     weights = sum(value.numel() * value.element_size() for value in model.state_dict().values())
@@ -87,7 +87,7 @@ def has_many_lengths(config: Config) -> bool:
     return config.train.task in EXAMPLES or config.data.windows == "documents"
 
 
-def steady_heap(config: Config) -> None:
+def configure_allocator(config: Config) -> None:
     """Configure glibc's allocator for rows of one length or of many lengths, and call `keep_few_shapes`.
 
     With rows of one length, every step allocates the same blocks. By default glibc returns large freed blocks to the
@@ -135,7 +135,7 @@ def keep_few_shapes(config: Config) -> None:
     os.environ.setdefault("LRU_CACHE_CAPACITY", str(MULTIPLICATIONS_KEPT))
 
 
-def forget_peak(device: torch.device) -> None:
+def reset_peak_memory(device: torch.device) -> None:
     """Reset the peak that `peak_memory` returns, where that is possible: on GPUs, and on Linux (proc(5))."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -145,7 +145,7 @@ def forget_peak(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """Return the peak memory of this process since `forget_peak`, in bytes; None if the system does not report it.
+    """Return the peak memory of this process since `reset_peak_memory`, in bytes; None if the system does not tell.
 
     On a GPU: memory allocated by torch. On Linux: peak resident size without the pages of files, which the system can
     drop when it needs memory. On macOS: peak resident size since the start of the process, with the pages of files.

@@ -50,7 +50,7 @@ class OomRetries:
         try:
             yield
         except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error) or self.processes.world > 1:
+            if not is_out_of_memory(error) or self.processes.world_size > 1:
                 raise
             if max(len(batch.inputs) for batch in batches) == 1:
                 raise GlassError(

@@ -19,7 +19,7 @@ from glassformer.text.prepare import Prepared
 from glassformer.text.record_store import RecordStore
 from glassformer.training.budget import EVALUATIONS, FINAL, ONE_EVALUATION, REST_SECONDS, REST_SHARE
 from glassformer.training.memory import checkpoint_bytes
-from glassformer.training.setup import sizes
+from glassformer.training.setup import vocabulary_sizes_and_classes
 from glassformer.training.step_measurement import Probe
 
 SAMPLED_STEPS = 16
@@ -166,7 +166,7 @@ def plan_run(config: Config, data: Prepared, probe: Probe | None, seconds_before
         seconds_before: wall seconds before training, which count towards `train.minutes`.
     """
     task = make_task(config, data)
-    vocabulary, source, classes = sizes(config, data)
+    vocabulary, source, classes = vocabulary_sizes_and_classes(config, data)
     first = [task.rows(step) for step in range(SAMPLED_STEPS)]
     return RunPlan(
         config=config,

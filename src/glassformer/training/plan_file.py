@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer.base.errors import MALFORMED
 from glassformer.base.files import write_text
-from glassformer.base.wording import as_said, counted
+from glassformer.base.wording import counted, format_value
 from glassformer.model.count import MIB
 from glassformer.runs.folder import Run
 from glassformer.text.prepare import Prepared
@@ -22,7 +22,7 @@ FILE = "plan.json"
 
 
 @dataclass(frozen=True)
-class Foresight:
+class RunForecast:
     """Forecast of a run before its first step.
 
     Attributes:
@@ -52,7 +52,7 @@ class Foresight:
         """Yield the forecast as lines of text."""
         yield from self.why
         if self.chosen:
-            yield "chosen: " + ", ".join(f"{name} = {as_said(value)}" for name, value in self.chosen.items())
+            yield "chosen: " + ", ".join(f"{name} = {format_value(value)}" for name, value in self.chosen.items())
         plan = self.plan
         words = [] if plan.steps is None else [f"{counted(plan.steps, 'steps')} ({plan.epochs:,.3g} epochs)"]
         if plan.whole_seconds is not None:
@@ -69,7 +69,7 @@ class Foresight:
         write_text(run.folder / FILE, json.dumps(self.facts(), indent=1, ensure_ascii=False) + "\n")
 
 
-def compared(run: Run, outcome: TrainingOutcome, peak: int | None) -> str | None:
+def record_outcome(run: Run, outcome: TrainingOutcome, peak: int | None) -> str | None:
     """Add the outcome to `plan.json`, and return a line that compares it with the forecast.
 
     Without `plan.json`, or if no quantity is in both, return None. If the file is damaged, return a line that says so.

@@ -14,17 +14,17 @@ import torch
 from glassformer.base.config import CONVERSATIONS, Config
 from glassformer.base.config.freezing import frozen_names
 from glassformer.base.errors import GlassError
-from glassformer.base.files import check_folder, clear_disk_errors, no_empty_folders, write_text
-from glassformer.base.locks import only_one
+from glassformer.base.files import check_folder, convert_os_errors, no_empty_folders, write_text
+from glassformer.base.locks import folder_lock
 from glassformer.corpora import CORPORA
 from glassformer.corpora.truth import true_nats
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
-from glassformer.model.precision import as_recorded, precision_in_words, settled, slower_choices
+from glassformer.model.precision import as_recorded, precision_in_words, resolve_precision, slower_choices
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Run, create_run, list_runs, open_run, refuse_existing, step_of
 from glassformer.runs.parent import Parent
-from glassformer.runs.run_text import encoded_text, open_text, part_hashes, prepare_for
+from glassformer.runs.run_text import find_or_encode_text, open_text, prepare_run_text, split_hashes
 from glassformer.runs.text_location import token_cache
 from glassformer.tasks.example_tasks import length_notes
 from glassformer.tasks.make import make_task
@@ -94,20 +94,20 @@ def new_training(
     processes.on_rank_zero(lambda: refuse_existing(folder))
     set_threads(config)
     original = config
-    config = processes.on_rank_zero(lambda: settled(original))
+    config = processes.on_rank_zero(lambda: resolve_precision(original))
     text = _read_once(processes, config, lambda: text_of_run(config, folder, reporter.note, data, parent))
     processes.on_rank_zero(lambda: reporter.note(precision_in_words(config)))
     threads = try_threads(config, text, reporter.note, processes, seconds, 0.0)
     model = fresh_model(config, text, alteration)
     if parent is not None:
-        new = parent.fill(model, text.labels)
+        new = parent.copy_weights_to(model, text.labels)
         _refuse_frozen(new, config)
         kept = f"all but {', '.join(new)}" if new else "all weights"
         processes.on_rank_zero(lambda: reporter.note(f"starting from {kept} of {parent.checkpoint}"))
     source = {
         "source": config.data.source,
         "text_hash": text.text_hash,
-        "parts": part_hashes(text),
+        "parts": split_hashes(text),
         "tokens": str(text.folder.resolve()),
     }
     mark: dict[str, Any] = {"altered": alteration.name} if alteration else {}
@@ -167,9 +167,9 @@ def new_folder_lock(folder: Path) -> Iterator[None]:
         GlassError: another process holds the lock, or the folder cannot be created or locked.
     """
     with no_empty_folders(folder):
-        with clear_disk_errors(folder):
+        with convert_os_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        with only_one(folder):
+        with folder_lock(folder):
             try:
                 yield
             finally:
@@ -241,7 +241,7 @@ def text_of_run(
     device = choose_device(config.train.device)
     if config.train.compile:
         refuse_without_compiler(device)
-    data = data or prepare_for(config, token_cache(folder), note, () if parent is None else parent.tokenizers)
+    data = data or prepare_run_text(config, token_cache(folder), note, () if parent is None else parent.tokenizers)
     for text in (*data.notes, *_fit(data, config)):
         note(text)
     return data
@@ -277,11 +277,11 @@ def resume_training(
     processes = processes or OneProcess()
     seconds = seconds or since()
     run = processes.on_rank_zero(lambda: _run_to_resume(folder, changes, alteration))
-    with _held(processes, only_one(folder)):
+    with _held(processes, folder_lock(folder)):
         config, notes = processes.on_rank_zero(lambda: _settings_to_resume(run, changes))
         set_threads(config)
         whole, damage = processes.on_rank_zero(lambda: _checkpoints_to_resume(run, config))
-        data = _read_once(processes, config, lambda: encoded_text(run, config, reporter.note, named))
+        data = _read_once(processes, config, lambda: find_or_encode_text(run, config, reporter.note, named))
         model = fresh_model(config, data, alteration)
         entropy = _entropy(config, data)
         entry = run.parent_entry()
@@ -321,7 +321,7 @@ def _settings_to_resume(run: Run, changes: dict[str, str]) -> tuple[Config, list
     """
     config = run.config().with_changes(changes)
     recorded = as_recorded(run.config(), choose_device(config.train.device))
-    config = settled(recorded.with_changes(changes))
+    config = resolve_precision(recorded.with_changes(changes))
     notes: list[str] = []
     for name in PRECISIONS:
         before = getattr(recorded.train, name)
@@ -377,14 +377,14 @@ def newest_run(parent: Path) -> Path:
 
 def fresh_model(config: Config, data: Prepared, alteration: Alteration | None = None) -> Model:
     """Return an initialised model with the vocabulary and classes of the text, after applying `alteration` if given."""
-    vocabulary, source, classes = sizes(config, data)
+    vocabulary, source, classes = vocabulary_sizes_and_classes(config, data)
     model = build_model(config.model, vocabulary, config.train.seed, source, classes)
     if alteration is not None:
         alteration.apply(model)
     return model
 
 
-def sizes(config: Config, data: Prepared) -> tuple[int, int | None, int | None]:
+def vocabulary_sizes_and_classes(config: Config, data: Prepared) -> tuple[int, int | None, int | None]:
     """Return the vocabulary size, the source's vocabulary size, and the number of classes (None without labels).
 
     The second is None if `model.shared_embedding` is set.
@@ -462,7 +462,7 @@ def try_threads(
         seconds: returns the wall seconds of this leg.
         earlier: wall seconds of earlier legs.
     """
-    choice = choice_of(config, note) if processes.world == 1 else None
+    choice = choice_of(config, note) if processes.world_size == 1 else None
     if choice is None:
         return None
     left = 60 * (config.train.minutes or 0.0) - earlier - seconds()

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from glassformer.base.config import WRITERS, Config, SampleConfig
-from glassformer.base.errors import GlassError, clear_memory_errors
+from glassformer.base.errors import GlassError, convert_memory_errors
 from glassformer.model.device import choose_device
 from glassformer.model.transformer import Model
 from glassformer.runs.run_text import open_text
@@ -32,7 +32,13 @@ from glassformer.tasks.task import Task
 from glassformer.tasks.task_rows import MOST_TOKENS, groups
 from glassformer.training.checkpoint import save_state
 from glassformer.training.loop import compute_gradients
-from glassformer.training.memory import free_memory, has_many_lengths, least_training_memory, peak_memory, steady_heap
+from glassformer.training.memory import (
+    configure_allocator,
+    free_memory,
+    has_many_lengths,
+    least_training_memory,
+    peak_memory,
+)
 from glassformer.training.parent_text import ParentText
 from glassformer.training.schedules import rate_factor
 from glassformer.training.setup import fresh_model, set_threads, task_of
@@ -140,7 +146,7 @@ def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentTex
             "Lower model.layers, model.width or tokenizer.vocab_size, or free some memory.",
         )
     short = config.sample.replace(tokens=min(SAMPLED, config.sample.tokens))
-    with clear_memory_errors():
+    with convert_memory_errors():
         stepper = Stepper(fresh_model(config, data), task_of(config, data, parent_text), config)
         if (threads := choice_of(config, lambda text: None)) is not None:
             threads.try_all(lambda step: _step(stepper, step), THREADS_SHARE * seconds, time.perf_counter)
@@ -269,7 +275,7 @@ def _broken(code: int, output: str) -> ProbeError:
 def _main() -> None:
     request = json.load(sys.stdin)
     config = Config.from_dict(request["config"])
-    steady_heap(config)
+    configure_allocator(config)
     try:
         parent_text = None if request["parent"] is None else ParentText.from_facts(request["parent"])
         answer = asdict(measure(config, Path(request["tokens"]), request["seconds"], parent_text))

@@ -74,7 +74,7 @@ class Stepper:
         self.processes = processes or OneProcess()
         self.device = choose_device(config.train.device)
         self.dtype = choose_precision(config.train.precision, self.device)
-        self.model = self.processes.place(model, self.device, self.dtype)
+        self.model = self.processes.prepare_model(model, self.device, self.dtype)
         if config.train.checkpoint_blocks:
             recompute_blocks(self.model)
         self.optimizers = make_optimizers(self.model, config.train)

@@ -79,7 +79,7 @@ class TrainingOutcome:
 class Observer(Protocol):
     """Interface of observers of training, which must not change the model, its mode or the random state."""
 
-    def look(self, model: Model, step: int, last: bool) -> None:
+    def observe(self, model: Model, step: int, last: bool) -> None:
         """Observe the model before the first step and after every step; `last`: whether the run ends here."""
 
     def forget_after(self, step: int) -> None:
@@ -173,7 +173,7 @@ class Trainer:
             self.stepper.average.exchange()  # the checkpoint's weights are the average
         self.stepper.oom_retries.count = self.state.oom_retries
         self.pace.follow(self.state)
-        best = self.run.checkpoints / step_name(self.state.best_step)
+        best = self.run.checkpoints_folder / step_name(self.state.best_step)
         if self.state.best_loss is not None and best not in whole:
             self.reporter.note(
                 f"the best checkpoint, {best}, is missing or damaged: using {newest.name} until the next evaluation"
@@ -189,7 +189,7 @@ class Trainer:
         Process 0 must hold the run's lock.
         """
         self.processes.on_rank_zero(self._forget_later_steps)
-        if self.state.step == 0 and not self.processes.on_rank_zero(self.run.whole_checkpoints):
+        if self.state.step == 0 and not self.processes.on_rank_zero(self.run.complete_checkpoints):
             self.observe()
             self.save_checkpoint()
         self.reason = self.reason_to_end()
@@ -285,7 +285,7 @@ class Trainer:
         """
         whole = self.config.sample
         short = whole.replace(tokens=min(SHORT_SAMPLE, whole.tokens))
-        model = self.processes.whole(self.model)
+        model = self.processes.full_model(self.model)
 
         def write() -> None:
             assert model is not None  # in process 0
@@ -314,7 +314,7 @@ class Trainer:
         """
         self._note_oom_retries(gradients)
         step = self.state.step + 1
-        kept = self.processes.on_rank_zero(self.run.whole_checkpoints)[-1].name
+        kept = self.processes.on_rank_zero(self.run.complete_checkpoints)[-1].name
         with autocast(self.stepper.device, self.stepper.dtype):
             own = first_bad_tensor(self.model, (batch.to(self.stepper.device) for batch in gradients.batches))
         cause = earliest(self.processes.gather(own))
@@ -430,7 +430,7 @@ class Trainer:
     def write_sample(self) -> None:
         """Generate a sample and add it to `samples.txt`; in the first evaluations, report the task's concerns."""
         with self.stepper.averaged():
-            model = self.processes.whole(self.model)
+            model = self.processes.full_model(self.model)
             self.processes.on_rank_zero(lambda: self._sample_and_check(model))
         self.pace.sampled()
 
@@ -487,7 +487,7 @@ class Trainer:
         """Call the observer with the model of this step, if there is an observer."""
         if self.observer is not None:
             with self.stepper.averaged():
-                self.observer.look(self.model, self.state.step, last)
+                self.observer.observe(self.model, self.state.step, last)
 
     def checkpoint_is_due(self) -> bool:
         """Return whether to save this step: the best and last step, on a signal, and every `train.save_every` steps."""

@@ -36,7 +36,7 @@ class LossEstimate:
     loss: float
     ci95: float | None
     tokens: int
-    windows: int
+    rows: int
 
     @property
     def perplexity(self) -> float:
@@ -114,7 +114,7 @@ def validation_loss(
     moments: list[Fraction | float] = [Fraction(0)] * 5
     with inference(model), autocast(device, dtype):
         whole = groups(rows, min(most_tokens, tokens_at_once(model)))
-        for before, group, own in processes.turns(whole):
+        for before, group, own in processes.distribute_groups(whole):
             batch = (collate or Batch.from_rows)(group).to(device)
             batch.loss_mask[0 if before else 1 :, :skip] = False
             losses = token_losses(logits_of(model, batch, forward), batch)  # (B, T)

@@ -69,7 +69,7 @@ class Result:
     measured: float | None
     note: str
     seconds: float
-    made: bool = True
+    could_run: bool = True
 
     def facts(self) -> dict[str, Any]:
         """Return the result as JSON values; an infinite measurement becomes null, and `ok` is then false."""

@@ -20,7 +20,7 @@ from glassformer.generation.slot_reader import Engine
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.verification.check import LOGITS, Check, Finding, distance
-from glassformer.verification.verified_run import VerifiedRun, writes
+from glassformer.verification.verified_run import VerifiedRun, no_generation
 
 STEPS = 16  # tokens that are read or generated one by one
 PAST = 6  # steps around the end of the context, where a decoder's window begins to move
@@ -121,7 +121,7 @@ def no_backend(subject: VerifiedRun) -> str | None:
     if not (installed("onnx") and installed("onnxruntime")):
         return "the packages onnx and onnxruntime are not installed"
     if not isinstance(subject.model, Decoder | EncoderDecoder):
-        return writes(subject)
+        return no_generation(subject)
     try:
         open_engine("onnxruntime", subject.model)
     except GlassError as error:
@@ -227,7 +227,12 @@ def _unequal(a: list[int], b: list[int]) -> int:
 
 CHECKS = (
     Check(
-        "cached-logits", "cached logits equal uncached logits", LOGITS, "of the largest logit", cached_logits, writes
+        "cached-logits",
+        "cached logits equal uncached logits",
+        LOGITS,
+        "of the largest logit",
+        cached_logits,
+        no_generation,
     ),
     Check(
         "backend-logits",
@@ -237,15 +242,17 @@ CHECKS = (
         backend_logits,
         no_backend,
     ),
-    Check("cached-text", "cached text equals uncached text", 0, "tokens that differ", cached_text, writes),
-    Check("batched-text", "batched text equals single-row text", 0, "tokens that differ", batched_text, writes),
-    Check("beam-one", "beam search with one beam equals greedy decoding", 0, "tokens that differ", beam_one, writes),
+    Check("cached-text", "cached text equals uncached text", 0, "tokens that differ", cached_text, no_generation),
+    Check("batched-text", "batched text equals single-row text", 0, "tokens that differ", batched_text, no_generation),
+    Check(
+        "beam-one", "beam search with one beam equals greedy decoding", 0, "tokens that differ", beam_one, no_generation
+    ),
     Check(
         "beam-cached",
         "beam search with a cache equals beam search without one",
         PROBABILITIES,
         "nats, or hypotheses that differ",
         beam_cached,
-        writes,
+        no_generation,
     ),
 )

@@ -69,7 +69,7 @@ def _needed(noted: Collection[str]) -> set[str]:
 def _pointed(subject: VerifiedRun, which: Which) -> Path:
     """Return the checkpoint folder that `best` or `last` names, without checking it."""
     try:
-        return subject.run.checkpoints / (subject.folder / which).read_text(encoding="utf-8").strip()
+        return subject.run.checkpoints_folder / (subject.folder / which).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         raise GlassError(
             f"{subject.folder / which} does not name a checkpoint", "Restore it from a copy of the run."

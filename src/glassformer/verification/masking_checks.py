@@ -13,7 +13,7 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.tasks.losses import logits_of
 from glassformer.text.batches import Batch
 from glassformer.verification.check import LOGITS, Check, Finding, distance
-from glassformer.verification.verified_run import VerifiedRun, is_causal
+from glassformer.verification.verified_run import VerifiedRun, no_causal_mask
 
 
 def batched_logits(subject: VerifiedRun) -> Finding:
@@ -120,7 +120,7 @@ def no_future(subject: VerifiedRun) -> str | None:
     """Return the reason why the check of later tokens does not apply to a run; None if it applies."""
     if Batch.from_rows(subject.rows[:1]).inputs.shape[1] == 1:
         return "the longest row has only one token"
-    return is_causal(subject)
+    return no_causal_mask(subject)
 
 
 def _filled(ids: Tensor, attention_mask: Tensor, generator: torch.Generator, size: int) -> Tensor:

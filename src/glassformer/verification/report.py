@@ -70,7 +70,7 @@ class VerificationReport:
     @property
     def ok(self) -> bool:
         """Whether no check failed and every check that applies could run."""
-        return all(result.ok is not False and result.made for result in self.results)
+        return all(result.ok is not False and result.could_run for result in self.results)
 
     def facts(self) -> dict[str, Any]:
         """Return the report as JSON values, for `verify.json` and `--json`."""
@@ -104,7 +104,7 @@ class VerificationReport:
         counts = {ok: sum(result.ok is ok for result in self.results) for ok in (True, False, None)}
         failed = [result.check.name for result in self.results if result.ok is False]
         named = f" ({', '.join(failed)})" if failed else ""
-        missing = sum(not result.made for result in self.results)
+        missing = sum(not result.could_run for result in self.results)
         unmade = f", {missing} could not run" if missing else ""
         passed = counted(counts[True], "checks")
         exempt = counted(counts[None] - missing, "do not apply", "does not apply")
@@ -115,7 +115,7 @@ class VerificationReport:
 
     def unmade(self) -> str | None:
         """Return one line with the checks that could not run and the reasons; None if all could run."""
-        missing = [result for result in self.results if not result.made]
+        missing = [result for result in self.results if not result.could_run]
         why = "; ".join(dict.fromkeys(result.note for result in missing))
         return f"-     {why}: {', '.join(result.check.name for result in missing)}" if missing else None
 
@@ -148,9 +148,9 @@ def verify_run(
     name, weights = _weights(run, which)
     with own_random_numbers():
         for check in checks:
-            results.append(make(check, subject))
+            results.append(run_check(check, subject))
             tell(results[-1])
-    text = subject.text if subject.trouble is None else "nothing"
+    text = subject.rows_source if subject.trouble is None else "nothing"
     if _weights(run, which) != (name, weights):
         raise GlassError(
             f"the {which} checkpoint of {folder} changed during the checks", "Verify the run after training has ended."
@@ -196,11 +196,11 @@ def chosen(only: Sequence[str]) -> tuple[Check, ...]:
     return tuple(check for check in CHECKS if check.name in only or not only)
 
 
-def make(check: Check, subject: VerifiedRun) -> Result:
+def run_check(check: Check, subject: VerifiedRun) -> Result:
     """Run one check; if the check raises an exception, it fails."""
     started = time.perf_counter()
     if not check.files_only and subject.trouble is not None:
-        return Result(check, None, None, f"did not run: {subject.trouble}", 0.0, made=False)
+        return Result(check, None, None, f"did not run: {subject.trouble}", 0.0, could_run=False)
     try:
         why = check.exempt(subject)
         if why is not None:
@@ -219,6 +219,6 @@ def _weights(run: Run, which: Which) -> tuple[str, str | None]:
     """Return the name of a checkpoint and the hash of its weights file; if one is missing, a remark and None."""
     try:
         name = (run.folder / which).read_text(encoding="utf-8").strip()
-        return name, sha256(run.checkpoints / name / "model.safetensors")
+        return name, sha256(run.checkpoints_folder / name / "model.safetensors")
     except (OSError, UnicodeDecodeError):
         return f"no {which} checkpoint", None

@@ -182,13 +182,13 @@ def resume(subject: VerifiedRun) -> Finding:
         with suppress(_InterruptedError):
             loop.train(_trainer(subject, Path(temporary) / "stopped", _Interrupter()))
         resumed = _trainer(subject, Path(temporary) / "stopped", Silent(), fresh=False)
-        resumed.resume(resumed.run.whole_checkpoints())
+        resumed.resume(resumed.run.complete_checkpoints())
         loop.train(resumed)
         wanted = _kept(straight.run)
         found = _kept(resumed.run)
     differing = [name for name in wanted.keys() | found.keys() if not _same(wanted.get(name), found.get(name))]
     named = f"; {min(differing)} differs" if differing else ""
-    note = f"{STEPS} steps on {subject.text}, killed after the checkpoint at step {SAVED}"
+    note = f"{STEPS} steps on {subject.rows_source}, killed after the checkpoint at step {SAVED}"
     return Finding(len(differing), f"{note}; {len(wanted)} tensors and numbers{named}")
 
 

@@ -85,7 +85,7 @@ class VerifiedRun:
         return self._rows_and_source[0]
 
     @property
-    def text(self) -> str:
+    def rows_source(self) -> str:
         """Description of the source of the rows."""
         return self._rows_and_source[1]
 
@@ -112,12 +112,12 @@ class VerifiedRun:
         return self.run.folder
 
 
-def writes(subject: VerifiedRun) -> str | None:
+def no_generation(subject: VerifiedRun) -> str | None:
     """Return the reason why checks of generation do not apply (the model is an encoder); None if they apply."""
     return None if isinstance(subject.model, Decoder | EncoderDecoder) else "an encoder does not generate text"
 
 
-def is_causal(subject: VerifiedRun) -> str | None:
+def no_causal_mask(subject: VerifiedRun) -> str | None:
     """Return the reason why checks of the causal mask do not apply (the model is an encoder); None if they apply."""
     encoder = isinstance(subject.model, Encoder | Classifier)
     return "an encoder has no causal mask" if encoder else None

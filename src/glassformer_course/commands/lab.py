@@ -23,9 +23,9 @@ from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
     from glassformer_course.lab.case import BugCase
-    from glassformer_course.lab.room import Room
+    from glassformer_course.lab.room import LabFolder
 
-Said = tuple[str, Mapping[str, Any]]
+ActionOutput = tuple[str, Mapping[str, Any]]
 """Output of an action, as text and as JSON."""
 
 
@@ -41,7 +41,7 @@ def run(words: list[str], folder: Path, level: str, as_json: bool) -> int:
     Raises:
         GlassError: unknown action, case or choice, or the folder cannot be used.
     """
-    from glassformer_course.lab.room import Room
+    from glassformer_course.lab.room import LabFolder
 
     action, *rest = words or ["list"]
     if action not in ACTIONS:
@@ -50,12 +50,12 @@ def run(words: list[str], folder: Path, level: str, as_json: bool) -> int:
     if len(rest) != len(usage.split()):
         got = " ".join(rest) or "no argument"
         raise GlassError(f"glass learn lab {action} got {got}", f"Write: glass learn lab {action} {usage}".rstrip())
-    said, facts = work(Room(folder), rest, level)
+    said, facts = work(LabFolder(folder), rest, level)
     emit(SimpleReport(facts, [said]), as_json)
     return 2 if action == "answer" and not facts["right"] else 0
 
 
-def _list(room: Room, words: Sequence[str], level: str) -> Said:
+def _list(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput:
     """List the cases with the state of each."""
     from glassformer_course.lab.case import cases
 
@@ -76,7 +76,7 @@ def _list(room: Room, words: Sequence[str], level: str) -> Said:
     return "\n".join(lines), {"cases": facts}
 
 
-def _open(room: Room, words: Sequence[str], level: str) -> Said:
+def _open(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput:
     """Show the evidence of a case and its choices; train the models if needed."""
     from glassformer_course.lab.case import diagnoses
     from glassformer_course.lab.report import choices_text, report_text
@@ -89,7 +89,7 @@ def _open(room: Room, words: Sequence[str], level: str) -> Said:
         "Which bug is it?",
         choices_text(case),
         "",
-        f"Pictures: {room.place(case)}",
+        f"Pictures: {room.case_folder(case)}",
         f"Answer: glass learn lab answer {case.number} LETTER",
     ]
     facts = {
@@ -97,14 +97,14 @@ def _open(room: Room, words: Sequence[str], level: str) -> Said:
         "title": case.title,
         "scene": case.scene,
         "look": case.look[level],
-        "folder": str(room.place(case)),
+        "folder": str(room.case_folder(case)),
         "evidence": found.facts(),
         "choices": {letter: diagnoses()[key] for letter, key in case.choices.items()},
     }
     return "\n".join(said), facts
 
 
-def _hint(room: Room, words: Sequence[str], level: str) -> Said:
+def _hint(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput:
     """Show the next of the three hints."""
     case = _case(words)
     number, text = room.hint(case)
@@ -112,7 +112,7 @@ def _hint(room: Room, words: Sequence[str], level: str) -> Said:
     return f"Hint {number} of {len(case.hints)}: {text}", facts
 
 
-def _answer(room: Room, words: Sequence[str], level: str) -> Said:
+def _answer(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput:
     """Grade the learner's diagnosis of a case."""
     case = _case(words)
     verdict = room.answer(case, words[1])
@@ -130,7 +130,7 @@ def _answer(room: Room, words: Sequence[str], level: str) -> Said:
     return said, facts
 
 
-def _progress(room: Room, words: Sequence[str], level: str) -> Said:
+def _progress(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput:
     """Show the solved cases, with tries and hints."""
     from glassformer_course.lab.case import cases
 
@@ -156,7 +156,7 @@ def _case(words: Sequence[str]) -> BugCase:
     return find_case(words[0])
 
 
-ACTIONS: Mapping[str, tuple[str, Callable[[Room, Sequence[str], str], Said]]] = {
+ACTIONS: Mapping[str, tuple[str, Callable[[LabFolder, Sequence[str], str], ActionOutput]]] = {
     "list": ("", _list),
     "open": ("N", _open),
     "hint": ("N", _hint),

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import LEVELS, counted, quoted
-from glassformer_course.commands import classes
+from glassformer_course.commands import classroom
 
 if TYPE_CHECKING:
     from glassformer_course.exercise import Exercise
@@ -41,7 +41,7 @@ class Action(NamedTuple):
     """Function of an action, its maximum number of arguments, and the options that it accepts."""
 
     run: Callable[[argparse.Namespace], int]
-    words: int
+    max_arguments: int
     options: tuple[str, ...] = ()
 
 
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--notebook", action="store_true", default=None, help="check: the notebook instead of the .py file"
     )
-    classes.add_arguments(parser)
+    classroom.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,11 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action not in ACTIONS:
         raise GlassError(f"glass learn has no action {arguments.action!r}", nearest(arguments.action, ACTIONS))
     action = ACTIONS[arguments.action]
-    if len(arguments.words) > action.words:
-        extra = arguments.words[action.words]
+    if len(arguments.words) > action.max_arguments:
+        extra = arguments.words[action.max_arguments]
         raise GlassError(
             f"unexpected argument {extra!r}",
-            f"glass learn {arguments.action} takes at most {counted(action.words, 'arguments')}.",
+            f"glass learn {arguments.action} takes at most {counted(action.max_arguments, 'arguments')}.",
         )
     for option in OPTIONS:
         if getattr(arguments, option) is not None and option not in action.options:
@@ -295,7 +295,7 @@ def _glossary(arguments: argparse.Namespace) -> int:
         emit(SimpleReport({"terms": terms}, terms), arguments.json)
         return 0
     entry = look_up(" ".join(arguments.words))
-    emit(SimpleReport(entry.facts(), [entry.said()]), arguments.json)
+    emit(SimpleReport(entry.facts(), [entry.as_text()]), arguments.json)
     return 0
 
 
@@ -312,7 +312,7 @@ ACTIONS: dict[str, Action] = {
     "progress": Action(_progress, 0, ("folder",)),
     "lab": Action(_lab, 3, FOLDER_OPTIONS),
     "glossary": Action(_glossary, 6),
-    "assign": Action(classes.assign, 100, ("level", *classes.ASSIGN)),
-    "grade": Action(classes.grade, 1, ("seed", *classes.GRADE)),
+    "assign": Action(classroom.assign, 100, ("level", *classroom.ASSIGN)),
+    "grade": Action(classroom.grade, 1, ("seed", *classroom.GRADE)),
 }
 OPTIONS: Sequence[str] = sorted({option for action in ACTIONS.values() for option in action.options})

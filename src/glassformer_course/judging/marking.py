@@ -31,12 +31,12 @@ class Answers(Protocol):
         """
         ...
 
-    def tell(self) -> None:
+    def select_last_call(self) -> None:
         """Mark the last call as the failed one, so that its printed output is shown."""
         ...
 
 
-class Here:
+class LocalFunctions:
     """Functions in this process: the reference, known mistakes and shipped solutions."""
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
@@ -46,12 +46,12 @@ class Here:
         """Call a function on copies of the arguments and return the reply of `worker.ask`."""
         return worker.ask(self.functions[name], arguments, named)
 
-    def tell(self) -> None:
+    def select_last_call(self) -> None:
         """Do nothing: printed output is not captured in this process."""
 
 
 @dataclass(frozen=True)
-class Wrong:
+class FailedCase:
     """The first case that an answer fails.
 
     Args:
@@ -72,8 +72,8 @@ class Wrong:
 class Marks:
     """Number of cases run until one fails, and the first failed case, or None if the answer passes."""
 
-    asked: int
-    wrong: Wrong | None
+    cases_run: int
+    wrong: FailedCase | None
 
     @property
     def passed(self) -> bool:
@@ -135,7 +135,7 @@ def mark(
         cases: the test cases.
         mistakes: returns each known mistake with all functions of the exercise; called only if a case fails.
     """
-    right = Here(reference)
+    right = LocalFunctions(reference)
     asked = 0
     waiting = iter(cases)
     passed: list[_Seen] = []
@@ -146,12 +146,12 @@ def mark(
             raise RuntimeError(f"the reference fails its own case: {case.note}: {want.fault.words}")
         differs = None if got.fault else difference(got.value, want.value, case.relative, case.absolute)
         if got.fault or differs:
-            answers.tell()
+            answers.select_last_call()
             seen = [_Seen(case, got, want)]
             with suppress(StoppedError):  # report the failed case without the remaining ones
                 for each in islice(waiting, COMPARED - 1):
                     seen.append(_Seen(each, outcome(each, answers), outcome(each, right)))
-            return Marks(asked, Wrong(asked, case, got.fault, differs, _mistake(passed, seen, mistakes())))
+            return Marks(asked, FailedCase(asked, case, got.fault, differs, _mistake(passed, seen, mistakes())))
         passed.append(_Seen(case, want, want))
     return Marks(asked, None)
 
@@ -186,7 +186,7 @@ def _mistake(
     best = None
     most = 0
     for mistake, functions in mistakes:
-        theirs = Here(functions)
+        theirs = LocalFunctions(functions)
         if not seen[0].gives(theirs) or sum(each.gives(theirs) for each in wrong) < ALIKE * len(wrong):
             continue
         alike = sum(each.gives(theirs) for each in seen)

@@ -89,7 +89,7 @@ class Sandbox:
         said = loading + (calls[min(self._telling, len(calls) - 1)] if calls else b"")
         return said.decode("utf-8", errors="replace")[:KEPT]
 
-    def tell(self) -> None:
+    def select_last_call(self) -> None:
         """Select the output of the last call for `printed`."""
         self._telling = self._calls - 1
 

@@ -31,7 +31,7 @@ class Verdict:
     name: str
     title: str
     result: Result
-    asked: int
+    cases_run: int
     lines: tuple[str, ...]
     mistake: str
     seconds: float
@@ -47,7 +47,7 @@ class Verdict:
         """Return the verdict as text for a terminal or a notebook."""
         head = f"{self.number} {self.title}"
         if self.passed:
-            said = [f"{head}: right. All {self.asked} cases agree with the reference ({self.seconds:.1f} s)."]
+            said = [f"{head}: right. All {self.cases_run} cases agree with the reference ({self.seconds:.1f} s)."]
         else:
             said = [f"{head}: {_STATE[self.result]}.", *(f"  {line}" for line in self.lines)]
         printed = self.printed.strip().splitlines()
@@ -64,7 +64,7 @@ class Verdict:
             "name": self.name,
             "result": self.result,
             "passed": self.passed,
-            "cases": self.asked,
+            "cases": self.cases_run,
             "mistake": self.mistake,
             "words": list(self.lines),
             "seconds": round(self.seconds, 3),

@@ -19,7 +19,7 @@ from glassformer.inspection.trace import trace
 from glassformer.model.threads import threads
 from glassformer.model.transformer import Decoder, Model
 from glassformer.model.weights import load_weights
-from glassformer.runs.run_text import prepare_for
+from glassformer.runs.run_text import prepare_run_text
 from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
 from glassformer.text.prepare import Prepared
@@ -78,7 +78,7 @@ class Trained:
         steps = generate(self.decoder, [self.tokenizer.encode(prompt)], settings, cached=cached)
         return self.tokenizer.decode([step.tokens[0] for step in steps])
 
-    def heads(self, ids: Sequence[int], layer: int = 0) -> Tensor:
+    def attention_weights(self, ids: Sequence[int], layer: int = 0) -> Tensor:
         """Return the attention weights of one decoder layer on some tokens: (H, T, T)."""
         return trace(self.model, torch.tensor([list(ids)])).stack.blocks[layer].attention.weights[0]
 
@@ -88,10 +88,10 @@ class Trained:
 
     def map(self, title: str, ids: Sequence[int], head: int = 0, layer: int = 0) -> Map:
         """Return the attention map of one head; for a faulty model, call this while the bug is planted."""
-        return Map(title, self.labels(ids), self.labels(ids), rounded(self.heads(ids, layer)[head]))
+        return Map(title, self.labels(ids), self.labels(ids), rounded(self.attention_weights(ids, layer)[head]))
 
 
-class Bench:
+class LabTrainer:
     """Trainer of healthy and faulty models, from the same settings and seed.
 
     Args:
@@ -136,7 +136,7 @@ class Bench:
         steps = max(EVALUATIONS, round(steps * self.share))
         folder = self.new_folder()  # a new one each time: the bug may be in the prepared data
         config = Config.from_dict(merged(merged(STORIES, settings), {"data": write_files(files or {}, folder)}))
-        data = prepare_for(config, folder / "tokens", lambda _: None)
+        data = prepare_run_text(config, folder / "tokens", lambda _: None)
         task = make_task(config, data)
         model = fresh_model(config, data)
         if start is not None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from glassformer.base.errors import GlassError
 
 if TYPE_CHECKING:
-    from glassformer_course.lab.bench import Bench
+    from glassformer_course.lab.bench import LabTrainer
     from glassformer_course.lab.evidence import Evidence
 
 NAMES = (
@@ -45,7 +45,7 @@ class Experiment(Protocol):
     """Interface of the modules in `cases`: plant the bug, collect evidence, and check that the evidence shows it."""
 
     fault: Callable[[], AbstractContextManager[None]]
-    observe: Callable[[Bench], Evidence]
+    observe: Callable[[LabTrainer], Evidence]
     shows: Callable[[Evidence], bool]
 
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors, no_empty_folders, write_text
+from glassformer.base.files import convert_os_errors, no_empty_folders, write_text
 from glassformer_course.lab.case import BugCase
 from glassformer_course.lab.charts import charts_svg, maps_svg
 from glassformer_course.lab.evidence import Evidence
@@ -38,7 +38,7 @@ class CaseRecord:
     right: bool = False
 
 
-class Room:
+class LabFolder:
     """The lab of one learner.
 
     Args:
@@ -49,13 +49,13 @@ class Room:
         self.folder = folder / "lab"
         self.progress_file = self.folder / "progress.json"
 
-    def place(self, case: BugCase) -> Path:
+    def case_folder(self, case: BugCase) -> Path:
         """Return the folder of a case."""
         return self.folder / case.folder
 
     def is_open(self, case: BugCase) -> bool:
         """Return whether the evidence of the case exists."""
-        return (self.place(case) / EVIDENCE).exists()
+        return (self.case_folder(case) / EVIDENCE).exists()
 
     def records(self) -> dict[str, CaseRecord]:
         """Return a dictionary from case number, as text, to progress.
@@ -66,7 +66,7 @@ class Room:
         if not self.progress_file.exists():
             return {}
         try:
-            with clear_disk_errors(self.progress_file):
+            with convert_os_errors(self.progress_file):
                 found = json.loads(self.progress_file.read_text(encoding="utf-8"))
             return {str(int(number)): _record(facts) for number, facts in found["cases"].items()}
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -95,15 +95,15 @@ class Room:
         Raises:
             GlassError: the folder cannot be written, or a file in it is damaged.
         """
-        place = self.place(case)
+        place = self.case_folder(case)
         if self.is_open(case):
             return self.evidence(case)
         with no_empty_folders(place):  # also if training is interrupted
-            with clear_disk_errors(place):
+            with convert_os_errors(place):
                 place.mkdir(parents=True, exist_ok=True)
             self.records()  # report a damaged file before training, not after it
             note(f"preparing a healthy and a faulty model, to show them in {place} (a few seconds)")
-            found = made(case, share)
+            found = collect_evidence(case, share)
             if self.is_open(case):
                 return self.evidence(case)  # another process opened it meanwhile: keep its evidence
             self._write(case, found)
@@ -111,7 +111,7 @@ class Room:
 
     def _write(self, case: BugCase, found: Evidence) -> None:
         """Write the evidence as files; `evidence.json` comes last, because it marks the case as open."""
-        place = self.place(case)
+        place = self.case_folder(case)
         write_text(place / "report.txt", report_text(case, found))
         write_text(place / "curves.svg", charts_svg(found.charts))
         if found.maps:
@@ -127,13 +127,13 @@ class Room:
         Raises:
             GlassError: there is no evidence yet, or it is damaged.
         """
-        path = self.place(case) / EVIDENCE
+        path = self.case_folder(case) / EVIDENCE
         if not path.exists():
             raise GlassError(
                 f"case {case.number} is not open yet", f"See its evidence first: glass learn lab open {case.number}"
             )
         try:
-            with clear_disk_errors(path):
+            with convert_os_errors(path):
                 found = Evidence.of(json.loads(path.read_text(encoding="utf-8")))
             case.why.format(**found.words())  # raises KeyError if a number that the explanation needs is missing
             return found
@@ -173,13 +173,13 @@ class Room:
         return verdict
 
 
-def made(case: BugCase, share: float = 1.0) -> Evidence:
+def collect_evidence(case: BugCase, share: float = 1.0) -> Evidence:
     """Train the models of a case and gather the evidence."""
-    from glassformer_course.lab.bench import Bench
+    from glassformer_course.lab.bench import LabTrainer
 
     experiment = case.experiment()
     with TemporaryDirectory(prefix="glass-lab-", ignore_cleanup_errors=True) as folder:
-        return experiment.observe(Bench(experiment.fault, Path(folder), share))
+        return experiment.observe(LabTrainer(experiment.fault, Path(folder), share))
 
 
 def _record(facts: Mapping[str, Any]) -> CaseRecord:

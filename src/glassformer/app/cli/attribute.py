@@ -24,7 +24,7 @@ import argparse
 from itertools import chain
 from pathlib import Path
 
-from glassformer.app.cli.attribute_views import TOP, VIEWS, AttributionRequest, named
+from glassformer.app.cli.attribute_views import TOP, VIEWS, AttributionRequest, token_or_label_id
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.report import SimpleReport, emit
 
@@ -128,7 +128,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _request(arguments: argparse.Namespace) -> AttributionRequest:
     """Open the run, encode the text and return the inputs of the view."""
-    from glassformer.app.cli.texts import say_training, say_unknown, standard_input
+    from glassformer.app.cli.texts import note_still_training, standard_input, warn_unknown
     from glassformer.inspection.attribution import case_of
     from glassformer.inspection.explain import whole_subject_of
     from glassformer.runs.folder import open_run
@@ -136,14 +136,14 @@ def _request(arguments: argparse.Namespace) -> AttributionRequest:
     from glassformer.tasks import MaskFiller, Translator
 
     folder = open_run(arguments.run).folder
-    say_training(folder, arguments.checkpoint)
+    note_still_training(folder, arguments.checkpoint)
     model = OpenedRun.load(folder, arguments.checkpoint, arguments.device).text_model
     text = standard_input() if arguments.text == "-" else arguments.text
     subject = whole_subject_of(model, text, arguments.target, str(arguments.run))
     reader = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
-    say_unknown(reader, model.parts(text) if isinstance(model, MaskFiller) else [text])
+    warn_unknown(reader, model.parts(text) if isinstance(model, MaskFiller) else [text])
     end = model.tokenizer.end_id if isinstance(model, Translator) and arguments.target is not None else None
-    answer = named(model, arguments.token)
+    answer = token_or_label_id(model, arguments.token)
     case = case_of(subject, answer, end, everywhere=arguments.view == "lens")
     row = subject.labels if subject.target_labels is None else subject.target_labels
     return AttributionRequest(

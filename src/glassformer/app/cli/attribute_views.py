@@ -47,14 +47,14 @@ class AttributionRequest:
     @property
     def against(self) -> int | None:
         """Token id or label number of `--against`; None if the option is not given."""
-        return named(self.model, self.arguments.against)
+        return token_or_label_id(self.model, self.arguments.against)
 
 
 ViewResult = tuple[dict[str, Any], Iterator[str]]
 """Dictionary for JSON, and lines for the terminal."""
 
 
-def named(model: AnyTextModel, name: str | None) -> int | None:
+def token_or_label_id(model: AnyTextModel, name: str | None) -> int | None:
     """Return the id of the token, or the number of the label, called `name`; None if `name` is None."""
     from glassformer.inspection.receipt.naming import label_named, token_named
     from glassformer.tasks import TextClassifier
@@ -201,7 +201,7 @@ def patching_view(request: AttributionRequest) -> ViewResult:
 
     With `--part heads`, show it for each head of each layer.
     """
-    from glassformer.inspection.attribution import Question, case_of, patch_grids
+    from glassformer.inspection.attribution import PatchingInputs, case_of, patch_grids
     from glassformer.inspection.attribution.grid import check_part, check_shapes
     from glassformer.inspection.attribution.tables import grid_lines
     from glassformer.inspection.explain import whole_subject_of
@@ -212,7 +212,7 @@ def patching_view(request: AttributionRequest) -> ViewResult:
     check_part(given.part or "resid")
     other = whole_subject_of(request.model, given.corrupt, written, "--corrupt")
     corrupt = case_of(other)
-    question = Question(case.tokens, corrupt.tokens, 0, 0, 0, case.target, corrupt.target)
+    question = PatchingInputs(case.tokens, corrupt.tokens, 0, 0, 0, case.target, corrupt.target)
     check_shapes(question)
     if other.ids == request.subject.ids:
         raise GlassError("--corrupt is the same as the text: there is nothing to restore", "Give a different text.")
@@ -230,7 +230,7 @@ def patching_view(request: AttributionRequest) -> ViewResult:
             f"the two answers to compare are the same: {request.subject.name(token)}",
             "Name two different answers with --token and --against.",
         )
-    question = Question(case.tokens, corrupt.tokens, output.place, token, against, case.target, corrupt.target)
+    question = PatchingInputs(case.tokens, corrupt.tokens, output.place, token, against, case.target, corrupt.target)
     grids = patch_grids(case.model, question, given.part or "resid")
     name = request.subject.name
     first = grids[0]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from glassformer.app.cli.backend_option import add_backend
 from glassformer.app.cli.generate import names_backend, refuse_unused_penalty, sampling_changes, stop_changes
 from glassformer.app.cli.settings import add_section_flags
-from glassformer.app.cli.texts import say_unknown
+from glassformer.app.cli.texts import warn_unknown
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise GlassError("--system is empty", "Give a text, or remove --system.")
     first: list[Message] = [{"role": "system", "content": arguments.system}] if arguments.system else []
     if arguments.question is not None:
-        say_unknown(model.tokenizer, [arguments.question])
+        warn_unknown(model.tokenizer, [arguments.question])
         return _answer_one(model, first, arguments.question, settings, arguments.json)
     if arguments.json:
         raise GlassError("--json was given without QUESTION", "Give QUESTION; a conversation has no JSON output.")
@@ -82,7 +82,7 @@ def _answer_one(
     model: ChatModel, first: Sequence[Message], question: str, settings: SampleConfig, as_json: bool
 ) -> int:
     messages: list[Message] = [*first, {"role": "user", "content": question}]
-    messages = model.fitting(messages, settings.tokens, len(first))
+    messages = model.fit_to_context(messages, settings.tokens, len(first))
     pieces = model.reply(messages, settings)
     if as_json:
         text = "".join(pieces)
@@ -102,10 +102,10 @@ def _talk(model: ChatModel, first: Sequence[Message], settings: SampleConfig) ->
         if question == NEW:
             messages = list(first)
             continue
-        say_unknown(model.tokenizer, [question])
+        warn_unknown(model.tokenizer, [question])
         asked: list[Message] = [*messages, {"role": "user", "content": question}]
         try:
-            messages = model.fitting(asked, settings.tokens, len(first))
+            messages = model.fit_to_context(asked, settings.tokens, len(first))
         except GlassError as error:  # the conversation continues without this question
             print(error, file=sys.stderr)
             continue

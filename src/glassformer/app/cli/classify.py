@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from glassformer.app.cli.texts import lines_of, say_unknown, say_unread, standard_input
+from glassformer.app.cli.texts import lines_of, standard_input, warn_truncated, warn_unknown
 from glassformer.app.cli.uses import wrong_command
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
@@ -55,8 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     texts = lines_of(arguments.input, "text") if arguments.input else arguments.text
     texts = [standard_input() if text == "-" and not arguments.input else text for text in texts]
     _notice_empty(texts, arguments.input)
-    say_unknown(model.tokenizer, texts)
-    say_unread([model.unread_tokens(text) for text in texts], "texts", model.config.model.context)
+    warn_unknown(model.tokenizer, texts)
+    warn_truncated([model.unread_tokens(text) for text in texts], "texts", model.config.model.context)
     found = model.classify(texts)
     facts = {"labels": list(model.labels), "texts": [asdict(each) for each in found]}
     if len(found) > 1 or arguments.input:  # a file with one line has the same output format as any file

@@ -31,7 +31,7 @@ from glassformer.base.errors import GlassError, nearest
 from glassformer.base.report import SimpleReport, emit
 from glassformer.experiments.grid import Cell, Grid, make_grid, parse_variations
 from glassformer.experiments.study import COST, COST_QUESTION, Study, load_study, study_names
-from glassformer.launch.request import chosen_settings
+from glassformer.launch.request import merge_settings
 
 if TYPE_CHECKING:
     from glassformer.experiments.report import StudyReport
@@ -111,7 +111,7 @@ def _chosen_grid(arguments: argparse.Namespace) -> Grid:
             )
 
     def settings(values: dict[str, str]) -> Config:
-        config = chosen_settings(arguments.recipe, arguments.config, changes | values)
+        config = merge_settings(arguments.recipe, arguments.config, changes | values)
         if config.train.threads is not None:
             return config
         return config.replace(train=config.train.replace(threads=1).model_dump())

@@ -36,7 +36,7 @@ from glassformer.corpora import (
     corpus_names,
     find_corpus,
 )
-from glassformer.launch.request import chosen_settings, named_source
+from glassformer.launch.request import merge_settings, source_settings
 from glassformer.text.left_out import Tally
 from glassformer.text.records import END_MARK
 
@@ -170,8 +170,8 @@ def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
 
 def _look(arguments: argparse.Namespace) -> int:
     """Read, split and encode the data as in training, in a temporary folder, and print the first rows and notes."""
-    changes = _changes(arguments) | named_source(arguments.name, arguments.target)
-    config = chosen_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
+    changes = _changes(arguments) | source_settings(arguments.name, arguments.target)
+    config = merge_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
     with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
         facts = _prepared(config, Path(folder))
     lines = [*facts["notes"], "the first rows as they are read:"]

@@ -11,7 +11,7 @@ from glassformer.base.config import EXAMPLES, Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted
-from glassformer.launch.request import chosen_settings, named_source
+from glassformer.launch.request import merge_settings, source_settings
 
 if TYPE_CHECKING:
     from glassformer.text.prepare import Prepared
@@ -72,8 +72,8 @@ def run(arguments: argparse.Namespace, changes: dict[str, str]) -> int:
 def _config(arguments: argparse.Namespace, changes: dict[str, str]) -> Config:
     if arguments.out is None:
         raise GlassError("glass data encode was given without --out", "Add --out FOLDER.")
-    changes = changes | named_source(arguments.name, arguments.target)
-    config = chosen_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
+    changes = changes | source_settings(arguments.name, arguments.target)
+    config = merge_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
     if config.train.task in EXAMPLES:
         raise GlassError(
             f"glass data encode does not encode examples of train.task = {config.train.task}",
@@ -98,7 +98,7 @@ def _encoded(config: Config, arguments: argparse.Namespace, engine: str) -> Prep
         vocabulary.tokenizer(kind, ())  # refuse an unreadable tokenizer, or one without a mask token, before any work
     if engine == "local":
         return encode_here(kind, config.data, vocabulary, arguments.out, say)
-    from glassformer.base.locks import only_one
+    from glassformer.base.locks import folder_lock
     from glassformer.text.encode_jobs.local import encode_with_datatrove
 
     return encode_with_datatrove(
@@ -109,7 +109,7 @@ def _encoded(config: Config, arguments: argparse.Namespace, engine: str) -> Prep
         say,
         arguments.workers or 1,
         arguments.parts,
-        alone=lambda folder: only_one(folder, doing="encoding"),
+        alone=lambda folder: folder_lock(folder, doing="encoding"),
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from glassformer.app.cli.settings import add_short_flags, changes_from
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted
-from glassformer.launch.request import chosen_settings
+from glassformer.launch.request import merge_settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.training.loop import train
 
     started = time.perf_counter()
-    config = chosen_settings("tiny", None, changes_from(arguments))
+    config = merge_settings("tiny", None, changes_from(arguments))
     out = arguments.out or next(path for path in _names() if not path.exists())
     print(
         f"Training a {config.model.layers}-layer transformer on generated stories; the run folder is {out}",

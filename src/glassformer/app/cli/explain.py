@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.app.cli.texts import say_unknown_to, standard_input
+from glassformer.app.cli.texts import standard_input, warn_unknown_to
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.report import emit
 from glassformer.base.wording import counted, quoted
@@ -130,7 +130,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     text = standard_input() if arguments.text == "-" else arguments.text
     model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     subject = subject_of(model, text, arguments.target, str(arguments.run))
-    say_unknown_to(model, text, arguments.target)
+    warn_unknown_to(model, text, arguments.target)
     return subject
 
 

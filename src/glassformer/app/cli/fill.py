@@ -9,7 +9,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from glassformer.app.cli.texts import say_unknown, standard_input
+from glassformer.app.cli.texts import standard_input, warn_unknown
 from glassformer.app.cli.uses import wrong_command
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not isinstance(model, MaskFiller):
         raise wrong_command(arguments.run, model.config.train.task)
     text = standard_input() if arguments.text == "-" else arguments.text
-    say_unknown(model.tokenizer, model.parts(text))
+    warn_unknown(model.tokenizer, model.parts(text))
     holes = model.fill(text, arguments.top)
     filled = model.filled(text, holes)
     facts = {"text": filled, "masks": [[asdict(candidate) for candidate in candidates] for candidates in holes]}

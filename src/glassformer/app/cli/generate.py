@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.app.cli.backend_option import add_backend
 from glassformer.app.cli.settings import add_section_flags
-from glassformer.app.cli.texts import lines_of, say_unknown, say_unread, standard_input
+from glassformer.app.cli.texts import lines_of, standard_input, warn_truncated, warn_unknown
 from glassformer.app.cli.uses import wrong_command
 from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
@@ -189,9 +189,9 @@ def _warn(model: TextModel | Translator, prompts: list[str]) -> None:
     """Print warnings about unknown characters and about sources longer than the context."""
     from glassformer.tasks import Translator
 
-    say_unknown(model.source_tokenizer if isinstance(model, Translator) else model.tokenizer, prompts)
+    warn_unknown(model.source_tokenizer if isinstance(model, Translator) else model.tokenizer, prompts)
     if isinstance(model, Translator):
-        say_unread([model.unread_tokens(prompt) for prompt in prompts], "sources", model.config.model.context)
+        warn_truncated([model.unread_tokens(prompt) for prompt in prompts], "sources", model.config.model.context)
 
 
 def _ranked(model: TextModel | Translator, prompt: str, count: int) -> SimpleReport:
@@ -236,7 +236,7 @@ def _generated(
 ) -> list[dict[str, Any]]:
     """Return `samples` texts for each prompt: the best of beam search, or samples with consecutive seeds."""
     if settings.beams > 1:
-        best = model.best(prompts, settings, samples)
+        best = model.n_best(prompts, settings, samples)
         return [{**asdict(sample), "seed": None} for found in best for sample in found]
     last = settings.replace(seed=settings.seed + samples - 1)  # raises an error if the last seed is too large
     every = [(prompt, seed) for prompt in prompts for seed in range(settings.seed, last.seed + 1)]

@@ -121,7 +121,7 @@ def _given(model: AnyTextModel, text: str) -> Given:
     Raises:
         GlassError: the text is empty, or looks like the name of a file that does not exist.
     """
-    from glassformer.app.cli.texts import lines_of, say_unknown
+    from glassformer.app.cli.texts import lines_of, warn_unknown
     from glassformer.inspection.heads.of_run import Given
     from glassformer.tasks import Translator
 
@@ -133,9 +133,9 @@ def _given(model: AnyTextModel, text: str) -> Given:
         raise GlassError(f"{text} does not exist", nearest_file(path, "Give a file, or a text."))
     texts = lines_of(path, "text") if is_file else [text]
     if isinstance(model, Translator):
-        say_unknown(model.source_tokenizer, [line.partition("\t")[0] for line in texts])
+        warn_unknown(model.source_tokenizer, [line.partition("\t")[0] for line in texts])
     else:
-        say_unknown(model.tokenizer, texts)
+        warn_unknown(model.tokenizer, texts)
     return Given(texts, text if is_file else "--text", is_file)
 
 

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.texts import say_training, say_unknown_to, standard_input
+from glassformer.app.cli.texts import note_still_training, standard_input, warn_unknown_to
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
 
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         facts,
         find_fonts,
         largest_weights,
-        look,
+        record_attention_maps,
         refuse_no_picture,
         save,
     )
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
             "Name the picture, such as --out heads.png; or give --head NAME for a list, or --json for the numbers.",
         )
     subject = _subject(arguments)
-    found = look(subject, _shown(arguments, subject))
+    found = record_attention_maps(subject, _shown(arguments, subject))
     picture = {}
     if arguments.out is not None:
         fonts = find_fonts(found.texts())
@@ -102,10 +102,10 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     text = standard_input() if arguments.text == "-" else arguments.text
     if not text:
         raise GlassError("the text is empty: there is no attention to draw", "Give a text that is not empty.")
-    say_training(folder, arguments.checkpoint)
+    note_still_training(folder, arguments.checkpoint)
     model = OpenedRun.load(folder, arguments.checkpoint, arguments.device).text_model
     subject = whole_subject_of(model, text, arguments.target, str(arguments.run))
-    say_unknown_to(model, text, arguments.target)
+    warn_unknown_to(model, text, arguments.target)
     return subject
 
 

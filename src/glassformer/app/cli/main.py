@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
-from glassformer.base.errors import GlassError, SaidElsewhereError, clear_memory_errors, closest, nearest
+from glassformer.base.errors import GlassError, ReportedElsewhereError, closest, convert_memory_errors, nearest
 from glassformer.training.clock import process_began
 
 COMMANDS = {
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)  # with PyTorch loaded, Python's garbage collection at exit takes half a second
-    from glassformer.base.files import clear_disk_errors
+    from glassformer.base.files import convert_os_errors
 
     interrupts: list[int] = []
     try:
@@ -147,11 +147,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise GlassError(f"there is no command {words[0]!r}", nearest(words[0], COMMANDS))
         _write_utf8()
         command = command_module(words[0])
-        with noted_interrupts(interrupts), clear_disk_errors(Path("standard output")), clear_memory_errors():
+        with noted_interrupts(interrupts), convert_os_errors(Path("standard output")), convert_memory_errors():
             code = int(command.run(_parse(words[0], command, words[1:], began)) or 0)
             sys.stdout.flush()
         return code
-    except SaidElsewhereError:
+    except ReportedElsewhereError:
         return 2
     except GlassError as error:
         _flush_output()

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING
 from glassformer.app.cli.run_arguments import add_from_argument, add_run_arguments, request_from
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
-from glassformer.base.wording import as_said, counted
+from glassformer.base.wording import counted, format_value
 
 if TYPE_CHECKING:
     from glassformer.base.config import Config
-    from glassformer.evaluation.simple_predictors import Rung
+    from glassformer.evaluation.simple_predictors import FastBaseline
     from glassformer.launch.request import RunRequest
     from glassformer.text.prepare import Prepared
     from glassformer.training.auto_sizes import Sized
@@ -64,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = request.config
     out = request.folder
     is_open = request.leaves_sizes_open()
-    from glassformer.evaluation.simple_predictors import ladder
-    from glassformer.model.precision import settled
+    from glassformer.evaluation.simple_predictors import fast_baselines
+    from glassformer.model.precision import resolve_precision
     from glassformer.training.auto_sizes import size_run
     from glassformer.training.forecast import loss_band
     from glassformer.training.plan import plan_run
@@ -74,14 +74,14 @@ def run(arguments: argparse.Namespace) -> int:
     found = None
     if arguments.probe and is_open:
         found = size_run(config, request.named_settings(), out, arguments.probe, _note)
-    config = found.config if found else settled(config)
+    config = found.config if found else resolve_precision(config)
     data = text_of_run(config, out, _note, found.data if found else None, request.parent)
     probe, warnings = (found.probe, []) if found else _probed(request, config, data, arguments.probe)
     plan = plan_run(config, data, probe)
     warnings += plan.warnings()
     if is_open and not found:
         warnings.append("the sizes come from the recipe: choosing sizes needs a measurement (--probe above 0)")
-    rungs = ladder(config, data)
+    rungs = fast_baselines(config, data)
     band = loss_band(plan, rungs) if request.begin_from is None else None
     facts = {
         **plan.facts(),
@@ -109,7 +109,7 @@ def _chosen(found: Sized) -> Iterator[str]:
     for sentence in found.why:
         yield f"chosen   {sentence}"
     for name, value in found.chosen.items():
-        yield f"         {name} = {as_said(value)}"
+        yield f"         {name} = {format_value(value)}"
 
 
 def _band_lines(task: str, band: Band | None) -> Iterator[str]:
@@ -182,7 +182,7 @@ def _measured(plan: RunPlan, probe: Probe) -> Iterator[str]:
         yield f"memory   {probe.peak_bytes / MIB:,.0f} MiB at the peak of the probe ({kind}){free}"
 
 
-def _ladder_lines(task: str, rungs: Sequence[Rung]) -> Iterator[str]:
+def _ladder_lines(task: str, rungs: Sequence[FastBaseline]) -> Iterator[str]:
     """Yield the baselines to beat, weakest first."""
     if not rungs:
         return

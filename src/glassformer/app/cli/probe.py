@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the probes and print the report."""
-    from glassformer.app.cli.texts import say_training
+    from glassformer.app.cli.texts import note_still_training
     from glassformer.evaluation.probes.probe import ProbeRequest, probe_run
     from glassformer.runs.folder import open_run
 
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise GlassError(
             f"--data.{name} {value} was given without --text: there is no table to read", "Add --text FILE."
         )
-    say_training(open_run(arguments.run).folder, arguments.checkpoint)
+    note_still_training(open_run(arguments.run).folder, arguments.checkpoint)
     report = probe_run(
         ProbeRequest(
             folder=arguments.run,

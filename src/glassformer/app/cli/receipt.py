@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.app.cli.generate import refuse_unused_penalty, sampling_changes, stop_changes
 from glassformer.app.cli.settings import add_section_flags
-from glassformer.app.cli.texts import say_unknown, say_unread, standard_input
+from glassformer.app.cli.texts import standard_input, warn_truncated, warn_unknown
 from glassformer.base.config import WRITERS, Config, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
@@ -131,6 +131,6 @@ def _warn(model: AnyTextModel, text: str) -> None:
     from glassformer.tasks import MaskFiller, TextClassifier, Translator
 
     tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
-    say_unknown(tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
+    warn_unknown(tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
     if isinstance(model, Translator | TextClassifier):
-        say_unread([model.unread_tokens(text)], "texts", model.config.model.context)
+        warn_truncated([model.unread_tokens(text)], "texts", model.config.model.context)

@@ -11,7 +11,7 @@ from glassformer.app.cli.texts import as_utf8
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, nearest_file
 from glassformer.base.recipes import recipe_names
-from glassformer.launch.request import RunRequest, named_source
+from glassformer.launch.request import RunRequest, source_settings
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def request_from(arguments: argparse.Namespace) -> RunRequest:
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the settings in the arguments, with the data files and the text of the chat template."""
-    changes = changes_from(arguments) | named_source(arguments.data, arguments.target)
+    changes = changes_from(arguments) | source_settings(arguments.data, arguments.target)
     if arguments.chat_template is not None:
         changes["data.chat_template"] = json.dumps(_template(arguments.chat_template), ensure_ascii=False)
     return changes

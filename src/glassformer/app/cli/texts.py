@@ -78,7 +78,7 @@ def as_utf8(data: bytes, name: str) -> str:
         raise GlassError(f"{name} is not UTF-8 at byte {error.start}", "Save it as UTF-8.") from None
 
 
-def say_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
+def warn_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
     """Print a warning that lists the unknown characters of the texts, or the unknown words for word tokenizers."""
     from glassformer.tasks import unknown_symbols
 
@@ -101,18 +101,18 @@ def _visible(symbol: str) -> str:
     )
 
 
-def say_unknown_to(model: AnyTextModel, text: str, target: str | None) -> None:
-    """Print the warning of `say_unknown` for a text, or for a source and its target, with the model's tokenizers."""
+def warn_unknown_to(model: AnyTextModel, text: str, target: str | None) -> None:
+    """Print the warning of `warn_unknown` for a text, or for a source and its target, with the model's tokenizers."""
     from glassformer.tasks import MaskFiller, Translator
 
     if isinstance(model, Translator):
-        say_unknown(model.source_tokenizer, [text])
-        say_unknown(model.tokenizer, [] if target is None else [target])
+        warn_unknown(model.source_tokenizer, [text])
+        warn_unknown(model.tokenizer, [] if target is None else [target])
     else:
-        say_unknown(model.tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
+        warn_unknown(model.tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
 
 
-def say_training(folder: Path, checkpoint: str) -> None:
+def note_still_training(folder: Path, checkpoint: str) -> None:
     """Print a note if the run is still training, because results are then those of an unfinished run."""
     from glassformer.base.locks import is_held
 
@@ -120,7 +120,7 @@ def say_training(folder: Path, checkpoint: str) -> None:
         print(f"{folder} is still training: this is its {checkpoint} checkpoint so far", file=sys.stderr)
 
 
-def say_unread(unread: list[int], what: str, context: int) -> None:
+def warn_truncated(unread: list[int], what: str, context: int) -> None:
     """Print a warning if texts were truncated to the context: how many, and how many tokens were left out at most."""
     cut = [number for number in unread if number]
     if cut:

@@ -99,9 +99,9 @@ def _resumed(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
         GlassError: an option was given that only a new run can have, or the run cannot be resumed.
     """
     from glassformer.launch.start import resume_run
-    from glassformer.training.parallel.joining import said_once
+    from glassformer.training.parallel.joining import report_errors_on_rank_zero
 
-    with said_once():
+    with report_errors_on_rank_zero():
         for name in ("recipe", "config", "begin_from", "chat_template"):
             if getattr(arguments, name) is not None:
                 raise GlassError(
@@ -117,19 +117,19 @@ def _resumed(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
 
 def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: bool) -> int:
     """Print the loss of the kept checkpoint and the command to use the run; return the exit code."""
-    from glassformer.training.parallel.joining import speaks
+    from glassformer.training.parallel.joining import is_rank_zero
 
     if outcome is None:
         return 130
-    if not speaks():
+    if not is_rank_zero():
         return 0
     from glassformer.model.device import choose_device
     from glassformer.training.memory import peak_memory
-    from glassformer.training.plan_file import compared
+    from glassformer.training.plan_file import record_outcome
     from glassformer.training.validation import unknown_words
 
     peak = peak_memory(choose_device(config.train.device))
-    comparison = compared(run, outcome, peak)
+    comparison = record_outcome(run, outcome, peak)
     validation = outcome.validation
     facts = {
         "run": str(run.folder),

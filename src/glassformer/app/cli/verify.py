@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.checkpoint,
         arguments.device,
         arguments.only,
-        tell=lambda result: print(result.line(width), flush=True) if result.made and not arguments.json else None,
+        tell=lambda result: print(result.line(width), flush=True) if result.could_run and not arguments.json else None,
     )
     emit(report, arguments.json)
     if not arguments.only:

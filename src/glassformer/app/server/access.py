@@ -84,7 +84,7 @@ class Access:
         return secrets.compare_digest(token.encode("utf-8", "replace"), self.token.encode("utf-8"))
 
 
-class Guard:
+class AccessMiddleware:
     """ASGI middleware that checks each request, reads its body and adds security headers to the response.
 
     Args:

@@ -30,11 +30,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from glassformer.app.server.access import Access, Guard
+from glassformer.app.server.access import Access, AccessMiddleware
 from glassformer.app.server.bundle import PAGE, page_routes
 from glassformer.app.server.engine import Engines
 from glassformer.app.server.events import events_of
-from glassformer.app.server.keep_pruned import keep_without
+from glassformer.app.server.keep_pruned import save_pruned_run
 from glassformer.app.server.listing import Listing
 from glassformer.app.server.openai import routes as api_routes
 from glassformer.app.server.registry import ModelRegistry
@@ -95,7 +95,7 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
 
     async def keep(request: Request) -> Response:
         found = await request.app.state.workers(
-            keep_without, registry, request.path_params["run"], await request.body()
+            save_pruned_run, registry, request.path_params["run"], await request.body()
         )
         return _json(found)
 
@@ -112,7 +112,7 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
     return Starlette(
         routes=routes,
         lifespan=life,
-        middleware=[Middleware(Guard, access=access)],
+        middleware=[Middleware(AccessMiddleware, access=access)],
         exception_handlers={GlassError: _refused, HTTPException: _not_found},
     )
 

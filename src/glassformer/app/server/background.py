@@ -51,14 +51,14 @@ class BackgroundTask:
         self._future = in_background(lambda: self._run(do, turns))
 
     @property
-    def ready(self) -> bool:
+    def finished(self) -> bool:
         """Whether the task has ended, with or without an error."""
         return self._future.done()
 
     @property
-    def done(self) -> bool:
+    def succeeded(self) -> bool:
         """Whether the task has ended without an error."""
-        return self.ready and self.error is None
+        return self.finished and self.error is None
 
     @property
     def error(self) -> GlassError | None:
@@ -75,12 +75,12 @@ class BackgroundTask:
         Raises:
             GlassError: the task failed.
         """
-        return self._future.result() if self.ready else None
+        return self._future.result() if self.finished else None
 
     def facts(self) -> dict[str, Any]:
         """Return the state ("waiting", "working", "failed" or "done"), and the two lines of the error or None."""
         error = self.error
-        state = "done" if self.ready else "waiting" if self.waiting else "working"
+        state = "done" if self.finished else "waiting" if self.waiting else "working"
         return {
             "state": "failed" if error else state,
             "error": None if error is None else {"what": error.problem, "remedy": error.remedy},

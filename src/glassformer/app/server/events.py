@@ -52,7 +52,7 @@ class Follower:
         if after is None:
             self._offset = _size(run)
 
-    def look(self) -> list[ServerSentEvent]:
+    def new_events(self) -> list[ServerSentEvent]:
         """Return the events since the last call."""
         return [*self._lines(), *self._checkpoint()]
 
@@ -111,7 +111,7 @@ async def events_of(request: Request, registry: ModelRegistry, name: str) -> Res
                 training = await to_thread.run_sync(
                     registry.training, name
                 )  # before the read, so that nothing is missed
-                for event in await to_thread.run_sync(follower.look):
+                for event in await to_thread.run_sync(follower.new_events):
                     yield event
                 await anyio.sleep(SECONDS if training else 0)
             yield ServerSentEvent("{}", event="end")

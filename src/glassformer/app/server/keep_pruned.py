@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from glassformer.app.server.registry import ModelRegistry
-from glassformer.app.server.request_errors import RefusedRequestError, in_two_lines
+from glassformer.app.server.request_errors import RefusedRequestError, from_validation_error
 from glassformer.base.wording import quoted
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -37,7 +37,7 @@ def checked_name(name: str) -> str:
     return name
 
 
-def keep_without(registry: ModelRegistry, name: str, body: bytes) -> dict[str, Any]:
+def save_pruned_run(registry: ModelRegistry, name: str, body: bytes) -> dict[str, Any]:
     """Write the run without the heads and serve it; return the body of the response.
 
     Raises:
@@ -57,7 +57,7 @@ def keep_without(registry: ModelRegistry, name: str, body: bytes) -> dict[str, A
     try:
         asked = Keep.model_validate_json(body)
     except ValidationError as error:
-        raise in_two_lines(error, "Give `heads`, `name` and, if you like, `version`.") from None
+        raise from_validation_error(error, "Give `heads`, `name` and, if you like, `version`.") from None
     run = registry.run(name)
     out = run.folder.resolve().parent / checked_name(asked.name)
     if asked.name in registry.names() or out.exists():

@@ -49,10 +49,10 @@ class Listing:
         Runs are matched by the SHA-256 of the weights of a checkpoint, because folders may be renamed, moved or copied.
         """
         runs = {name: self._registry.run(name) for name in self._registry.names()}
-        begun = {name: digest for name, run in runs.items() if (digest := run.parent_weights) is not None}
+        begun = {name: digest for name, run in runs.items() if (digest := run.parent_weights_sha256) is not None}
         if not begun:
             return {}
-        weights = {name: run.recorded_weights() for name, run in runs.items()}
+        weights = {name: run.recorded_weights_sha256() for name, run in runs.items()}
         found: dict[str, str] = {}
         for child, digest in begun.items():
             # A run that started from the same weights is a sibling, even if its best checkpoint still has them.
@@ -62,9 +62,9 @@ class Listing:
         return found
 
     def of(self, name: str) -> dict[str, Any]:
-        """Return the metadata of a run: name, version, step (None: no checkpoint yet), training, error and `shape_of`.
+        """Return name, version, step (None: no checkpoint yet), training and error of a run, and its `model_metadata`.
 
-        If a file cannot be read, `error` describes the error (see `as_json`), and the entries of `shape_of` are
+        If a file cannot be read, `error` describes the error (see `as_json`), and the entries of `model_metadata` are
         missing.
         """
         version = self._registry.version(name)
@@ -78,13 +78,13 @@ class Listing:
         known = self._fixed.get(name)
         if known is None or known[0] != (version or NEVER):
             try:
-                self._fixed[name] = version or NEVER, shape_of(self._registry.run(name))
+                self._fixed[name] = version or NEVER, model_metadata(self._registry.run(name))
             except GlassError as error:
                 return {**facts, **as_json(error)}
         return {**facts, **self._fixed[name][1]}
 
 
-def shape_of(run: Run) -> dict[str, Any]:
+def model_metadata(run: Run) -> dict[str, Any]:
     """Return the shape of a run's model, from its settings and tokenizers.
 
     Returns:

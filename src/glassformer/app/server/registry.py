@@ -129,7 +129,7 @@ class ServedModel:
         """
         with self.lock:
             held = self._tasks.get(name)
-            if do is not None and (held is None or held.ready):
+            if do is not None and (held is None or held.finished):
                 self._tasks[name] = BackgroundTask(do, self.turns)
             return self._tasks.get(name)
 

@@ -48,7 +48,7 @@ def as_json(error: GlassError) -> dict[str, Any]:
     return {"error": {"what": error.problem, "remedy": error.remedy, "message": str(error), "type": kind, **known}}
 
 
-def in_two_lines(error: ValidationError, remedy: str) -> RefusedRequestError:
+def from_validation_error(error: ValidationError, remedy: str) -> RefusedRequestError:
     """Convert a validation error to a `RefusedRequestError` (status 422) that describes its first problem."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     name = " ".join(".".join(map(str, first["loc"])).split())[:100]  # an unknown field may have any name

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Concatenate, Generic, Literal, NamedTuple, Ty
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glassformer.app.server.registry import ServedModel
-from glassformer.app.server.request_errors import RefusedRequestError, in_two_lines
+from glassformer.app.server.request_errors import RefusedRequestError, from_validation_error
 from glassformer.base.report import finite
 
 LIMIT = 2**20
@@ -124,7 +124,7 @@ class PageView(Generic[Q]):
             return self.question.model_validate_json(body)
         except ValidationError as error:
             remedy = "See GET /api/views for the fields of each view and their bounds."
-            raise in_two_lines(error, remedy) from None
+            raise from_validation_error(error, remedy) from None
 
     def reply(
         self,

@@ -10,7 +10,7 @@ import anyio
 from anyio import to_thread
 
 from glassformer.app.server.request_errors import SHORTER, RefusedRequestError
-from glassformer.base.errors import clear_memory_errors
+from glassformer.base.errors import convert_memory_errors
 
 T = TypeVar("T")
 THREADS = 8
@@ -62,5 +62,5 @@ def _refuse_more(waiting: int) -> None:
 
 
 def _with_clear_errors(work: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-    with clear_memory_errors(SHORTER):
+    with convert_memory_errors(SHORTER):
         return work(*arguments)

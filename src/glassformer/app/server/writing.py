@@ -31,7 +31,7 @@ from glassformer.app.server.workers import Workers
 from glassformer.base.errors import GlassError
 
 if TYPE_CHECKING:
-    from glassformer.app.server.engine.loaded import Loaded
+    from glassformer.app.server.engine.loaded import LoadedCheckpoint
     from glassformer.app.server.views.write import WriteQuestion
     from glassformer.tasks import Sample
     from glassformer.text.chat_template import Message
@@ -49,7 +49,7 @@ async def writing_of(request: Request, registry: ModelRegistry, engines: Engines
 
     engine = engines.engine(name)
     loaded = await to_thread.run_sync(engine.load)  # raises an error if the run does not generate text
-    refuse_history(name, loaded.text, question)
+    refuse_history(name, loaded.text_model, question)
     if question.beams > 1:
         pieces = _searched(request.app.state.searchers, registry, name, question)
     else:
@@ -71,7 +71,7 @@ def _parsed(body: bytes) -> WriteQuestion:
     return write.VIEW.parse(body)
 
 
-async def _sampled(engine: Engine, loaded: Loaded, question: WriteQuestion) -> AsyncIterator[dict[str, Any]]:
+async def _sampled(engine: Engine, loaded: LoadedCheckpoint, question: WriteQuestion) -> AsyncIterator[dict[str, Any]]:
     """Submit a text to the engine, and return an iterator over its events.
 
     The text is submitted before the response starts, so that a full queue results in an HTTP error and not in an event.
@@ -96,18 +96,18 @@ async def _sampled(engine: Engine, loaded: Loaded, question: WriteQuestion) -> A
     return pieces()
 
 
-def _job(generation: GenerationRequest, loaded: Loaded, question: WriteQuestion) -> tuple[TextJob, int]:
+def _job(generation: GenerationRequest, loaded: LoadedCheckpoint, question: WriteQuestion) -> tuple[TextJob, int]:
     """Return the job that generates a text, and the number of left-out messages of its conversation."""
     from glassformer.app.server.views.write import conversation_of, settings_of
     from glassformer.tasks import ChatModel
 
-    model = loaded.text
+    model = loaded.text_model
     settings = settings_of(model, question)
     if not isinstance(model, ChatModel):
         return TextJob(generation, loaded, model.prompt_ids(question.text), settings), 0
     messages = conversation_of(model, question)
     ids = model.conversation_ids(messages)
-    job = TextJob(generation, loaded, ids, model.until_the_end(settings), more_ends=model.more_ends)
+    job = TextJob(generation, loaded, ids, model.with_stop_strings(settings), more_ends=model.more_ends)
     return job, _left_out(question, messages)
 
 
@@ -156,6 +156,6 @@ def _search(registry: ModelRegistry, name: str, question: WriteQuestion, stopped
         prompt = model.conversation_ids(messages)
         forgotten = _left_out(question, messages)
     try:
-        return model.best([prompt], settings_of(model, question), 1, watch)[0][0], forgotten
+        return model.n_best([prompt], settings_of(model, question), 1, watch)[0][0], forgotten
     except _StoppedError:
         return None

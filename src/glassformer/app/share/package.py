@@ -18,9 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from glassformer.app.server.listing import shape_of
-from glassformer.app.share.quantize import Bits, Floats, Stored, pack, unpack
-from glassformer.app.share.tokenizing import for_the_page
+from glassformer.app.server.listing import model_metadata
+from glassformer.app.share.quantize import Bits, Floats, PackedTensor, pack, unpack
+from glassformer.app.share.tokenizing import page_tokenizer
 from glassformer.base.config import CONVERSATIONS, LABELLED, PAIRS, Config, ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.pages import render_page
@@ -63,7 +63,8 @@ class Package:
     def tensors(self) -> dict[str, Floats]:
         """Return the weights as float32, rounded as in the file."""
         stored = [
-            Stored(each["name"], tuple(each["shape"]), each["kind"], each["offset"]) for each in self.header["tensors"]
+            PackedTensor(each["name"], tuple(each["shape"]), each["kind"], each["offset"])
+            for each in self.header["tensors"]
         ]
         return unpack(stored, self.data)
 
@@ -133,11 +134,11 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
     """
     config = opened.config
     run = opened.files
-    facts = shape_of(run)
+    facts = model_metadata(run)
     weights = {name: tensor.detach().float().cpu().numpy() for name, tensor in opened.model.state_dict().items()}
     stored, data = pack(weights, bits)
-    tokenizer = for_the_page(opened.tokenizer, run.tokenizer_file)
-    source = for_the_page(opened.source_tokenizer, run.source_tokenizer_file) if config.two_vocabularies else None
+    tokenizer = page_tokenizer(opened.tokenizer, run.tokenizer_file)
+    source = page_tokenizer(opened.source_tokenizer, run.source_tokenizer_file) if config.two_vocabularies else None
     before, after = _around_text(opened)
     header = {
         "format": FORMAT,

@@ -22,7 +22,7 @@ ALIGNED = 4
 
 
 @dataclass(frozen=True)
-class Stored:
+class PackedTensor:
     """Location and storage type of one tensor in the packed bytes.
 
     Attributes:
@@ -42,19 +42,19 @@ class Stored:
         return {"name": self.name, "shape": list(self.shape), "kind": self.kind, "offset": self.offset}
 
 
-def pack(tensors: Mapping[str, Floats], bits: Bits) -> tuple[list[Stored], bytes]:
+def pack(tensors: Mapping[str, Floats], bits: Bits) -> tuple[list[PackedTensor], bytes]:
     """Pack tensors into bytes; return the location of each tensor, and the bytes."""
-    stored = list[Stored]()
+    stored = list[PackedTensor]()
     data = bytearray()
     for name, tensor in tensors.items():
         kind = kind_of(name, tensor, bits)
-        stored.append(Stored(name, tensor.shape, kind, len(data)))
+        stored.append(PackedTensor(name, tensor.shape, kind, len(data)))
         data += _bytes(tensor, kind)
         data += b"\0" * (-len(data) % ALIGNED)
     return stored, bytes(data)
 
 
-def unpack(stored: Sequence[Stored], data: bytes) -> dict[str, Floats]:
+def unpack(stored: Sequence[PackedTensor], data: bytes) -> dict[str, Floats]:
     """Return the packed tensors as float32, with the rounding of their storage type."""
     return {each.name: _read(each, data) for each in stored}
 
@@ -74,7 +74,7 @@ def _bytes(tensor: Floats, kind: str) -> bytes:
     return bytes(scales.tobytes() + numbers.tobytes())
 
 
-def _read(stored: Stored, data: bytes) -> Floats:
+def _read(stored: PackedTensor, data: bytes) -> Floats:
     count = int(np.prod(stored.shape))
     if stored.kind != "int8":
         kind = {"float16": "<f2", "float32": "<f4"}[stored.kind]

@@ -14,7 +14,7 @@ from glassformer.app.share.package import Json, Package, make_package
 from glassformer.app.share.quantize import Bits
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors, refuse_no_folder
+from glassformer.base.files import convert_os_errors, refuse_no_folder
 from glassformer.runs.folder import Which
 from glassformer.runs.opening import OpenedRun
 
@@ -121,7 +121,7 @@ def share_run(request: ShareRequest) -> ShareReport:
     package = make_package(opened, request.bits, request.examples)
     _refuse_large(package, request)
     partial = request.out.with_name(request.out.name + ".partial")
-    with clear_disk_errors(request.out):
+    with convert_os_errors(request.out):
         try:
             _write(package, partial)
             request.note("reading the file back and comparing it with the run")

@@ -36,7 +36,7 @@ SWITCHES: dict[str, tuple[Any, ...]] = {
 REMEDY = "Share a run whose tokenizer glassformer trained, or use glass serve, which supports every tokenizer."
 
 
-def for_the_page(tokenizer: Tokenizer, path: Path) -> Json:
+def page_tokenizer(tokenizer: Tokenizer, path: Path) -> Json:
     """Return the contents of the tokenizer's file, a description, and the roles of its special ids.
 
     Args:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted, span
-from glassformer.corpora.agreement.exact import FRONTED, cost, kinds, mean_length, read
+from glassformer.corpora.agreement.exact import FRONTED, kinds, mean_length, negative_log_probability, parse
 from glassformer.corpora.agreement.items import NUMBERS, draw_item, longest_chain
 from glassformer.corpora.corpus import TEXT_TASKS, MinimalPair, below, generator
 
@@ -79,12 +79,12 @@ class Agreement:
 
     def entropy(self) -> float:
         """Return the mean of -ln p over all kinds of sentences, in nats per document."""
-        return math.fsum(chance * cost(kind, self.most) for kind, chance in kinds(self.most))
+        return math.fsum(chance * negative_log_probability(kind, self.most) for kind, chance in kinds(self.most))
 
     def log_probability(self, document: str) -> float:
         """Return ln p of a document by parsing it; minus infinity for other text, or if the verb does not agree."""
-        kind = read(document, self.most)
-        return -math.inf if kind is None else -cost(kind, self.most)
+        kind = parse(document, self.most)
+        return -math.inf if kind is None else -negative_log_probability(kind, self.most)
 
     def mean_characters(self) -> float:
         """Return the exact mean number of characters of a document."""

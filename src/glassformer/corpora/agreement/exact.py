@@ -43,7 +43,7 @@ def kinds(most: int) -> Iterator[tuple[Kind, float]]:
             yield (subject, frame, nouns, fronted), chance
 
 
-def cost(kind: Kind, most: int) -> float:
+def negative_log_probability(kind: Kind, most: int) -> float:
     """Return -ln p of a document of this kind in nats; `most` is the maximum length of a chain."""
     subject, frame, nouns, fronted = kind
     pool = partners(subject, held=False)
@@ -99,7 +99,7 @@ def _marginal(kind: Kind, index: int) -> dict[str, float]:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """Return a pattern that matches every sentence, and some whose words do not fit; `read` checks them."""
+    """Return a pattern that matches every sentence, and some whose words do not fit; `parse` checks them."""
     noun = _any(form(noun, number) for noun in NOUNS for number in NUMBERS)
     link = _any({link for noun in NOUNS for link in prepositions(noun)})
     verb = _any(f"{verb}{ending}" for verb in VERBS for ending in ("", "s"))
@@ -119,7 +119,7 @@ def _any(words: Iterable[str]) -> str:
     return f"(?:{'|'.join(sorted(words))})"
 
 
-def read(document: str, most: int) -> Kind | None:
+def parse(document: str, most: int) -> Kind | None:
     """Parse a document and return its `Kind`; None if the corpus cannot generate it, such as with a wrong verb form.
 
     The sentence is generated again from the parsed words and must equal the document.

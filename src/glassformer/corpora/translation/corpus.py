@@ -82,7 +82,7 @@ def _fits(derivation: Derivation) -> bool:
 
 def readings(text: str, language: str) -> list[Derivation]:
     """Return every derivation of an allowed length that gives exactly this text."""
-    found = translation_grammar().read(split(text, language), language)
+    found = translation_grammar().parse(split(text, language), language)
     return [one for one in found if _fits(one) and write(one.words(language), language) == text]
 
 

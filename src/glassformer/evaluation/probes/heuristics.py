@@ -14,7 +14,7 @@ from glassformer.corpora.agreement.items import NOUNS, NUMBERS, form
 from glassformer.corpora.brackets import last_opened
 from glassformer.corpora.coreference import ANIMAL_ADJECTIVES, ANIMALS, ROLES, THINGS
 
-Rule = Callable[[MinimalPair], float]
+Heuristic = Callable[[MinimalPair], float]
 _NUMBER_OF = {form(noun, number): number for noun in NOUNS for number in NUMBERS}
 _ROLE_OF = dict.fromkeys(ANIMALS, "animal") | dict.fromkeys(THINGS, "thing")
 
@@ -30,7 +30,7 @@ def numbers_of_nouns(text: str) -> str:
     return "".join(_NUMBER_OF[noun] for noun in re.findall(r"\bthe (\w+)", text.lower()))
 
 
-def _agrees(number: Callable[[str], str]) -> Rule:
+def _agrees(number: Callable[[str], str]) -> Heuristic:
     """Return the heuristic that predicts the verb's number from the nouns' numbers; "" means no preference."""
 
     def rule(pair: MinimalPair) -> float:
@@ -50,7 +50,7 @@ def _most(numbers: str) -> str:
     return "S" if singular > plural else "P"
 
 
-def _noun(index: int) -> Rule:
+def _noun(index: int) -> Heuristic:
     """Return the heuristic by which the adjective refers to the noun at `index` among the nouns before "because"."""
 
     def rule(pair: MinimalPair) -> float:
@@ -77,7 +77,7 @@ def _closes_last(pair: MinimalPair) -> float:
     return float(pair.good.endswith(predicted)) - float(pair.bad.endswith(predicted))
 
 
-RULES: Mapping[str, Mapping[str, Rule]] = {
+HEURISTICS: Mapping[str, Mapping[str, Heuristic]] = {
     "agreement": {
         "last noun": _agrees(lambda numbers: numbers[-1]),
         "first noun": _agrees(lambda numbers: numbers[0]),

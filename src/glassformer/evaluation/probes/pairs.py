@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from glassformer.base.wording import counted
 from glassformer.corpora import MinimalPair, find_minimal_pair_corpus
-from glassformer.evaluation.minimal_pairs import PairResults, Share, TokenScores, log_ratios, results_of
-from glassformer.evaluation.probes.heuristics import RULES
+from glassformer.evaluation.minimal_pairs import PairResults, Proportion, TokenScores, log_ratios, results_of
+from glassformer.evaluation.probes.heuristics import HEURISTICS
 from glassformer.evaluation.probes.result import Group, ProbeResult, by_number
-from glassformer.evaluation.probes.row_probabilities import Readable, as_written, checked_row, scored, token_scores
-from glassformer.evaluation.probes.token_counts import Known
+from glassformer.evaluation.probes.row_probabilities import ScorableModel, as_written, checked_row, scored, token_scores
+from glassformer.evaluation.probes.token_counts import TokenCounts
 from glassformer.text.tokenizers import Tokenizer
 
 ABOUT = {
@@ -31,7 +31,7 @@ def corpus_pairs(name: str, size: int, seed: int) -> list[MinimalPair]:
 
 
 def probe_pairs(
-    name: str, about: str, pairs: Sequence[MinimalPair], model: Readable, known: Known | None
+    name: str, about: str, pairs: Sequence[MinimalPair], model: ScorableModel, known: TokenCounts | None
 ) -> ProbeResult:
     """Probe a run with minimal pairs.
 
@@ -49,7 +49,7 @@ def probe_pairs(
         checked_row(model, text)
     ours = [_as_written(model.tokenizer, pair) for pair in pairs]
     ratios = log_ratios(ours, lambda texts: token_scores(model, texts))
-    rules = {rule: [judge(pair) for pair in pairs] for rule, judge in RULES.get(name, {}).items()}
+    rules = {rule: [judge(pair) for pair in pairs] for rule, judge in HEURISTICS.get(name, {}).items()}
     if known is not None:
         rules["unigram"] = log_ratios(ours, lambda texts: _by_rule(model.tokenizer, texts, known.unigram))
         rules["bigram"] = log_ratios(
@@ -85,7 +85,7 @@ def _finer(pair: MinimalPair) -> str:
     return f"{pair.cell}, {counted(pair.attractors, 'attractors')}"
 
 
-def _shares(coarse: PairResults, fine: PairResults) -> dict[str, Share]:
+def _shares(coarse: PairResults, fine: PairResults) -> dict[str, Proportion]:
     """Return the proportion of correct pairs in each group, by name of the group."""
     shares = {"all pairs": coarse.overall}
     if len(coarse.by_cell) > 1 or "" not in coarse.by_cell:
@@ -111,7 +111,7 @@ def _by_rule(
     return scored(tokenizer, rows, rule(rows))
 
 
-def _tie_notes(model: Readable, pairs: Sequence[MinimalPair], ours: Sequence[MinimalPair]) -> Iterator[str]:
+def _tie_notes(model: ScorableModel, pairs: Sequence[MinimalPair], ours: Sequence[MinimalPair]) -> Iterator[str]:
     """Yield a note on pairs whose two sentences have the same tokens."""
     same = sum(pair.good == pair.bad for pair in ours)
     if same:

@@ -12,11 +12,11 @@ from glassformer.base.wording import counted
 from glassformer.evaluation.probes.own_pairs import read_pairs
 from glassformer.evaluation.probes.pairs import ABOUT, corpus_pairs, probe_pairs
 from glassformer.evaluation.probes.result import ProbeResult
-from glassformer.evaluation.probes.row_probabilities import PSEUDO, Readable, readable
+from glassformer.evaluation.probes.row_probabilities import PSEUDO, ScorableModel, require_scorable
 from glassformer.evaluation.probes.sequences import probe_induction, probe_recall
 from glassformer.evaluation.probes.surprisal import SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_file, surprisal_of_split
-from glassformer.evaluation.probes.token_counts import Known
+from glassformer.evaluation.probes.token_counts import TokenCounts
 from glassformer.runs.folder import Folder, Which
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import MaskFiller
@@ -118,11 +118,11 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
             raise GlassError(f"unknown probe {name!r}", nearest(name, PROBES))
     pairs = None if request.pairs is None else read_pairs(request.pairs)
     opened = opened or OpenedRun.load(request.folder, request.which, request.device, note=request.note)
-    model = readable(opened.text_model)
+    model = require_scorable(opened.text_model)
     own, notes = _own(opened)
     known = None
     if own is not None:
-        known = Known(own.train.source.tokens, model.tokenizer.vocab_size, model.tokenizer.text_ids)
+        known = TokenCounts(own.train.source.tokens, model.tokenizer.vocab_size, model.tokenizer.text_ids)
     results: list[ProbeResult | SurprisalResult] = []
 
     def add(result: ProbeResult | SurprisalResult) -> None:
@@ -165,7 +165,7 @@ def _own(opened: OpenedRun) -> tuple[Prepared | None, list[str]]:
 
 
 def _probe(
-    name: str, request: ProbeRequest, model: Readable, own: Prepared | None, known: Known | None
+    name: str, request: ProbeRequest, model: ScorableModel, own: Prepared | None, known: TokenCounts | None
 ) -> ProbeResult | SurprisalResult:
     if name == "surprisal":
         return _surprisal(request, model, own, known)
@@ -187,7 +187,9 @@ def _probe(
     return replace(result, notes=[untaught, *result.notes])
 
 
-def _surprisal(request: ProbeRequest, model: Readable, own: Prepared | None, known: Known | None) -> SurprisalResult:
+def _surprisal(
+    request: ProbeRequest, model: ScorableModel, own: Prepared | None, known: TokenCounts | None
+) -> SurprisalResult:
     """Measure the surprisal of the requested text, or of the run's own validation split."""
     counts = None if known is None else known.counts
     if request.text is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from glassformer.evaluation.minimal_pairs import Share
+from glassformer.evaluation.minimal_pairs import Proportion
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Group:
     """
 
     name: str
-    share: Share
+    share: Proportion
     chance: float
     rules: Mapping[str, float]
 

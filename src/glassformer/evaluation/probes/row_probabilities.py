@@ -27,11 +27,11 @@ from glassformer.text.rows import Row
 from glassformer.text.tokenizers import Tokenizer
 
 PSEUDO = "masked model: each token is masked in turn, and the model sees both sides (pseudo-log-likelihood)"
-Readable = TextModel | MaskFiller
+ScorableModel = TextModel | MaskFiller
 
 
 @dataclass(frozen=True)
-class Read:
+class RowScores:
     """Negative log-probabilities and most probable tokens of a row of n tokens.
 
     Attributes:
@@ -43,14 +43,14 @@ class Read:
     best: npt.NDArray[np.int64]
 
 
-def readable(model: AnyTextModel) -> Readable:
+def require_scorable(model: AnyTextModel) -> ScorableModel:
     """Return the model if it assigns probabilities to the tokens of a single text.
 
     Raises:
         GlassError: the model does not assign them; the error gives the reason.
     """
     task = model.config.train.task
-    if isinstance(model, Readable) and task not in CONVERSATIONS:
+    if isinstance(model, ScorableModel) and task not in CONVERSATIONS:
         return model
     why = "it assigns no probability to tokens" if task in LABELLED else "it generates a text from another text"
     raise GlassError(
@@ -59,7 +59,7 @@ def readable(model: AnyTextModel) -> Readable:
     )
 
 
-def read_rows(model: Readable, rows: Sequence[Sequence[int]]) -> list[Read]:
+def score_rows(model: ScorableModel, rows: Sequence[Sequence[int]]) -> list[RowScores]:
     """Score each row independently as the beginning of a text, after a start token.
 
     Args:
@@ -67,10 +67,10 @@ def read_rows(model: Readable, rows: Sequence[Sequence[int]]) -> list[Read]:
         rows: token ids; each row has at least one token and at most `longest(model)` tokens.
     """
     start = model.tokenizer.start_id
-    return read_after(model, [np.array([start, *row]) for row in rows])
+    return score_after_first(model, [np.array([start, *row]) for row in rows])
 
 
-def read_after(model: Readable, rows: Sequence[npt.NDArray[np.integer]]) -> list[Read]:
+def score_after_first(model: ScorableModel, rows: Sequence[npt.NDArray[np.integer]]) -> list[RowScores]:
     """Score all tokens except the first of each row, each row independently.
 
     Args:
@@ -82,7 +82,7 @@ def read_after(model: Readable, rows: Sequence[npt.NDArray[np.integer]]) -> list
     return _read(model.model, spread, [len(row) - 1 for row in rows])
 
 
-def read_pairs(model: Translator, rows: Sequence[Row]) -> list[Read]:
+def score_targets(model: Translator, rows: Sequence[Row]) -> list[RowScores]:
     """Score the target of each pair given its source, with teacher forcing; the first start token is not scored.
 
     Args:
@@ -92,7 +92,7 @@ def read_pairs(model: Translator, rows: Sequence[Row]) -> list[Read]:
     return _read(model.model, rows, [len(row.targets) for row in rows])
 
 
-def _read(model: Model, spread: Sequence[Row], lengths: Sequence[int]) -> list[Read]:
+def _read(model: Model, spread: Sequence[Row], lengths: Sequence[int]) -> list[RowScores]:
     """Score the tokens in the loss mask of all rows, and split the scores into arrays of these lengths."""
     device = model.embedding.tokens.weight.device
     nats = []
@@ -106,10 +106,10 @@ def _read(model: Model, spread: Sequence[Row], lengths: Sequence[int]) -> list[R
             best.append(logits.argmax(dim=-1)[scored].cpu().numpy())  # (tokens,)
     ends = np.cumsum(lengths)[:-1]
     parts = zip(np.split(np.concatenate(nats), ends), np.split(np.concatenate(best), ends), strict=True)
-    return [Read(*part) for part in parts]
+    return [RowScores(*part) for part in parts]
 
 
-def longest(model: Readable) -> int:
+def max_row_tokens(model: ScorableModel) -> int:
     """Return the maximum number of tokens in a row that the run can read."""
     return model.config.model.context - (len(model.frame) if isinstance(model, MaskFiller) else 0)
 
@@ -139,7 +139,7 @@ def as_written(tokenizer: Tokenizer, text: str) -> str:
     return tokenizer.decode(tokenizer.encode(text))
 
 
-def token_scores(model: Readable, texts: Sequence[str]) -> list[TokenScores]:
+def token_scores(model: ScorableModel, texts: Sequence[str]) -> list[TokenScores]:
     """Return ln P and the end position of each token of each text, as in `minimal_pairs.TokenLogProbabilities`.
 
     Args:
@@ -150,7 +150,7 @@ def token_scores(model: Readable, texts: Sequence[str]) -> list[TokenScores]:
         GlassError: a text is empty, or longer than the context of the run.
     """
     rows = [checked_row(model, text) for text in texts]
-    return scored(model.tokenizer, rows, [-read.nats for read in read_rows(model, rows)])
+    return scored(model.tokenizer, rows, [-read.nats for read in score_rows(model, rows)])
 
 
 def scored(
@@ -163,7 +163,7 @@ def scored(
     ]
 
 
-def checked_row(model: Readable, text: str) -> list[int]:
+def checked_row(model: ScorableModel, text: str) -> list[int]:
     """Encode a text.
 
     Raises:
@@ -172,9 +172,9 @@ def checked_row(model: Readable, text: str) -> list[int]:
     row = model.tokenizer.encode(text)
     if not row:
         raise GlassError(f"the text {text!r} has no tokens", "Give a text that is not empty.")
-    if len(row) > longest(model):
+    if len(row) > max_row_tokens(model):
         raise GlassError(
-            f"{text[:60]!r} has {len(row):,} tokens, but this run reads at most {longest(model):,}",
+            f"{text[:60]!r} has {len(row):,} tokens, but this run reads at most {max_row_tokens(model):,}",
             "Leave the text out, or probe a run with a larger model.context.",
         )
     return row

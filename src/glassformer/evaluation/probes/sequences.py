@@ -18,10 +18,10 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.corpora.recall import KEYS, Recall
 from glassformer.corpora.strings import ALPHABET
-from glassformer.evaluation.minimal_pairs import Share
+from glassformer.evaluation.minimal_pairs import Proportion
 from glassformer.evaluation.probes.result import Group, ProbeResult, by_number
-from glassformer.evaluation.probes.row_probabilities import Read, Readable, longest, read_rows
-from glassformer.evaluation.probes.token_counts import Known
+from glassformer.evaluation.probes.row_probabilities import RowScores, ScorableModel, max_row_tokens, score_rows
+from glassformer.evaluation.probes.token_counts import TokenCounts
 
 COPIES = 4
 """Number of copies of a segment, as in Olsson et al. 2022, "In-context learning and induction heads"."""
@@ -49,9 +49,9 @@ class SequenceQuestion:
     rules: Mapping[str, float]
 
 
-def shares(
+def accuracy_by_group(
     rows: Sequence[Sequence[int]],
-    read: Sequence[Read],
+    read: Sequence[RowScores],
     questions: Sequence[SequenceQuestion],
     chance: float,
     everything: str,
@@ -71,11 +71,11 @@ def shares(
     for name in (everything, *names):
         chosen = [number for number, q in enumerate(questions) if name == everything or name in q.groups]
         rules = {rule: float(np.mean([questions[n].rules[rule] for n in chosen])) for rule in questions[0].rules}
-        found.append(Group(name, Share(sum(right[n] for n in chosen), len(chosen)), chance, rules))
+        found.append(Group(name, Proportion(sum(right[n] for n in chosen), len(chosen)), chance, rules))
     return found
 
 
-def middle_tokens(model: Readable, known: Known | None) -> npt.NDArray[np.int64]:
+def middle_tokens(model: ScorableModel, known: TokenCounts | None) -> npt.NDArray[np.int64]:
     """Return the ids of tokens with medium frequency in the training text.
 
     With few distinct tokens, return all that occur; without the training text, return all text tokens.
@@ -88,7 +88,9 @@ def middle_tokens(model: Readable, known: Known | None) -> npt.NDArray[np.int64]
     return seen[np.argsort(known.counts[seen], kind="stable")][quarter : len(seen) - quarter]
 
 
-def induction_rows(model: Readable, known: Known | None, size: int, seed: int) -> tuple[list[list[int]], int]:
+def induction_rows(
+    model: ScorableModel, known: TokenCounts | None, size: int, seed: int
+) -> tuple[list[list[int]], int]:
     """Return `size` rows, each a repeated random segment, and the length of a segment in tokens.
 
     Tokens are sampled from `middle_tokens`, without replacement within the segment if there are enough.
@@ -97,10 +99,10 @@ def induction_rows(model: Readable, known: Known | None, size: int, seed: int) -
         GlassError: the context or the vocabulary of the run is too small.
     """
     symbols = middle_tokens(model, known)
-    length = min(LONGEST, longest(model) // COPIES)
+    length = min(LONGEST, max_row_tokens(model) // COPIES)
     if length < 2:
         raise GlassError(
-            f"this run reads only {counted(longest(model), 'tokens')}, too few for a repeated segment",
+            f"this run reads only {counted(max_row_tokens(model), 'tokens')}, too few for a repeated segment",
             f"Probe a run that reads at least {2 * COPIES} tokens, with a larger model.context.",
         )
     if len(symbols) < 2:
@@ -114,7 +116,7 @@ def induction_rows(model: Readable, known: Known | None, size: int, seed: int) -
     return [segment * COPIES for segment in segments], length
 
 
-def probe_induction(model: Readable, known: Known | None, size: int, seed: int) -> ProbeResult:
+def probe_induction(model: ScorableModel, known: TokenCounts | None, size: int, seed: int) -> ProbeResult:
     """Probe induction: test whether the run predicts the next token of a repeated random segment.
 
     The first token of the second copy cannot be predicted, so it is not scored.
@@ -129,7 +131,7 @@ def probe_induction(model: Readable, known: Known | None, size: int, seed: int) 
         GlassError: the context or the vocabulary of the run is too small.
     """
     rows, length = induction_rows(model, known, size, seed)
-    read = read_rows(model, rows)
+    read = score_rows(model, rows)
     questions = [
         SequenceQuestion(
             number,
@@ -153,23 +155,25 @@ def probe_induction(model: Readable, known: Known | None, size: int, seed: int) 
         ),
     }
     about = f"{counted(length, 'random tokens')} out of {symbols:,}, in {COPIES} copies: the next token from copy 2 on"
-    return ProbeResult("induction", about, shares(rows, read, questions, 1 / symbols, "repeated tokens"), figures)
+    return ProbeResult(
+        "induction", about, accuracy_by_group(rows, read, questions, 1 / symbols, "repeated tokens"), figures
+    )
 
 
-def _copies(row: Sequence[int], position: int, length: int, known: Known | None) -> Iterator[str]:
+def _copies(row: Sequence[int], position: int, length: int, known: TokenCounts | None) -> Iterator[str]:
     yield f"copy {position // length + 1}"
     if known is not None and not known.has(row[position - 1], row[position]):
         yield "neighbours never trained on"
 
 
-def _frequent(before: int, token: int, known: Known | None) -> dict[str, float]:
+def _frequent(before: int, token: int, known: TokenCounts | None) -> dict[str, float]:
     """Return the probability that each frequency heuristic predicts `token`; empty without the training text."""
     if known is None:
         return {}
     return {"majority": float(token == known.majority), "bigram": float(token == known.follower(before))}
 
 
-def probe_recall(model: Readable, known: Known | None, size: int, seed: int) -> ProbeResult:
+def probe_recall(model: ScorableModel, known: TokenCounts | None, size: int, seed: int) -> ProbeResult:
     """Probe recall: test whether the run predicts the value of a repeated key (Arora et al. 2023, "Zoology").
 
     If each character of the corpus `recall` is one token of the run, rows are documents of that corpus. Otherwise keys
@@ -185,17 +189,19 @@ def probe_recall(model: Readable, known: Known | None, size: int, seed: int) -> 
         GlassError: the context or the vocabulary of the run is too small.
     """
     rows, values, what = recall_rows(model, known, size, seed)
-    if max(map(len, rows)) > longest(model):
+    if max(map(len, rows)) > max_row_tokens(model):
         raise GlassError(
-            f"{what} have up to {max(map(len, rows))} tokens, but this run reads at most {longest(model):,}",
+            f"{what} have up to {max(map(len, rows))} tokens, but this run reads at most {max_row_tokens(model):,}",
             "Probe a run with a larger model.context.",
         )
     questions = [question for number, row in enumerate(rows) for question in _asked(number, row, known)]
-    groups = shares(rows, read_rows(model, rows), questions, 1 / values, "all values")
+    groups = accuracy_by_group(rows, score_rows(model, rows), questions, 1 / values, "all values")
     return ProbeResult("recall", f"{what}: the value of each key that is asked for", groups)
 
 
-def recall_rows(model: Readable, known: Known | None, size: int, seed: int) -> tuple[list[list[int]], int, str]:
+def recall_rows(
+    model: ScorableModel, known: TokenCounts | None, size: int, seed: int
+) -> tuple[list[list[int]], int, str]:
     """Return the rows, the number of possible values, and a description of the rows.
 
     Raises:
@@ -227,7 +233,7 @@ def recall_rows(model: Readable, known: Known | None, size: int, seed: int) -> t
     return rows, len(values), "random tokens in pairs, and the pairs again in another order"
 
 
-def _asked(number: int, row: Sequence[int], known: Known | None) -> Iterator[SequenceQuestion]:
+def _asked(number: int, row: Sequence[int], known: TokenCounts | None) -> Iterator[SequenceQuestion]:
     """Yield the values in the second half of a row as questions; in documents of `recall`, a separator precedes it."""
     pairs = len(row) // 4
     shown = list(row[1 : 2 * pairs : 2])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.evaluation.probes.row_probabilities import Readable, read_after
+from glassformer.evaluation.probes.row_probabilities import ScorableModel, score_after_first
 from glassformer.text.tokenizers import Tokenizer
 
 LISTED = 10_000
@@ -124,7 +124,7 @@ class SurprisalResult:
 
 
 def surprisal(
-    model: Readable,
+    model: ScorableModel,
     rows: Sequence[npt.NDArray[np.integer]],
     counts: npt.NDArray[np.int64],
     counted_in: str,
@@ -138,7 +138,7 @@ def surprisal(
         model: the run.
         rows, counts, counted_in, about, notes, listed: as in `grouped`.
     """
-    nats = [read.nats for read in read_after(model, rows)]
+    nats = [read.nats for read in score_after_first(model, rows)]
     return grouped(nats, rows, model.tokenizer, counts, counted_in, about, notes, listed)
 
 

@@ -18,13 +18,13 @@ import numpy.typing as npt
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
-from glassformer.evaluation.probes.row_probabilities import Readable, longest, read_pairs
+from glassformer.evaluation.probes.row_probabilities import ScorableModel, max_row_tokens, score_targets
 from glassformer.evaluation.probes.surprisal import LISTED, SurprisalResult, grouped, surprisal
 from glassformer.evaluation.simple_predictors import counts_of
 from glassformer.tasks import MaskFiller, Translator
 from glassformer.tasks.example_tasks import pair_rows
 from glassformer.text.batches import validation_rows
-from glassformer.text.measured_data import encode_whole
+from glassformer.text.evaluation_data import encode_evaluation_data
 from glassformer.text.prepare import Prepared
 from glassformer.text.records import RECORD_KINDS
 from glassformer.text.rows import Row
@@ -36,7 +36,7 @@ MOST_HOLES = 20_000
 
 
 def surprisal_of_file(
-    model: Readable,
+    model: ScorableModel,
     text: Path,
     counts: Counts | None,
     reading: Mapping[str, str] | None = None,
@@ -62,7 +62,7 @@ def surprisal_of_file(
     data = DataConfig(source=str(text), windows=own.windows, document=own.document).replace(**(reading or {}))
     with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
         kind = RECORD_KINDS[model.config.train.task]
-        whole = encode_whole(kind, data, {"text": model.tokenizer}, Path(temporary))
+        whole = encode_evaluation_data(kind, data, {"text": model.tokenizer}, Path(temporary))
         store = whole.store.tokens["text"]
         if len(store) < 2:
             raise GlassError(f"{text} has {counted(len(store), 'tokens')}", "Give a longer text: --text FILE.")
@@ -75,7 +75,9 @@ def surprisal_of_file(
         return _of_store(model, store, counts, f"of {text}", LISTED)
 
 
-def surprisal_of_text(model: Readable, text: str, counts: Counts | None, most: int | None = None) -> SurprisalResult:
+def surprisal_of_text(
+    model: ScorableModel, text: str, counts: Counts | None, most: int | None = None
+) -> SurprisalResult:
     """Measure the surprisal of a string as if it were read from a file; see `surprisal_of_file`."""
     with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
         path = Path(temporary) / "text.txt"
@@ -83,7 +85,7 @@ def surprisal_of_text(model: Readable, text: str, counts: Counts | None, most: i
         return replace(surprisal_of_file(model, path, counts, most=most), about="of this text")
 
 
-def surprisal_of_split(model: Readable | Translator, own: Prepared, counts: Counts | None) -> SurprisalResult:
+def surprisal_of_split(model: ScorableModel | Translator, own: Prepared, counts: Counts | None) -> SurprisalResult:
     """Measure the surprisal of a run's own validation split; if the task has sources, of the targets.
 
     Raises:
@@ -119,12 +121,12 @@ def surprisal_of_target(model: Translator, source: str, target: str, counts: Cou
 
 
 def _of_store(
-    model: Readable, store: TokenStore, counts: Counts | None, about: str, listed: int = 0
+    model: ScorableModel, store: TokenStore, counts: Counts | None, about: str, listed: int = 0
 ) -> SurprisalResult:
     masked = isinstance(model, MaskFiller)
     start = model.tokenizer.start_id
     limit = MOST_HOLES if masked else None
-    rows = [row.ids for row in validation_rows(store, model.config.data, longest(model), start, limit)]
+    rows = [row.ids for row in validation_rows(store, model.config.data, max_row_tokens(model), start, limit)]
     remarks = []
     if masked and sum(len(row) - 1 for row in rows) < len(store) - 1:
         remarks = [
@@ -137,7 +139,7 @@ def _of_store(
 def _of_pairs(
     model: Translator, rows: Sequence[Row], counts: Counts | None, about: str, listed: int = 0
 ) -> SurprisalResult:
-    nats = [read.nats for read in read_pairs(model, rows)]
+    nats = [read.nats for read in score_targets(model, rows)]
     targets = [row.ids for row in rows]
     own = counts
     if own is None:

@@ -14,7 +14,7 @@ MOST = 20_000_000
 """Maximum number of tokens whose bigrams are counted; of a longer text, the first tokens are used."""
 
 
-class Known:
+class TokenCounts:
     """Unigram and bigram counts of a run's training split.
 
     Args:

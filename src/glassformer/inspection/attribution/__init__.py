@@ -3,7 +3,7 @@
 from glassformer.inspection.attribution.agreement import RankAgreement, agreement
 from glassformer.inspection.attribution.case import AttributionCase, Output, case_of
 from glassformer.inspection.attribution.flow import AttentionFlow, flow
-from glassformer.inspection.attribution.grid import PatchGrid, Question, patch_grids
+from glassformer.inspection.attribution.grid import PatchGrid, PatchingInputs, patch_grids
 from glassformer.inspection.attribution.lens import Lens, lens
 from glassformer.inspection.attribution.logits import (
     LogitSplit,
@@ -25,7 +25,7 @@ __all__ = [
     "Occlusion",
     "Output",
     "PatchGrid",
-    "Question",
+    "PatchingInputs",
     "RankAgreement",
     "Rollout",
     "agreement",

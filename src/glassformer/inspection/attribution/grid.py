@@ -33,19 +33,19 @@ PARTS = ("resid", "self", "cross", "feedforward", "heads")
 
 
 @dataclass(frozen=True)
-class Question:
+class PatchingInputs:
     """Two inputs of equal shape, and the two answers to compare.
 
     Attributes:
         clean, corrupt: input ids, (1, T); for an encoder-decoder the source ids, (1, S).
-        place: position of the answer's logits in the row; 0 for a classifier.
+        position: position of the answer's logits in the row; 0 for a classifier.
         token, against: answers to the clean and to the corrupt input, a token or a class each.
         target, corrupt_target: target ids of an encoder-decoder, (1, T); if `corrupt_target` is None, `target` is used.
     """
 
     clean: Tensor
     corrupt: Tensor
-    place: int
+    position: int
     token: int
     against: int
     target: Tensor | None = None
@@ -83,7 +83,7 @@ class PatchGrid:
         return dict(vars(self))
 
 
-def patch_grids(model: Model, question: Question, part: str = "resid") -> list[PatchGrid]:
+def patch_grids(model: Model, question: PatchingInputs, part: str = "resid") -> list[PatchGrid]:
     """Patch each position, or each head, of each layer, and measure the recovered fraction of the logit difference.
 
     The patched copies of the corrupt input for one layer are the rows of one batch; a large batch is split.
@@ -124,7 +124,7 @@ def check_part(part: str) -> None:
         raise GlassError(f"there is no part {part!r}", nearest(part, PARTS))
 
 
-def check_shapes(question: Question) -> None:
+def check_shapes(question: PatchingInputs) -> None:
     """Raise a `GlassError` unless both texts, and both targets, have equal length."""
     pairs = [("texts", question.clean, question.corrupt)]
     if question.target is not None and question.corrupt_target is not None:
@@ -150,7 +150,7 @@ class Scale:
         return found
 
 
-def _grid(model: Model, name: str, question: Question, part: str, scale: Scale) -> PatchGrid | None:
+def _grid(model: Model, name: str, question: PatchingInputs, part: str, scale: Scale) -> PatchGrid | None:
     sites = _sites(model, name, part)
     if not sites:
         return None
@@ -200,7 +200,7 @@ def _sites(model: Model, name: str, part: str) -> dict[str, list[int] | None]:
     return {site: None for site in own if site.endswith(part)}
 
 
-def _passes(model: Model, question: Question, acts: Tensor, clean: Mapping[str, Tensor]) -> Tensor:
+def _passes(model: Model, question: PatchingInputs, acts: Tensor, clean: Mapping[str, Tensor]) -> Tensor:
     """Return the logit differences (B) of B patched copies of the corrupt input.
 
     Args:
@@ -221,11 +221,11 @@ def _passes(model: Model, question: Question, acts: Tensor, clean: Mapping[str, 
     return torch.cat(found)
 
 
-def _corrupt_target(question: Question) -> Tensor | None:
+def _corrupt_target(question: PatchingInputs) -> Tensor | None:
     return question.target if question.corrupt_target is None else question.corrupt_target
 
 
-def _difference(logits: Tensor, question: Question) -> Tensor:
+def _difference(logits: Tensor, question: PatchingInputs) -> Tensor:
     """Return the logit differences (B) float64 from logits (B, T, V), or (B, C) of a classifier."""
-    own = logits if logits.dim() == 2 else logits[:, question.place]  # (B, V)
+    own = logits if logits.dim() == 2 else logits[:, question.position]  # (B, V)
     return own[:, question.token].double() - own[:, question.against].double()

@@ -105,15 +105,15 @@ def _correlation(first: Tensor | None, second: Tensor | None, seen: int) -> floa
     return spearman(first[:seen].numpy(), second[:seen].numpy())
 
 
-def occlusion_work(model: Model, tokens: int, target: int | None = None) -> float:
+def occlusion_flops(model: Model, tokens: int, target: int | None = None) -> float:
     """Estimate the floating-point operations of replacing each token of a text, and of its target, once.
 
-    For the arguments, see `pass_work`.
+    For the arguments, see `estimate_forward_flops`.
     """
-    return (tokens + (target or 0)) * pass_work(model, tokens, target)
+    return (tokens + (target or 0)) * estimate_forward_flops(model, tokens, target)
 
 
-def pass_work(model: Model, tokens: int, target: int | None = None) -> float:
+def estimate_forward_flops(model: Model, tokens: int, target: int | None = None) -> float:
     """Estimate the floating-point operations of one forward pass.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.inspection.explain.operations import FormulaContext, Products, Working
+from glassformer.inspection.explain.operations import CellDerivation, FormulaContext, Products
 from glassformer.inspection.explain.sections import Numbers
 from glassformer.model.transformer import activate
 
@@ -29,7 +29,7 @@ class Term:
     def formula(self) -> str:
         return self.name
 
-    def whole(self, context: FormulaContext) -> Numbers:
+    def compute_matrix(self, context: FormulaContext) -> Numbers:
         return context[self.name]
 
     def lines(self, context: FormulaContext, row: int, column: int) -> tuple[list[tuple[str, float]], Products | None]:
@@ -51,7 +51,7 @@ class MatrixProduct:
     def formula(self) -> str:
         return f"{self.left} {self.right}{'ᵀ' if self.transposed else ''}"
 
-    def whole(self, context: FormulaContext) -> Numbers:
+    def compute_matrix(self, context: FormulaContext) -> Numbers:
         product: Numbers = context[self.left] @ self._right(context)
         return product
 
@@ -85,13 +85,13 @@ class Sum:
             names[1 : self.heads - 1] = ["…"]
         return " + ".join(names)
 
-    def whole(self, context: FormulaContext) -> Numbers:
+    def compute_matrix(self, context: FormulaContext) -> Numbers:
         total: Numbers = np.zeros((1, 1))
         for term in self.terms:
-            total = total + term.whole(context)
+            total = total + term.compute_matrix(context)
         return total
 
-    def at(self, context: FormulaContext, row: int, column: int) -> Working:
+    def derive_cell(self, context: FormulaContext, row: int, column: int) -> CellDerivation:
         lines: list[tuple[str, float]] = []
         products = None
         for term in self.terms:
@@ -100,7 +100,7 @@ class Sum:
             products = own or products
         if len(lines) > 1:
             lines.append(("sum", math.fsum(value for _, value in lines)))
-        return Working(tuple(lines), products)
+        return CellDerivation(tuple(lines), products)
 
 
 def sum_of(*names: str) -> Sum:
@@ -142,10 +142,10 @@ class Entrywise(ABC):
         """Return the name of the result in the derivation of a cell."""
         return self.formula
 
-    def whole(self, context: FormulaContext) -> Numbers:
+    def compute_matrix(self, context: FormulaContext) -> Numbers:
         return self.compute(*(context[name] for name in self.inputs))
 
-    def at(self, context: FormulaContext, row: int, column: int) -> Working:
+    def derive_cell(self, context: FormulaContext, row: int, column: int) -> CellDerivation:
         lines = []
         for name in self.inputs:
             matrix = context[name]
@@ -153,7 +153,7 @@ class Entrywise(ABC):
             c = min(column, matrix.shape[1] - 1)  # r, the sizes of the rows, has one column
             lines.append((f"{name}[{r}, {c}]", float(matrix[r, c])))
         result = self.compute(*(np.array([[value]]) for _, value in lines))
-        return Working((*lines, (self.last_line(), float(result[0, 0]))))
+        return CellDerivation((*lines, (self.last_line(), float(result[0, 0]))))
 
 
 @dataclass(frozen=True)
@@ -258,14 +258,14 @@ class Masked:
     def formula(self) -> str:
         return f"{self.scores.formula}, -inf where hidden"
 
-    def whole(self, context: FormulaContext) -> Numbers:
-        return context.hide(self.scores.whole(context))
+    def compute_matrix(self, context: FormulaContext) -> Numbers:
+        return context.hide(self.scores.compute_matrix(context))
 
-    def at(self, context: FormulaContext, row: int, column: int) -> Working:
-        value = float(self.whole(context)[row, column])
-        before = self.scores.at(context, row, column)
+    def derive_cell(self, context: FormulaContext, row: int, column: int) -> CellDerivation:
+        value = float(self.compute_matrix(context)[row, column])
+        before = self.scores.derive_cell(context, row, column)
         why = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: unchanged"
-        return Working((*before.lines, (why, value)))
+        return CellDerivation((*before.lines, (why, value)))
 
 
 @dataclass(frozen=True)
@@ -278,18 +278,18 @@ class Softmax:
     def formula(self) -> str:
         return f"softmax({self.scores.formula}), row by row"
 
-    def whole(self, context: FormulaContext) -> Numbers:
-        powers, _ = _powers(self.scores.whole(context))
+    def compute_matrix(self, context: FormulaContext) -> Numbers:
+        powers, _ = _powers(self.scores.compute_matrix(context))
         total = powers.sum(axis=1, keepdims=True)
         found: Numbers = powers / np.where(total == 0, 1, total)
         return found
 
-    def at(self, context: FormulaContext, row: int, column: int) -> Working:
-        scores = self.scores.whole(context)
+    def derive_cell(self, context: FormulaContext, row: int, column: int) -> CellDerivation:
+        scores = self.scores.compute_matrix(context)
         powers, largest = _powers(scores)
         own = float(powers[row, column])
         total = float(powers[row].sum())
-        return Working(
+        return CellDerivation(
             (
                 (f"{self.scores.formula}[{row}, {column}]", float(scores[row, column])),
                 (f"largest of row {row}", float(largest[row, 0])),
@@ -336,7 +336,7 @@ class Normalized:
             formula += f" + {self.bias}"
         return formula
 
-    def whole(self, context: FormulaContext) -> Numbers:
+    def compute_matrix(self, context: FormulaContext) -> Numbers:
         x = context[self.name]
         if self.centred:
             x = x - x.mean(axis=1, keepdims=True)
@@ -347,7 +347,7 @@ class Normalized:
             found = found + context[self.bias]
         return found
 
-    def at(self, context: FormulaContext, row: int, column: int) -> Working:
+    def derive_cell(self, context: FormulaContext, row: int, column: int) -> CellDerivation:
         x = context[self.name][row]
         value = float(x[column])
         lines = [(f"{self.name}[{row}, {column}]", value)]
@@ -373,4 +373,4 @@ class Normalized:
             bias = float(context[self.bias][0, column])
             value = value + bias
             lines += [(f"{self.bias}[{column}]", bias), ("plus the bias", value)]
-        return Working(tuple(lines))
+        return CellDerivation(tuple(lines))

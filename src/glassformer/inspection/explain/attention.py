@@ -73,7 +73,7 @@ def _largest_weights(weights: Tensor, view: AttentionCaptions) -> str:
 
 def _head(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
     number = part.heads[head]
-    shared = part.asks[head]
+    shared = part.kv_index[head]
     steps = [_projections(part, layer, head, view)]
     if layer.query_norm is not None and layer.key_norm is not None:
         steps.append(_qk_norm(part, layer.query_norm, layer.key_norm, head, shared, view))
@@ -82,7 +82,9 @@ def _head(part: AttentionTrace, layer: Attention, head: int, view: AttentionCapt
     steps += _scores(part, head, view)
     steps.append(_mixing(part, layer, head, view))
     notes = [_largest_weights(part.weights[0, head], view)]
-    others = [other for other, asked in zip(part.heads, part.asks, strict=True) if asked == shared and other != number]
+    others = [
+        other for other, asked in zip(part.heads, part.kv_index, strict=True) if asked == shared and other != number
+    ]
     if others:
         notes.append(f"The head shares its keys and values with {_heads(others)}.")
     placed = tuple(replace(step, layer=view.layer, head=number) for step in steps)
@@ -97,7 +99,7 @@ def _heads(numbers: list[int]) -> str:
 
 def _projections(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
     """Return the section on Q, K and V of a head, with its columns of the projection matrices."""
-    shared = part.asks[head]
+    shared = part.kv_index[head]
     matrices: list[Matrix] = []
     for name, linear, index, source, projected, labels in (
         ("Q", layer.query, head, view.x, part.q_projected[0, head], view.queries),
@@ -124,8 +126,8 @@ def _qk_norm(
     """
     matrices: list[Matrix] = []
     sides: tuple[tuple[Literal["Q", "K"], str, nn.RMSNorm, int, Tensor, Tensor, Labels], ...] = (
-        ("Q", view.x, query_norm, head, part.q_projected[0], part.q_unturned[0], view.queries),
-        ("K", view.source, key_norm, shared, part.k_projected[0], part.k_unturned[0], view.keys),
+        ("Q", view.x, query_norm, head, part.q_projected[0], part.q_unrotated[0], view.queries),
+        ("K", view.source, key_norm, shared, part.k_projected[0], part.k_unrotated[0], view.keys),
     )
     for name, x, norm, index, projected, normed, labels in sides:
         K = projected.shape[-1]

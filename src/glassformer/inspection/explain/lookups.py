@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from glassformer.inspection.explain.operations import FormulaContext, Working
+from glassformer.inspection.explain.operations import CellDerivation, FormulaContext
 from glassformer.inspection.explain.sections import Numbers, numbers
 from glassformer.model.positions import (
     AlibiPositions,
@@ -40,14 +40,14 @@ class Lookup(ABC):
     def look_up(self, context: FormulaContext) -> tuple[Numbers, Describe]:
         """Return the matrix, and a function that describes its cells."""
 
-    def whole(self, context: FormulaContext) -> Numbers:
+    def compute_matrix(self, context: FormulaContext) -> Numbers:
         values, _ = self.look_up(context)
         return values
 
-    def at(self, context: FormulaContext, row: int, column: int) -> Working:
+    def derive_cell(self, context: FormulaContext, row: int, column: int) -> CellDerivation:
         values, describe = self.look_up(context)
         before, last = describe(row, column)
-        return Working((*before, (last, float(values[row, column]))))
+        return CellDerivation((*before, (last, float(values[row, column]))))
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Products:
 
 
 @dataclass(frozen=True)
-class Working:
+class CellDerivation:
     """Derivation of one cell of a matrix.
 
     Attributes:
@@ -109,10 +109,10 @@ class Operation(Protocol):
         """Formula to print beside the matrix."""
         ...
 
-    def whole(self, context: FormulaContext) -> Numbers:
+    def compute_matrix(self, context: FormulaContext) -> Numbers:
         """Return the whole matrix, or an array that broadcasts to its shape."""
         ...
 
-    def at(self, context: FormulaContext, row: int, column: int) -> Working:
+    def derive_cell(self, context: FormulaContext, row: int, column: int) -> CellDerivation:
         """Return the derivation of one cell."""
         ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors, refuse_no_folder, write_text
+from glassformer.base.files import convert_os_errors, refuse_no_folder, write_text
 from glassformer.base.pages import render_page
 from glassformer.base.wording import Level
 from glassformer.inspection.explain.sections import Matrix, Section, SectionTable, Walk, edges, line_of, write_number
@@ -46,7 +46,7 @@ def check_writable(path: Path) -> None:
         raise GlassError(f"{path} is a folder", "Give the name of a file, such as explained.html.")
     refuse_no_folder(path)
     if path.exists():
-        with clear_disk_errors(path), path.open("rb") as file:
+        with convert_os_errors(path), path.open("rb") as file:
             ours = MARK.encode() in file.read(2000)
         if not ours:
             raise GlassError(

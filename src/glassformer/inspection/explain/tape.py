@@ -13,7 +13,7 @@ import numpy as np
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
-from glassformer.inspection.explain.operations import FormulaContext, Working
+from glassformer.inspection.explain.operations import CellDerivation, FormulaContext
 from glassformer.inspection.explain.sections import Matrix, Numbers, Section, Walk
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.explain.walk import make_walk
@@ -64,7 +64,7 @@ class Tape:
             raise GlassError(f"there is no matrix {number} on this tape", f"Give {span(0, len(self.matrices) - 1)}.")
         return self.matrices[number]
 
-    def again(self, number: int) -> Numbers | None:
+    def recompute(self, number: int) -> Numbers | None:
         """Return the whole matrix, recomputed in float64 by its operation; None for parameters.
 
         Raises:
@@ -73,7 +73,7 @@ class Tape:
         matrix = self.matrix(number)
         if matrix.operation is None:
             return None
-        return np.broadcast_to(matrix.operation.whole(self._contexts[number]), matrix.shape)
+        return np.broadcast_to(matrix.operation.compute_matrix(self._contexts[number]), matrix.shape)
 
     def difference(self, number: int) -> float | None:
         """Return the largest absolute difference between the recomputed and the shown matrix; None for parameters.
@@ -81,14 +81,14 @@ class Tape:
         Raises:
             GlassError: no matrix has that number.
         """
-        again = self.again(number)
+        again = self.recompute(number)
         if again is None:
             return None
         shown = self.matrices[number].values
         same = again == shown  # so that equal infinities have no difference
         return float(np.abs(np.where(same, 0.0, again) - np.where(same, 0.0, shown)).max(initial=0.0))
 
-    def working(self, number: int, row: int, column: int) -> Working | None:
+    def derive_cell(self, number: int, row: int, column: int) -> CellDerivation | None:
         """Return the derivation of one cell from the numbers shown; None for parameters.
 
         Raises:
@@ -99,7 +99,7 @@ class Tape:
         if not (0 <= row < rows and 0 <= column < columns):
             problem = f"{matrix.name} has no cell at row {row}, column {column}"
             raise GlassError(problem, f"Give row {span(0, rows - 1)} and column {span(0, columns - 1)}.")
-        return None if matrix.operation is None else matrix.operation.at(self._contexts[number], row, column)
+        return None if matrix.operation is None else matrix.operation.derive_cell(self._contexts[number], row, column)
 
 
 def make_tape(subject: Subject, top: int = 10) -> Tape:

@@ -166,7 +166,7 @@ def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, note: st
     matrices: tuple[Matrix, ...] = ()
     if added is not None:
         matrices = (
-            Matrix("P", PositionVectors(), numbers(added[0]), tuple(map(str, found.places[0].tolist()))),
+            Matrix("P", PositionVectors(), numbers(added[0]), tuple(map(str, found.positions[0].tolist()))),
             Matrix(total, sum_of("E", "P"), numbers(between[0]), labels),
         )
     sections = [

@@ -8,7 +8,7 @@ these sequences, and `survey` combines all steps. `of_run` applies the survey to
 from glassformer.inspection.heads.attention_arrays import AttentionArrays, make_attention_arrays
 from glassformer.inspection.heads.probes import HeadProbe
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey
-from glassformer.inspection.heads.role_scores import RoleScore, RoleTally, judge
+from glassformer.inspection.heads.role_scores import RoleScore, RoleTally, score_heads
 from glassformer.inspection.heads.survey import TokenFacts, survey
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "RoleScore",
     "RoleTally",
     "TokenFacts",
-    "judge",
     "make_attention_arrays",
+    "score_heads",
     "survey",
 ]

@@ -11,7 +11,13 @@ import numpy.typing as npt
 from glassformer.base.config import PAIRS, Config
 from glassformer.base.errors import GlassError
 from glassformer.inspection.heads import HeadProbe, HeadSurvey, TokenFacts, survey
-from glassformer.inspection.heads.probes import marks, random_probes, sentence_probe, special_ids, vocabulary
+from glassformer.inspection.heads.probes import (
+    punctuation_ids,
+    random_probes,
+    sentence_probe,
+    special_ids,
+    text_token_pool,
+)
 from glassformer.inspection.heads.texts import given_probe, held_out_probe, random_text, window_probe
 from glassformer.model.transformer import Classifier, Model
 from glassformer.runs.opening import OpenedRun
@@ -72,8 +78,8 @@ def probes_for(
             random tokens.
     """
     counts = _counts(data, tokenizer.vocab_size)
-    source = vocabulary(reader, counts)
-    target = vocabulary(tokenizer, counts)
+    source = text_token_pool(reader, counts)
+    target = text_token_pool(tokenizer, counts)
     if text is None and data is not None:
         text = held_out_probe(make_task(config, data).held_out(None))
     probes = [text or random_text(model, source, target), *random_probes(model, source, target)]
@@ -81,7 +87,7 @@ def probes_for(
     start = isinstance(model, Classifier) or config.data.windows == "documents"
     sentences = sentence_probe(model, tokenizer, start, corpus)
     probes += [] if sentences is None else [sentences]
-    return probes, TokenFacts(special_ids(tokenizer), special_ids(reader), marks(reader), counts, corpus)
+    return probes, TokenFacts(special_ids(tokenizer), special_ids(reader), punctuation_ids(reader), counts, corpus)
 
 
 def _given(opened: OpenedRun, given: Given) -> HeadProbe:

@@ -72,7 +72,7 @@ class TokenPool:
     end: int
 
 
-def vocabulary(tokenizer: Tokenizer, counts: Ids | None = None) -> TokenPool:
+def text_token_pool(tokenizer: Tokenizer, counts: Ids | None = None) -> TokenPool:
     """Return the pool of a vocabulary's text tokens, without special and unknown tokens.
 
     If there are `counts` (V,) and at least `LARGE` text tokens, leave out the most and the least frequent ones.
@@ -92,7 +92,7 @@ def special_ids(tokenizer: Tokenizer) -> frozenset[int]:
     return frozenset(id for id in (tokenizer.start_id, tokenizer.end_id, tokenizer.mask_id) if id is not None)
 
 
-def marks(tokenizer: Tokenizer) -> frozenset[int]:
+def punctuation_ids(tokenizer: Tokenizer) -> frozenset[int]:
     """Return the ids of the full stop, the comma and the danda (।), with or without spaces."""
     texts = {token: tokenizer.token_bytes(token).strip() for token in range(tokenizer.vocab_size)}
     return frozenset(token for token, text in texts.items() if text in (b".", b",", "।".encode()))

@@ -80,10 +80,10 @@ def mass(arrays: AttentionArrays, pattern: Bools, rows: Bools | None = None) -> 
         rows: (N, T) True for rows where the role is possible, combined with `arrays.rows`; None: rows where the pattern
             has a visible key.
     """
-    return counted(arrays, arrays.weights, pattern, rows, arrays.allowed)
+    return tally_values(arrays, arrays.weights, pattern, rows, arrays.allowed)
 
 
-def counted(
+def tally_values(
     arrays: AttentionArrays, values: Floats, pattern: Bools, rows: Bools | None, candidates: Bools
 ) -> RoleTally:
     """Tally values (N, H, T, S), such as weights or votes, on the keys of a pattern.
@@ -101,7 +101,7 @@ def counted(
     return RoleTally(score, chance, here.sum(axis=-1).astype(np.float64))
 
 
-def judge(
+def score_heads(
     tally: RoleTally,
     threshold: float | Floats,
     probe: str,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassformer.inspection.heads.attention_arrays import AttentionArrays, Bools, Floats, Ids
-from glassformer.inspection.heads.role_scores import RoleTally, counted, mass
+from glassformer.inspection.heads.role_scores import RoleTally, mass, tally_values
 
 SINK = 0.3
 """Mean weight on the first token above which a head counts as a sink (Gu et al. 2025)."""
@@ -116,7 +116,7 @@ def voted(arrays: AttentionArrays, pattern: Bools, rows: Bools | None = None) ->
     `rows` is as in `role_scores.mass`.
     """
     candidates = arrays.allowed & ~arrays.special_keys[:, None, :]  # (N, T, S)
-    return counted(arrays, arrays.votes(candidates), pattern, rows, candidates)
+    return tally_values(arrays, arrays.votes(candidates), pattern, rows, candidates)
 
 
 def offset_votes(arrays: AttentionArrays, span: int) -> tuple[Floats, Floats, Floats]:

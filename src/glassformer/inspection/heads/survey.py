@@ -13,7 +13,7 @@ from glassformer.inspection.heads.attention_arrays import AttentionArrays, Float
 from glassformer.inspection.heads.passes import ProbedLayer, passes
 from glassformer.inspection.heads.probes import HeadProbe
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey, LeftOut
-from glassformer.inspection.heads.role_scores import RoleScore, RoleTally, judge
+from glassformer.inspection.heads.role_scores import RoleScore, RoleTally, score_heads
 from glassformer.inspection.sites import HeadSite, Site, attentions, stacks
 from glassformer.model.transformer import Block, Model
 
@@ -161,13 +161,13 @@ def _judged(layer: _Layer) -> tuple[dict[str, list[RoleScore]], dict[str, str]]:
             threshold = best + relations.ABOVE_BASELINE
             details = [{"baseline": best}] * whole.score.shape[1]
         lowest = -1.0 if role == "copying" else 0.0
-        found[role] = judge(whole, threshold, layer.probe[role], lowest=lowest, details=details)
+        found[role] = score_heads(whole, threshold, layer.probe[role], lowest=lowest, details=details)
     if layer.votes:
         votes, chance, rows = (np.concatenate(part) for part in zip(*layer.votes, strict=True))
         whole, offsets = roles.positional(votes, chance, rows)
         if rows.sum():
             details = [{"offset": float(offset)} for offset in offsets]
-            found["positional"] = judge(whole, roles.POSITIONAL, "text", details=details)
+            found["positional"] = score_heads(whole, roles.POSITIONAL, "text", details=details)
         else:
             without["positional"] = "the role is possible in no row of the probe 'text'"
     return found, without

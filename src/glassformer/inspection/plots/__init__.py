@@ -1,11 +1,11 @@
 """Figures drawn with matplotlib: attention maps, lenses, rollouts, head roles and curves.
 
-`look` records the attention of a model for `draw_attention`; the other drawing functions take plain values. matplotlib
-is imported only when figures or fonts are used. Its object-oriented interface is used, so its global state does not
-change.
+`record_attention_maps` records the attention of a model for `draw_attention`; the other drawing functions take plain
+values. matplotlib is imported only when figures or fonts are used. Its object-oriented interface is used, so its global
+state does not change.
 """
 
-from glassformer.inspection.plots.attention import draw_attention, facts, largest_weights, look
+from glassformer.inspection.plots.attention import draw_attention, facts, largest_weights, record_attention_maps
 from glassformer.inspection.plots.cells import SCALES, Floats, Scale, block_for, pooled
 from glassformer.inspection.plots.charts import draw_curve, draw_lens, draw_roles
 from glassformer.inspection.plots.fonts import Fonts, find_fonts
@@ -31,8 +31,8 @@ __all__ = [
     "find_fonts",
     "find_site",
     "largest_weights",
-    "look",
     "pooled",
+    "record_attention_maps",
     "refuse_no_matplotlib",
     "refuse_no_picture",
     "save",

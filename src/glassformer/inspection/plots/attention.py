@@ -30,7 +30,7 @@ MOST_KEYS = 3
 DECIMALS = 6  # decimal places of weights in JSON
 
 
-def look(subject: Subject, shown: HeadSite | Site | None = None) -> AttentionMaps:
+def record_attention_maps(subject: Subject, shown: HeadSite | Site | None = None) -> AttentionMaps:
     """Record attention weights for drawing, pooled to the resolution of the figure.
 
     Args:
@@ -55,7 +55,7 @@ def draw_attention(found: AttentionMaps, scale: Scale = "linear", fonts: Fonts |
     """Draw attention maps.
 
     Args:
-        found: attention maps from `look`.
+        found: attention maps from `record_attention_maps`.
         scale: scale of the colours.
         fonts: fonts for the labels; None: select installed fonts that have the characters of the tokens.
     """

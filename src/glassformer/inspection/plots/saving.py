@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors, refuse_no_folder
+from glassformer.base.files import convert_os_errors, refuse_no_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +53,7 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
     path = Path(path)
     kind = path.suffix.lower()
     partial = path.with_name(path.name + ".partial")
-    with clear_disk_errors(path), matplotlib.rc_context({"svg.hashsalt": SALT}):
+    with convert_os_errors(path), matplotlib.rc_context({"svg.hashsalt": SALT}):
         try:
             figure.savefig(partial, format=kind[1:], metadata=WITHOUT[kind])
             partial.replace(path)

@@ -31,7 +31,7 @@ def open_probability(log_alpha: Tensor) -> Tensor:
     return torch.sigmoid(log_alpha - BETA * math.log(-GAMMA / ZETA))  # (H)
 
 
-def settled(log_alpha: Tensor) -> Tensor:
+def deterministic_gates(log_alpha: Tensor) -> Tensor:
     """Return the deterministic gates after training, (H): clip(sigmoid(ln α) (ζ - γ) + γ, 0, 1), without β.
 
     A gate is exactly 0 for ln α below -2.398 and exactly 1 for ln α above 2.398.

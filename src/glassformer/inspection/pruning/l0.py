@@ -17,7 +17,7 @@ from torch import Tensor
 
 from glassformer.base.errors import GlassError
 from glassformer.inspection.head_gates import gated
-from glassformer.inspection.pruning.hard_concrete import open_probability, sample, settled
+from glassformer.inspection.pruning.hard_concrete import deterministic_gates, open_probability, sample
 from glassformer.inspection.sites import attentions
 from glassformer.training.checkpoint import step_seed
 from glassformer.training.loop import compute_gradients
@@ -81,6 +81,6 @@ def learn_gates(stepper: Stepper, first: int, how: L0, note: Callable[[str], Non
             stepper.update(found, how.rate)
         targets += found.targets
         if (step + 1 - first) % 50 == 0 or step + 1 == first + how.steps:
-            left = sum(int((settled(log) > 0).sum()) for log in logs.values())
+            left = sum(int((deterministic_gates(log) > 0).sum()) for log in logs.values())
             note(f"gates: step {step + 1 - first}, loss {found.loss:.4f}, {left} of {sum(sites.values())} heads open")
-    return {site: settled(log.detach()) for site, log in logs.items()}, targets
+    return {site: deterministic_gates(log.detach()) for site, log in logs.items()}, targets

@@ -13,10 +13,10 @@ from torch.optim import Optimizer
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors, no_empty_folders, partial_path
+from glassformer.base.files import convert_os_errors, no_empty_folders, partial_path
 from glassformer.base.locks import is_held
 from glassformer.inspection.pruning.l0 import L0, learn_gates
-from glassformer.inspection.pruning.removal import cut_optimizers, fold_gates, refuse_unprunable, without
+from glassformer.inspection.pruning.removal import cut_optimizers, fold_gates, refuse_unprunable, without_heads
 from glassformer.inspection.sites import heads
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import CHAT_TEMPLATE_FILE, Which, create_run, open_run
@@ -98,7 +98,7 @@ def pruned_by_gates(opened: OpenedRun, how: L0, note: Callable[[str], None]) -> 
 def _cut_out(
     model: Model, names: Sequence[str], optimizers: list[Optimizer], state: TrainState, config: Config
 ) -> Pruned:
-    smaller = without(model, names)
+    smaller = without_heads(model, names)
     own = make_optimizers(smaller, config.train)
     cut_optimizers(optimizers, own, model, smaller)
     return Pruned(smaller, tuple(names), own, state)
@@ -132,7 +132,7 @@ def write_pruned(out: Path, opened: OpenedRun, found: Pruned, facts: Mapping[str
     kept: dict[str, Any] = {name: before[name] for name in ("data", "tokenizers", "parent") if name in before}
     origin = {"from": str(opened.folder), "checkpoint": opened.checkpoint.name, "heads": list(found.names)}
     partial = partial_path(out)
-    with no_empty_folders(out.parent), clear_disk_errors(out):
+    with no_empty_folders(out.parent), convert_os_errors(out):
         try:
             run = create_run(partial, config, {**kept, "pruned": {**origin, **facts}})
             for name in ("tokenizer.json", "source_tokenizer.json", "labels.json", CHAT_TEMPLATE_FILE):

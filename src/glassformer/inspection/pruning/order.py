@@ -12,7 +12,7 @@ import torch
 
 from glassformer.inspection.ablation import ablation_effects
 from glassformer.inspection.pruning.importance import head_importance, per_layer
-from glassformer.inspection.pruning.removal import without
+from glassformer.inspection.pruning.removal import without_heads
 from glassformer.inspection.sites import attentions, heads
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Model
@@ -92,7 +92,7 @@ def prune_steps(
     removed = 0
     while removed < most:
         names = tuple(choose(model, min(step, most - removed)))
-        model = without(model, names)
+        model = without_heads(model, names)
         removed += len(names)
         estimate = loss_on_rows(model, measured)
         yield Point(removed, estimate.loss, estimate.ci95, names), model
@@ -115,5 +115,5 @@ def attention_effects(model: Model, measured: TaskRows) -> dict[str, float]:
     found = {}
     for site, layer in attentions(model).items():
         names = [f"{site}.{number}" for number in head_numbers(layer)]
-        found[str(site)] = loss_on_rows(without(model, names), measured).loss - whole
+        found[str(site)] = loss_on_rows(without_heads(model, names), measured).loss - whole
     return found

@@ -34,7 +34,7 @@ def refuse_unprunable(config: ModelConfig) -> None:
         )
 
 
-def without(model: Model, names: Collection[str]) -> Model:
+def without_heads(model: Model, names: Collection[str]) -> Model:
     """Return a copy of the model without some heads, in evaluation mode; the given model is not modified.
 
     Args:

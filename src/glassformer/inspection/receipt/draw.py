@@ -27,21 +27,21 @@ class SamplingStage:
         filter: name of the setting, or "special tokens left out" for a [MASK]; None for the model's distribution
             without filters.
         setting: value of the setting; None if `filter` is not a setting.
-        shares: (V) float64, probabilities, which sum to 1.
+        probabilities: (V) float64, probabilities, which sum to 1.
     """
 
     filter: str | None
     setting: float | None
-    shares: Tensor
+    probabilities: Tensor
 
     @property
     def left(self) -> int:
         """Return the number of tokens that can still be sampled."""
-        return int((self.shares > 0).sum())
+        return int((self.probabilities > 0).sum())
 
 
 @dataclass(frozen=True)
-class Runner:
+class RaceEntry:
     """Token that takes part in the exponential race.
 
     Attributes:
@@ -74,9 +74,9 @@ class Draw:
     stages: tuple[SamplingStage, ...]
     seed: int
     step: int
-    runners: tuple[Runner, ...]
+    runners: tuple[RaceEntry, ...]
 
-    def runner(self, token: int) -> Runner | None:
+    def runner(self, token: int) -> RaceEntry | None:
         """Return the race entry of a token, or None if the token does not take part."""
         return next((each for each in self.runners if each.token == token), None)
 
@@ -91,7 +91,7 @@ def explain_draw(logits: Tensor, settings: SampleConfig, previous: Sequence[int]
         step: number of the generated token, from 1; each earlier token has used V random numbers.
     """
     stages = _stages(logits, settings, previous)
-    shares = stages[-1].shares  # (V)
+    shares = stages[-1].probabilities  # (V)
     if settings.temperature == 0:
         return Draw("likeliest", int(shares.argmax()), stages, settings.seed, step, ())
     noise = exponential_noise(len(shares), torch.Generator().manual_seed(settings.seed))
@@ -99,7 +99,7 @@ def explain_draw(logits: Tensor, settings: SampleConfig, previous: Sequence[int]
         times = next(noise)  # (V)
     order = (shares / times).argsort(descending=True, stable=True)[: stages[-1].left].tolist()
     arrivals = times / shares  # (V)
-    runners = tuple(Runner(i, float(shares[i]), float(times[i]), float(arrivals[i])) for i in order)
+    runners = tuple(RaceEntry(i, float(shares[i]), float(times[i]), float(arrivals[i])) for i in order)
     return Draw("drawn", sample_token(shares, times), stages, settings.seed, step, runners)
 
 

@@ -287,7 +287,7 @@ def _attention(
     """Yield the contribution of each head by source position, then that of the output projection's bias."""
     matrix = double(layer.output.weight).unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
     read = torch.einsum("pd,dhk->hpk", u, matrix)  # (H, P, K), u in the value space of each head
-    v = double(made.v[0, list(made.asks)])  # (H, S, K)
+    v = double(made.v[0, list(made.kv_index)])  # (H, S, K)
     weights = double(made.weights[0, :, rows])  # (H, P, S)
     sources = weights * (read @ v.transpose(-2, -1))  # (H, P, S)
     for head, each in zip(made.heads, sources, strict=True):

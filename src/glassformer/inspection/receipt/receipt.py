@@ -11,7 +11,12 @@ import torch
 from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.inspection.receipt.draw import Draw
-from glassformer.inspection.receipt.moment import Moment, of_hole, of_label, of_next_token
+from glassformer.inspection.receipt.explained_prediction import (
+    ExplainedPrediction,
+    predict_label,
+    predict_mask,
+    predict_next_token,
+)
 from glassformer.inspection.receipt.naming import label_named, token_named
 from glassformer.inspection.receipt.parts import CROSS, LogitPart, refuse_inexact, split_logit, total
 from glassformer.inspection.trace import trace
@@ -28,7 +33,7 @@ class Receipt:
     Attributes:
         config: configuration of the run.
         text: the given text.
-        moment: the model's input, its logits and the choice.
+        prediction: the model's input, its logits and the choice.
         token: token or class of the logit.
         against: token or class whose logit is subtracted; None: no logit is subtracted.
         parts: contributions, in the order of the model.
@@ -40,7 +45,7 @@ class Receipt:
 
     config: Config
     text: str
-    moment: Moment
+    prediction: ExplainedPrediction
     token: int
     against: int | None
     parts: tuple[LogitPart, ...]
@@ -72,8 +77,8 @@ class Receipt:
 
     def facts(self) -> dict[str, Any]:
         """Return the receipt as a JSON-serializable dict."""
-        ids = self.moment.read
-        memory = self.moment.source
+        ids = self.prediction.read
+        memory = self.prediction.source
         return {
             "text": self.text,
             "task": self.config.train.task,
@@ -82,7 +87,7 @@ class Receipt:
             "logit": self.logit,
             "sum": self.total,
             "difference": self.total - self.logit,
-            "places": list(self.moment.places),
+            "places": list(self.prediction.positions),
             "parts": [
                 {
                     "name": part.name,
@@ -95,10 +100,10 @@ class Receipt:
                 }
                 for part, share in self.ranked()
             ],
-            "unread": self.moment.unread,
+            "unread": self.prediction.unread,
             "read": _tokens(ids, self.read, self.by_source()),
             "source": None if memory is None else _tokens(memory, self.source or (), self.by_source(cross=True)),
-            "draw": self._draw_facts(self.moment.draw),
+            "draw": self._draw_facts(self.prediction.draw),
         }
 
     def _draw_facts(self, draw: Draw) -> dict[str, Any]:
@@ -114,7 +119,8 @@ class Receipt:
                     "setting": stage.setting,
                     "left": stage.left,
                     "probabilities": [
-                        {"id": id, "text": self.names(id), "probability": float(stage.shares[id])} for id in shown
+                        {"id": id, "text": self.names(id), "probability": float(stage.probabilities[id])}
+                        for id in shown
                     ],
                 }
                 for stage in draw.stages
@@ -151,11 +157,11 @@ def write_receipt(
     if not text:
         raise GlassError("the text is empty: there is nothing to explain", "Give a text.")
     if isinstance(model, TextClassifier):
-        moment = of_label(model, text)
+        moment = predict_label(model, text)
     elif isinstance(model, MaskFiller):
-        moment = of_hole(model, text, hole)
+        moment = predict_mask(model, text, hole)
     else:
-        moment = of_next_token(model, text, settings or model.config.sample, step)
+        moment = predict_next_token(model, text, settings or model.config.sample, step)
     chosen = moment.draw.token if token is None else _named(model, token)
     other = None if against is None else _named(model, against)
     if other == chosen:
@@ -165,7 +171,7 @@ def write_receipt(
     return Receipt(
         config=model.config,
         text=text,
-        moment=moment,
+        prediction=moment,
         token=chosen,
         against=other,
         parts=tuple(_parts(model, moment, chosen, other)),
@@ -176,13 +182,13 @@ def write_receipt(
     )
 
 
-def _parts(model: AnyTextModel, moment: Moment, token: int, against: int | None) -> list[LogitPart]:
+def _parts(model: AnyTextModel, moment: ExplainedPrediction, token: int, against: int | None) -> list[LogitPart]:
     read = torch.tensor([moment.read])  # (1, T)
     if moment.source is None:
         made = trace(model.model, read)
     else:
         made = trace(model.model, torch.tensor([moment.source]), read)
-    return split_logit(model.model, made, moment.places, token, against)
+    return split_logit(model.model, made, moment.positions, token, against)
 
 
 def _named(model: AnyTextModel, name: str) -> int:

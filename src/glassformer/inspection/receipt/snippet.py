@@ -40,7 +40,7 @@ def snippet(receipt: Receipt, folder: Path, which: Which = "best") -> str:
         folder: folder of the run.
         which: checkpoint that the receipt was made from, "best" or "last".
     """
-    moment = receipt.moment
+    moment = receipt.prediction
     label = receipt.config.train.task in LABELLED
     arrays = [_array("tokens", moment.read, receipt.read)]
     names = ["tokens=tokens"]
@@ -59,7 +59,7 @@ def snippet(receipt: Receipt, folder: Path, which: Which = "best") -> str:
         arrays="\n".join(arrays),
         names=", ".join(names),
         classes=f' | {{"classes": {len(moment.logits)}}}' if label else "",
-        place="" if label else f", {moment.places[0]}",
+        place="" if label else f", {moment.positions[0]}",
         letter="classes" if label else "V",
         value=value,
     )

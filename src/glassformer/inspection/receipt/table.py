@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from glassformer.base.config import LABELLED
 from glassformer.base.wording import counted
-from glassformer.inspection.receipt.draw import Draw, Runner, SamplingStage
+from glassformer.inspection.receipt.draw import Draw, RaceEntry, SamplingStage
 from glassformer.inspection.receipt.naming import in_quotes
 from glassformer.inspection.receipt.parts import CROSS, LogitPart
 from glassformer.inspection.receipt.receipt import Receipt
@@ -27,8 +27,8 @@ def table(receipt: Receipt, top: int = 12) -> str:
 
 
 def _head(receipt: Receipt) -> list[str]:
-    moment = receipt.moment
-    chosen = receipt.moment.draw.token
+    moment = receipt.prediction
+    chosen = receipt.prediction.draw.token
     what = "label" if receipt.config.train.task in LABELLED else "token"
     lines = [f"{what} {_named(receipt, receipt.token)}: logit {receipt.logit:.6f}"]
     if receipt.against is not None:
@@ -95,15 +95,15 @@ def _by_size(title: str, values: Sequence[float], texts: Sequence[str]) -> list[
 
 
 def _draw(receipt: Receipt) -> list[str]:
-    draw = receipt.moment.draw
-    likeliest = draw.stages[0].shares.sort(descending=True, stable=True).indices[:SHOWN].tolist()
+    draw = receipt.prediction.draw
+    likeliest = draw.stages[0].probabilities.sort(descending=True, stable=True).indices[:SHOWN].tolist()
     known = [draw.token, receipt.token, *([] if receipt.against is None else [receipt.against])]
     columns = list(dict.fromkeys([*known, *likeliest]))[:SHOWN]
     heads = [in_quotes(receipt.names(token)) for token in columns]
     widths = [max(9, len(head)) for head in heads]
     lines = [f"{'probability':<26}" + "".join(f"  {h:>{w}}" for h, w in zip(heads, widths, strict=True)) + "    left"]
     for stage in draw.stages:
-        cells = [f"{float(stage.shares[token]):.4%}" for token in columns]
+        cells = [f"{float(stage.probabilities[token]):.4%}" for token in columns]
         row = "".join(f"  {cell:>{w}}" for cell, w in zip(cells, widths, strict=True))
         lines.append(f"{_stage_name(stage):<26}{row}  {stage.left:>6,}")
     return [*lines, *_choice(receipt, draw)]
@@ -130,7 +130,7 @@ def _choice(receipt: Receipt, draw: Draw) -> list[str]:
     ]
 
 
-def _lap(receipt: Receipt, draw: Draw, runner: Runner) -> str:
+def _lap(receipt: Receipt, draw: Draw, runner: RaceEntry) -> str:
     rank = draw.runners.index(runner) + 1
     first = ": sampled" if rank == 1 else ""
     name = in_quotes(receipt.names(runner.token))

@@ -50,7 +50,7 @@ class HeadArrays:
         labels: names of heads, roles and statistics, and the mapped texts.
         scores: role scores, (heads, R), NaN if not measured.
         reached: bool, (heads, R), True if score and lift are high enough and the interval is above chance, as in
-            `heads.judge`.
+            `heads.score_heads`.
         numbers: statistics, (heads, M), NaN if not measured.
         maps: attention maps (H, T, S) by index of the text and attention site, as bytes from 0 to 255.
     """
@@ -62,7 +62,9 @@ class HeadArrays:
     maps: dict[tuple[int, str], Map]
 
 
-def look(model: Model, probes: Sequence[HeadProbe], known: TokenFacts, texts: Sequence[MappedText]) -> HeadArrays:
+def measure_heads(
+    model: Model, probes: Sequence[HeadProbe], known: TokenFacts, texts: Sequence[MappedText]
+) -> HeadArrays:
     """Measure all heads of a model, without modifying the model or using global random state.
 
     Args:

@@ -188,7 +188,7 @@ def read_history(run: Run) -> History:
     Raises:
         GlassError: the run has no snapshots, one is damaged, or they have different heads, roles, statistics or texts.
     """
-    files = snapshot_files(run.snapshots)
+    files = snapshot_files(run.snapshots_folder)
     if not files:
         raise GlassError(
             f"{run.folder} has no snapshots: it was trained with train.snapshots = {run.config().train.snapshots}",

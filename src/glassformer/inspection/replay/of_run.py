@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.base.config import Config
 from glassformer.inspection.heads.of_run import probes_for
-from glassformer.inspection.replay.head_arrays import look, mapped_texts
+from glassformer.inspection.replay.head_arrays import mapped_texts, measure_heads
 from glassformer.inspection.replay.history import History
 from glassformer.inspection.replay.schedule import snapshot_steps, thinned
 from glassformer.inspection.replay.snapshot import Numbers, Snapshot, snapshot_files, write_snapshot
@@ -17,7 +17,7 @@ from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Run, step_of
 from glassformer.runs.opening import OpenedRun
-from glassformer.runs.run_text import encoded_text
+from glassformer.runs.run_text import find_or_encode_text
 from glassformer.tasks.losses import logits_of, token_losses
 from glassformer.tasks.task import Task
 from glassformer.tasks.task_rows import TaskRows
@@ -29,7 +29,7 @@ LOSSES = 2000
 """Approximate number of validation tokens whose losses are stored."""
 
 
-class Camera:
+class SnapshotTaker:
     """Takes snapshots of a run's model, always on the same texts, so that equal weights give equal snapshots.
 
     Args:
@@ -52,7 +52,7 @@ class Camera:
 
     def snapshot(self, model: Model, step: int) -> Snapshot:
         """Take a snapshot of the model, without modifying it or using the random state of training."""
-        seen = look(model, self.probes, self.known, self.texts)
+        seen = measure_heads(model, self.probes, self.known, self.texts)
         prompt, sample = self.task.sample(model, self.sampling)
         return Snapshot(
             step=step,
@@ -96,13 +96,13 @@ class Recorder:
     """
 
     def __init__(self, trainer: Trainer) -> None:
-        self.folder = trainer.run.snapshots
+        self.folder = trainer.run.snapshots_folder
         train = trainer.config.train
         self.steps = frozenset(snapshot_steps(train.snapshots, train.steps))
-        data = encoded_text(trainer.run, trainer.config, trainer.reporter.note)
-        self.camera = Camera(trainer.config, trainer.task, data, trainer.model)
+        data = find_or_encode_text(trainer.run, trainer.config, trainer.reporter.note)
+        self.camera = SnapshotTaker(trainer.config, trainer.task, data, trainer.model)
 
-    def look(self, model: Model, step: int, last: bool) -> None:
+    def observe(self, model: Model, step: int, last: bool) -> None:
         """Take a snapshot if one is due or the step is the last; if there are too many, delete intermediate ones."""
         if last or step in self.steps:
             self.folder.mkdir(exist_ok=True)
@@ -158,7 +158,7 @@ def agreement(
     if kept is None:
         return None
     opened = OpenedRun.load(run.folder, "last", device, note=note)
-    again = Camera(opened.config, opened.task, opened.data, opened.model).snapshot(opened.model, step)
+    again = SnapshotTaker(opened.config, opened.task, opened.data, opened.model).snapshot(opened.model, step)
     maps = max(int(np.abs(again.maps[key].astype(int) - seen.astype(int)).max()) for key, seen in kept.maps.items())
     return SnapshotAgreement(
         step, maps / 255, _difference(again.scores, kept.scores), _difference(again.losses, kept.losses)

@@ -71,7 +71,7 @@ class Snapshot:
         labels: labels of the axes of the arrays.
         scores: (heads, R) role scores; NaN if a role is not possible.
         reached: (heads, R) True if score and lift are high enough and the interval is above chance, as in
-            `heads.judge`.
+            `heads.score_heads`.
         numbers: (heads, M) statistics such as entropy; NaN if undefined.
         maps: attention maps (H, T, S) by index of the text and site: 255 times the weights, rounded.
         losses: (rows, T) losses on validation rows in nats, by position; NaN where nothing is predicted.

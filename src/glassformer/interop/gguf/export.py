@@ -2,7 +2,7 @@
 
 The file appears only after its reloaded copies agree with the run: in transformers (`read_back`), in a NumPy
 implementation of llama.cpp's rules (`numpy_reader`) and, if the package xllamacpp is installed and the context is at
-least 2, in llama.cpp itself (`engine`).
+least 2, in llama.cpp itself (`llama_cpp`).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.packages import require_packages
 from glassformer.base.wording import quoted
-from glassformer.interop.atomic_output import appear_whole, refuse_taken
-from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
-from glassformer.interop.gguf.engine import DISTANCE, LENGTHS, compare_with_engine, distance, engine
+from glassformer.interop.atomic_output import refuse_taken, write_atomically
+from glassformer.interop.export_report import Comparison, ExportReport, ExportRequest
+from glassformer.interop.gguf.llama_cpp import DISTANCE, LENGTHS, compare_with_llama_cpp, distance, llama_cpp_version
 from glassformer.interop.gguf.numpy_reader import GgufModel
 from glassformer.interop.gguf.read_back import TEXTS, ReadBack, tokenizer_of
 from glassformer.interop.gguf.targets import choose_target
 from glassformer.interop.gguf.tokens import read_tokens
 from glassformer.interop.gguf.writing import TYPES, gguf_tensors, need_gguf, write_gguf
-from glassformer.interop.huggingface.choosing import ARCHITECTURES, fitted
+from glassformer.interop.huggingface.choosing import ARCHITECTURES, closest_form
 from glassformer.interop.huggingface.tokenizer_files import special_ids, template_tokens
 from glassformer.interop.huggingface.weights import Tensors
-from glassformer.interop.huggingface.writing import written
+from glassformer.interop.huggingface.writing import to_huggingface
 from glassformer.interop.output_comparison import check_greedy, largest_difference, logits_limit, random_rows
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
@@ -72,21 +72,21 @@ def export(request: ExportRequest) -> ExportReport:
         start_id=opened.tokenizer.start_id,
         answer_end_id=None if template is None else answer_end(template, opened.tokenizer),
     )
-    values, theirs = written(ARCHITECTURES[target.name], opened.model, "lm")
-    form, ours = fitted(ARCHITECTURES[target.name], config, dict(opened.model.state_dict()))
+    values, theirs = to_huggingface(ARCHITECTURES[target.name], opened.model, "lm")
+    form, ours = closest_form(ARCHITECTURES[target.name], config, dict(opened.model.state_dict()))
     begins = bool(frame_of(opened.tokenizer, opened.config).before)
-    runs_here = engine() if config.context > 1 else None  # llama.cpp reserves a position for the next token
+    runs_here = llama_cpp_version() if config.context > 1 else None  # llama.cpp reserves a position for the next token
     checked_by = runs_here or "glassformer's GGUF reader"
 
-    def fill(partial: Path) -> list[Measured]:
+    def fill(partial: Path) -> list[Comparison]:
         request.note(f"writing {target.name} in {kind}")
         tensors = gguf_tensors(theirs, target, form)
         write_gguf(partial, tensors, kind, target, form, tokens, begins, request.folder.resolve().name, template)
         request.note(f"comparing with {checked_by}")
         found = compare(opened, partial, kind, values, rounded(form, ours, kind))
-        return found + (compare_with_engine(opened, partial, kind, target, tokens.ends) if runs_here else [])
+        return found + (compare_with_llama_cpp(opened, partial, kind, target, tokens.ends) if runs_here else [])
 
-    measured = appear_whole("GGUF", out, fill)
+    measured = write_atomically("GGUF", out, fill)
     use = f"llama-server --model {quoted(out)}"
     notes = []
     if config.context == 1:
@@ -119,7 +119,7 @@ def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
     return model.eval()
 
 
-def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object], same: Decoder) -> list[Measured]:
+def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object], same: Decoder) -> list[Comparison]:
     """Compare the file with the run: logits of two implementations, and token ids of texts if the tokenizer is BPE.
 
     If nothing was rounded, greedy tokens are compared too; otherwise the effect of rounding on the logits is measured.
@@ -147,18 +147,18 @@ def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object],
     limit = logits_limit(run)
     weights = "" if kind == "f32" else f" against the run with weights rounded to {kind},"
     measured = [
-        Measured("by rules", largest_difference(ours, ruled), limit, f"logits by llama.cpp's rules,{weights} {said}"),
-        Measured("by transformers", largest_difference(ours, read), limit, f"logits,{weights} {said}"),
+        Comparison("by rules", largest_difference(ours, ruled), limit, f"logits by llama.cpp's rules,{weights} {said}"),
+        Comparison("by transformers", largest_difference(ours, read), limit, f"logits,{weights} {said}"),
     ]
     if kind == "f32":
         measured.append(check_greedy(opened, back.next_logits, "by transformers without a cache"))
     else:
         measured.append(
-            Measured("rounding", distance(run, ruled), DISTANCE[kind], f"logits of the run, relative, {said}")
+            Comparison("rounding", distance(run, ruled), DISTANCE[kind], f"logits of the run, relative, {said}")
         )
     if opened.tokenizer.kind != "bpe":  # transformers refuses merges whose parts are not tokens
         return measured
     tokenizer = tokenizer_of(path)
     encoded = [tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] for text in TEXTS]
     differ = sum(ids != opened.tokenizer.encode(text) for ids, text in zip(encoded, TEXTS, strict=True))
-    return [*measured, Measured("token ids", differ, 0, f"{len(TEXTS)} texts in several scripts, by transformers")]
+    return [*measured, Comparison("token ids", differ, 0, f"{len(TEXTS)} texts in several scripts, by transformers")]

@@ -55,7 +55,7 @@ class ReadBack:
         return found
 
     def next_logits(self, source: Sequence[int], tokens: Sequence[int]) -> Logits:
-        """Return the logits (V) of the next token, without a cache; see `output_comparison.Next`."""
+        """Return the logits (V) of the next token, without a cache; see `output_comparison.NextLogitsFunction`."""
         last: Logits = self.logits(tokens)[-1]
         return last
 

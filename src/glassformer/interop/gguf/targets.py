@@ -16,8 +16,8 @@ from torch import Tensor
 
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError, nearest
-from glassformer.interop.huggingface.choosing import ARCHITECTURES, fitted
-from glassformer.interop.huggingface.fields import Always, Refusal
+from glassformer.interop.huggingface.choosing import ARCHITECTURES, closest_form
+from glassformer.interop.huggingface.fields import FixedSetting, Refusal
 from glassformer.interop.huggingface.weights import Tensors
 
 BLOCK = 32
@@ -25,7 +25,7 @@ BLOCK = 32
 
 
 @dataclass(frozen=True)
-class Target:
+class GgufArchitecture:
     """One architecture of llama.cpp.
 
     Attributes:
@@ -39,7 +39,7 @@ class Target:
     """
 
     name: str
-    fixed: tuple[Always, ...]
+    fixed: tuple[FixedSetting, ...]
     neighbours: bool
     rms: bool
     gated: bool
@@ -51,29 +51,29 @@ class Target:
         if config.family != "decoder":
             return [Refusal("family", config.family, "decoder")]
         shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in ours.items()}
-        form = fitted(architecture, config, shapes)[0]
+        form = closest_form(architecture, config, shapes)[0]
         found = [refusal for each in self.fixed for refusal in each.refusals(form)]
         found += architecture.refusals(form)
         return list({each.setting: each for each in reversed(found)}.values())
 
 
-NO_WINDOW = Always("window", (None,))
-NO_BIAS = Always("attention_bias", (False,))
-SILU = Always("activation", ("swiglu",))
-GELU = Always("activation", ("gelu_tanh",))
+NO_WINDOW = FixedSetting("window", (None,))
+NO_BIAS = FixedSetting("attention_bias", (False,))
+SILU = FixedSetting("activation", ("swiglu",))
+GELU = FixedSetting("activation", ("gelu_tanh",))
 TARGETS = {
     each.name: each
     for each in (
-        Target("llama", (SILU, NO_WINDOW), neighbours=True, rms=True, gated=True, biased=False),
-        Target("qwen3", (SILU, NO_WINDOW, NO_BIAS), neighbours=False, rms=True, gated=True, biased=False),
-        Target("starcoder2", (GELU, NO_WINDOW), neighbours=False, rms=False, gated=False, biased=True),
-        Target("gpt2", (GELU, NO_WINDOW), neighbours=False, rms=False, gated=False, biased=True),
+        GgufArchitecture("llama", (SILU, NO_WINDOW), neighbours=True, rms=True, gated=True, biased=False),
+        GgufArchitecture("qwen3", (SILU, NO_WINDOW, NO_BIAS), neighbours=False, rms=True, gated=True, biased=False),
+        GgufArchitecture("starcoder2", (GELU, NO_WINDOW), neighbours=False, rms=False, gated=False, biased=True),
+        GgufArchitecture("gpt2", (GELU, NO_WINDOW), neighbours=False, rms=False, gated=False, biased=True),
     )
 }
 """If several architectures can express a model, the first one is chosen."""
 
 
-def choose_target(config: ModelConfig, ours: Tensors, wanted: str | None) -> Target:
+def choose_target(config: ModelConfig, ours: Tensors, wanted: str | None) -> GgufArchitecture:
     """Return the architecture to export a model as.
 
     Args:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glassformer.base.config import ModelConfig
 from glassformer.base.packages import require_packages
-from glassformer.interop.gguf.targets import Target, neighbouring, refuse_rows
+from glassformer.interop.gguf.targets import GgufArchitecture, neighbouring, refuse_rows
 from glassformer.interop.gguf.tokens import PRE, Tokens
 
 TYPES = ("f32", "f16", "q8_0")
@@ -30,7 +30,7 @@ def need_gguf() -> ModuleType:
     return importlib.import_module("gguf")
 
 
-def gguf_tensors(theirs: Mapping[str, Tensor], target: Target, config: ModelConfig) -> dict[str, Tensor]:
+def gguf_tensors(theirs: Mapping[str, Tensor], target: GgufArchitecture, config: ModelConfig) -> dict[str, Tensor]:
     """Convert the tensors of a Hugging Face class to GGUF's names and layout.
 
     Matrices are (outputs, inputs); those of GPT-2 are transposed in Hugging Face. A bias that the architecture
@@ -66,7 +66,7 @@ def write_gguf(
     path: Path,
     tensors: Mapping[str, Tensor],
     kind: str,
-    target: Target,
+    target: GgufArchitecture,
     config: ModelConfig,
     tokens: Tokens,
     begins_with_start: bool,
@@ -119,7 +119,7 @@ def write_gguf(
         writer.close()
 
 
-def _add_sizes(writer: Any, target: Target, config: ModelConfig) -> None:
+def _add_sizes(writer: Any, target: GgufArchitecture, config: ModelConfig) -> None:
     writer.add_context_length(config.context)
     writer.add_embedding_length(config.width)
     writer.add_block_count(config.layers)

@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.base.config import ModelConfig, Task
 from glassformer.base.errors import GlassError
-from glassformer.interop.huggingface.fields import Field, Refusal, Theirs
+from glassformer.interop.huggingface.fields import ConfigReader, Field, Refusal
 from glassformer.interop.huggingface.weights import Rule, Tensors, to_ours, to_theirs
 from glassformer.model.build import build_model
 from glassformer.model.shapes_only import shapes_only
@@ -104,7 +104,7 @@ class Architecture:
         Raises:
             GlassError: a field is missing, contradicts another, is unknown, or our models cannot express its value.
         """
-        theirs = Theirs(values, path)
+        theirs = ConfigReader(values, path)
         found: dict[str, Any] = {"family": self.family}
         for each in self.fields:
             for setting, value in each.read(theirs).items():

@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
-from glassformer.interop.huggingface.fields import Refusal, Theirs
+from glassformer.interop.huggingface.fields import ConfigReader, Refusal
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class HeadFields:
     default_width: int | None = None
     width: str = "hidden_size"
 
-    def read(self, theirs: Theirs) -> dict[str, Any]:
+    def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Return `heads`, `kv_heads` if the class has it, and `head_width` unless it is `width` / `heads`."""
         heads = theirs.number(self.heads, int)
         width = theirs.number(self.width, int)
@@ -88,7 +88,7 @@ class Rope:
     partial: float = 1.0
     says_partial: bool = False
 
-    def read(self, theirs: Theirs) -> dict[str, Any]:
+    def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Return the settings for rotary positions.
 
         Raises:
@@ -139,7 +139,7 @@ class Window:
 
     mixes: bool = False
 
-    def read(self, theirs: Theirs) -> dict[str, Any]:
+    def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Return the window; None if no layer uses it or it is longer than the context.
 
         Raises:

@@ -8,9 +8,9 @@ import torch
 
 from glassformer.base.config import ModelConfig, Task
 from glassformer.base.errors import GlassError, nearest
-from glassformer.interop.huggingface import decoders, encoders, pairs
+from glassformer.interop.huggingface import decoders, encoder_decoders, encoders
 from glassformer.interop.huggingface.architecture import Architecture
-from glassformer.interop.huggingface.equivalent_forms import WRITE, restored_heads, rewritten
+from glassformer.interop.huggingface.equivalent_forms import EXPORT_FORMS, restored_heads, rewritten
 from glassformer.interop.huggingface.fields import Refusal
 from glassformer.interop.huggingface.weights import Tensors
 
@@ -34,12 +34,12 @@ ARCHITECTURES: dict[str, Architecture] = {
         encoders.ESM_MASKED,
         encoders.ROBERTA,
         encoders.ROBERTA_MASKED,
-        pairs.BART,
-        pairs.MARIAN,
-        pairs.MBART,
-        pairs.PEGASUS,
-        pairs.BLENDERBOT,
-        pairs.T5,
+        encoder_decoders.BART,
+        encoder_decoders.MARIAN,
+        encoder_decoders.MBART,
+        encoder_decoders.PEGASUS,
+        encoder_decoders.BLENDERBOT,
+        encoder_decoders.T5,
     )
 }
 """All supported architectures; if several can express a model, `choose` prefers the first."""
@@ -81,9 +81,9 @@ def architecture_of(model_type: str, kinds: Any) -> Architecture:
     return next((each for each in same if named in each.classes.values()), None) or architecture_named(model_type)
 
 
-def fitted(architecture: Architecture, config: ModelConfig, ours: Tensors) -> tuple[ModelConfig, Tensors]:
+def closest_form(architecture: Architecture, config: ModelConfig, ours: Tensors) -> tuple[ModelConfig, Tensors]:
     """Convert a model to the equivalent form that is closest to a class; removed heads are restored."""
-    return rewritten([restored_heads, *(WRITE[name] for name in architecture.rewrites)], config, ours)
+    return rewritten([restored_heads, *(EXPORT_FORMS[name] for name in architecture.rewrites)], config, ours)
 
 
 def choose(
@@ -114,7 +114,7 @@ def choose(
                 "run's tokenizer lacks",
                 f"Nearest: --architecture {found.name.replace('roberta', 'bert')}.",
             )
-        found.to_theirs(fitted(found, config, ours)[1], fitted(found, config, ours)[0])
+        found.to_theirs(closest_form(found, config, ours)[1], closest_form(found, config, ours)[0])
         return found
     likely = [each for each in ARCHITECTURES.values() if task in each.classes and each.needs_padding in (None, padding)]
     if task == "classify":  # only on request: pipelines would load a class for tokens with an untrained head
@@ -134,13 +134,13 @@ def _refusals(architecture: Architecture, config: ModelConfig, ours: Tensors) ->
     if config.family != architecture.family:
         return [Refusal("family", config.family, architecture.family)]
     shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in ours.items()}
-    return architecture.refusals(fitted(architecture, config, shapes)[0])
+    return architecture.refusals(closest_form(architecture, config, shapes)[0])
 
 
 def _has_place(architecture: Architecture, config: ModelConfig, ours: Tensors) -> bool:
     """Return whether the tensors convert to the class; tensors that it lacks must have the values that it implies."""
     try:
-        form, tensors = fitted(architecture, config, ours)
+        form, tensors = closest_form(architecture, config, ours)
         architecture.to_theirs(tensors, form)
     except GlassError:
         return False

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
-from glassformer.interop.export_report import Measured
+from glassformer.interop.export_report import Comparison
 from glassformer.interop.huggingface.tokenizer_files import spells_special_tokens
-from glassformer.interop.output_comparison import LEVEL, TOKENS, logits_limit
+from glassformer.interop.output_comparison import TIE_TOLERANCE, TOKENS, logits_limit
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Classifier, Decoder, EncoderDecoder, Model
 from glassformer.runs.opening import OpenedRun
@@ -82,7 +82,7 @@ def class_named(name: str) -> Any:
     return getattr(transformers, name)
 
 
-def compare(folder: Path, opened: OpenedRun, automatic: str, padding: int | None = None) -> tuple[Measured, ...]:
+def compare(folder: Path, opened: OpenedRun, automatic: str, padding: int | None = None) -> tuple[Comparison, ...]:
     """Load an exported folder with transformers, and compare token ids, logits and greedy tokens with the run.
 
     Greedy tokens are compared if the model generates text and the context has room for new tokens.
@@ -114,7 +114,7 @@ def compare(folder: Path, opened: OpenedRun, automatic: str, padding: int | None
     return tuple(found)
 
 
-def compare_logits(folder: Path, kind: str, model: Model, padding: int | None = None) -> Measured:
+def compare_logits(folder: Path, kind: str, model: Model, padding: int | None = None) -> Comparison:
     """Load a folder with transformers, and compare its logits with those of our model.
 
     Args:
@@ -143,7 +143,7 @@ def _on_one_line(error: Exception) -> str:
     return f"{type(error).__name__} {' '.join(str(error).split())}"[:300]
 
 
-def _token_ids(words: Any, opened: OpenedRun) -> Measured:
+def _token_ids(words: Any, opened: OpenedRun) -> Comparison:
     """Count texts whose token ids differ, with or without their frame; for a masked model, also texts with masks."""
     tokenizer = opened.tokenizer
     frame = frame_of(opened.tokenizer, opened.config)
@@ -156,12 +156,12 @@ def _token_ids(words: Any, opened: OpenedRun) -> Measured:
         plain = words(text, add_special_tokens=False)["input_ids"]
         different += plain != ids or words(text)["input_ids"] != frame.around(ids)
     if not masked:
-        return Measured("token ids", different, 0, f"{len(texts)} texts in nine scripts")
+        return Comparison("token ids", different, 0, f"{len(texts)} texts in nine scripts")
     holes = MaskFiller(opened.model, tokenizer, opened.config)
     both = (f"The {holes.MASK} dog", f"{holes.MASK}, {holes.MASK} and it")
     for text in both if opened.config.model.context > 2 * len(both[1]) else ():
         different += words(text.replace(holes.MASK, words.mask_token))["input_ids"] != holes.ids(text)
-    return Measured("token ids", different, 0, f"{len(texts)} texts in nine scripts, and with masks")
+    return Comparison("token ids", different, 0, f"{len(texts)} texts in nine scripts, and with masks")
 
 
 def _without(text: str, names: Sequence[str]) -> str:
@@ -171,7 +171,7 @@ def _without(text: str, names: Sequence[str]) -> str:
     return text
 
 
-def rows_of(model: Model, seed: int = 0, padding: int | None = None) -> tuple[Tensor, Tensor]:
+def random_batch(model: Model, seed: int = 0, padding: int | None = None) -> tuple[Tensor, Tensor]:
     """Return three rows of random tokens other than `padding`, (3, T), of different lengths, and their mask, (3, T)."""
     longest = min(model.config.context, 48)
     lengths = torch.tensor([longest, max(1, longest // 2), max(1, longest // 3)])  # (3)
@@ -185,11 +185,11 @@ def rows_of(model: Model, seed: int = 0, padding: int | None = None) -> tuple[Te
 
 
 @torch.no_grad()
-def _logits(theirs: Any, model: Model, padding: int | None) -> Measured:
+def _logits(theirs: Any, model: Model, padding: int | None) -> Comparison:
     """Measure the largest difference of the logits at positions that are not padding."""
-    tokens, attention_mask = rows_of(model, padding=padding)  # (B, T) each
+    tokens, attention_mask = random_batch(model, padding=padding)  # (B, T) each
     if isinstance(model, EncoderDecoder):
-        target = rows_of(model, seed=1)[0]  # (B, T)
+        target = random_batch(model, seed=1)[0]  # (B, T)
         other = theirs(
             input_ids=tokens, attention_mask=attention_mask.long(), decoder_input_ids=target
         ).logits  # (B, T, V)
@@ -212,17 +212,17 @@ def _logits(theirs: Any, model: Model, padding: int | None) -> Measured:
     else:
         difference = float((other - ours)[attention_mask].abs().max())
     compared = f"{ours.numel():,} logits of three padded texts of up to {tokens.shape[1]} tokens"
-    return Measured("logits", difference, logits_limit([ours.numpy()]), compared)
+    return Comparison("logits", difference, logits_limit([ours.numpy()]), compared)
 
 
 @torch.no_grad()
-def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Measured | None:
+def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Comparison | None:
     """Count transformers' greedy tokens, for three prompts, that are not the run's most likely tokens.
 
     A token whose logit is within `LEVEL` of the largest does not count. Forced tokens are off, and the end token does
     not end a text. The result is None if the context has no room for new tokens.
     """
-    tokens, attention_mask = rows_of(model, seed=2)  # (B, T) each
+    tokens, attention_mask = random_batch(model, seed=2)  # (B, T) each
     most = min(8, max(1, model.config.context // 3))
     prompts = [row[keep][:most] for row, keep in zip(tokens, attention_mask, strict=True)]  # (T) each
     count = min(TOKENS, model.config.context - (most if isinstance(model, Decoder) else 1))
@@ -240,5 +240,5 @@ def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Measured
             logits = model(before) if isinstance(model, Decoder) else model(prompt[None], before)  # (1, T, V)
         likeliest = logits[0, -count:].max(dim=-1).values  # (count)
         written = logits[0, -count:].gather(1, found[0, -count:, None])[:, 0]  # (count)
-        different += int((likeliest - written > LEVEL).sum())
-    return Measured("greedy tokens", different, 0, f"{count} tokens for each of {len(prompts)} prompts")
+        different += int((likeliest - written > TIE_TOLERANCE).sum())
+    return Comparison("greedy tokens", different, 0, f"{count} tokens for each of {len(prompts)} prompts")

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.attention_fields import HeadFields, Rope, Window
-from glassformer.interop.huggingface.fields import Always, Field, Must, NumberField, Theirs, WordField
+from glassformer.interop.huggingface.fields import (
+    ConfigReader,
+    Field,
+    FixedSetting,
+    NumberField,
+    RestrictedField,
+    WordField,
+)
 from glassformer.interop.huggingface.weights import SAME, TRANSPOSED, Change, Implied, Rule, Weight, weight
 
 PLAIN = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu", "relu2": "relu2"}
@@ -13,7 +20,7 @@ GATES = {"silu": "swiglu", "swish": "swiglu", "gelu": "geglu"}
 """Our names for their activations with a gate."""
 
 
-def _four_widths(theirs: Theirs) -> int:
+def _four_widths(theirs: ConfigReader) -> int:
     return 4 * int(theirs.number("n_embd", int))
 
 
@@ -25,12 +32,12 @@ SIZES: tuple[Field, ...] = (
     NumberField("max_position_embeddings", "context"),
 )
 PLAIN_ENDS: tuple[Field, ...] = (
-    Always("head_bias", (False,)),
-    Always("head_transform", (False,)),
-    Always("embedding_norm", (False,)),
-    Always("embedding_scale", (False,)),
+    FixedSetting("head_bias", (False,)),
+    FixedSetting("head_transform", (False,)),
+    FixedSetting("embedding_norm", (False,)),
+    FixedSetting("embedding_scale", (False,)),
 )
-NO_EXTRAS: tuple[Field, ...] = (Always("norm_order", ("pre",)), *PLAIN_ENDS)
+NO_EXTRAS: tuple[Field, ...] = (FixedSetting("norm_order", ("pre",)), *PLAIN_ENDS)
 ATTENTION_DROPOUT = NumberField("attention_dropout", "dropout_attention", float, 0.0)
 
 
@@ -117,16 +124,16 @@ GPT2 = Architecture(
         NumberField("resid_pdrop", "dropout_residual", float, 0.1),
         NumberField("embd_pdrop", "dropout_embedding", float, 0.1),
         NumberField("attn_pdrop", "dropout_attention", float, 0.1),
-        Must("scale_attn_weights", (True,), True),
-        Must("scale_attn_by_inverse_layer_idx", (False,), False),
-        Must("reorder_and_upcast_attn", (False, True), False),
-        Always("positions", ("learned",)),
-        Always("norm", ("layernorm",)),
-        Always("norm_bias", (True, False)),
-        Always("attention_bias", (True, False)),
-        Always("feedforward_bias", (True, False)),
-        Always("window", (None,)),
-        Always("qk_norm", ("none",)),
+        RestrictedField("scale_attn_weights", (True,), True),
+        RestrictedField("scale_attn_by_inverse_layer_idx", (False,), False),
+        RestrictedField("reorder_and_upcast_attn", (False, True), False),
+        FixedSetting("positions", ("learned",)),
+        FixedSetting("norm", ("layernorm",)),
+        FixedSetting("norm_bias", (True, False)),
+        FixedSetting("attention_bias", (True, False)),
+        FixedSetting("feedforward_bias", (True, False)),
+        FixedSetting("window", (None,)),
+        FixedSetting("qk_norm", ("none",)),
         *NO_EXTRAS,
     ),
     rules=_gpt2_rules(),
@@ -134,7 +141,7 @@ GPT2 = Architecture(
     ignored=(".attn.bias", ".attn.masked_bias"),
     rewrites=("sinusoids_as_table", "scale_inside"),
 )
-_RMS: tuple[Field, ...] = (Always("norm", ("rmsnorm",)), Always("norm_bias", (False,)))
+_RMS: tuple[Field, ...] = (FixedSetting("norm", ("rmsnorm",)), FixedSetting("norm_bias", (False,)))
 _LLAMA_HEADS = HeadFields("num_attention_heads", "num_key_value_heads", "head_dim")
 
 LLAMA = Architecture(
@@ -151,8 +158,8 @@ LLAMA = Architecture(
         NumberField("mlp_bias", "feedforward_bias", bool, False),
         ATTENTION_DROPOUT,
         Rope(),
-        Always("window", (None,)),
-        Always("qk_norm", ("none",)),
+        FixedSetting("window", (None,)),
+        FixedSetting("qk_norm", ("none",)),
         *_RMS,
         *NO_EXTRAS,
     ),
@@ -173,9 +180,9 @@ QWEN2 = Architecture(
         ATTENTION_DROPOUT,
         Rope(),
         Window(mixes=True),
-        Always("attention_bias", (True, False)),  # the output bias, which the class lacks, must be zero
-        Always("feedforward_bias", (False,)),
-        Always("qk_norm", ("none",)),
+        FixedSetting("attention_bias", (True, False)),  # the output bias, which the class lacks, must be zero
+        FixedSetting("feedforward_bias", (False,)),
+        FixedSetting("qk_norm", ("none",)),
         *_RMS,
         *NO_EXTRAS,
     ),
@@ -196,8 +203,8 @@ QWEN3 = Architecture(
         ATTENTION_DROPOUT,
         Rope(),
         Window(mixes=True),
-        Always("qk_norm", ("head",)),
-        Always("feedforward_bias", (False,)),
+        FixedSetting("qk_norm", ("head",)),
+        FixedSetting("feedforward_bias", (False,)),
         *_RMS,
         *NO_EXTRAS,
     ),
@@ -217,10 +224,10 @@ OLMO2 = Architecture(
         NumberField("attention_bias", "attention_bias", bool, False),
         ATTENTION_DROPOUT,
         Rope(),
-        Always("window", (None,)),
-        Always("qk_norm", ("whole",)),
-        Always("norm_order", ("output",)),
-        Always("feedforward_bias", (False,)),
+        FixedSetting("window", (None,)),
+        FixedSetting("qk_norm", ("whole",)),
+        FixedSetting("norm_order", ("output",)),
+        FixedSetting("feedforward_bias", (False,)),
         *_RMS,
         *PLAIN_ENDS,
     ),
@@ -237,8 +244,8 @@ STARCODER2 = Architecture(
         *SIZES,
         HeadFields("num_attention_heads", "num_key_value_heads", default_kv=2),
         WordField("hidden_act", "activation", {"gelu_pytorch_tanh": "gelu_tanh", **PLAIN}, "gelu_pytorch_tanh"),
-        Must("norm_type", ("layer_norm",), "layer_norm", said=False),
-        Must("mlp_type", ("default",), "default", said=False),
+        RestrictedField("norm_type", ("layer_norm",), "layer_norm", said=False),
+        RestrictedField("mlp_type", ("default",), "default", said=False),
         NumberField("norm_epsilon", "norm_eps", float, 1e-5),
         NumberField("tie_word_embeddings", "tied", bool, True),
         NumberField("use_bias", "attention_bias", bool, True),
@@ -248,9 +255,9 @@ STARCODER2 = Architecture(
         NumberField("embedding_dropout", "dropout_embedding", float, 0.0),
         Rope(),
         Window(),
-        Always("norm", ("layernorm",)),
-        Always("norm_bias", (True, False)),
-        Always("qk_norm", ("none",)),
+        FixedSetting("norm", ("layernorm",)),
+        FixedSetting("norm_bias", (True, False)),
+        FixedSetting("qk_norm", ("none",)),
         *NO_EXTRAS,
     ),
     rules=_llama_like("mlp.c_fc", "mlp.c_proj", None, norm_bias=True),
@@ -270,13 +277,13 @@ STABLELM = Architecture(
         ATTENTION_DROPOUT,
         NumberField("hidden_dropout", "dropout_residual", float, 0.0),
         Rope(partial=0.25, says_partial=True),
-        Must("qk_layernorm", (False,), False),
-        Must("use_parallel_residual", (False,), False),
-        Always("feedforward_bias", (False,)),
-        Always("window", (None,)),
-        Always("norm", ("layernorm",)),
-        Always("norm_bias", (True, False)),
-        Always("qk_norm", ("none",)),
+        RestrictedField("qk_layernorm", (False,), False),
+        RestrictedField("use_parallel_residual", (False,), False),
+        FixedSetting("feedforward_bias", (False,)),
+        FixedSetting("window", (None,)),
+        FixedSetting("norm", ("layernorm",)),
+        FixedSetting("norm_bias", (True, False)),
+        FixedSetting("qk_norm", ("none",)),
         *NO_EXTRAS,
     ),
     rules=_llama_like(output_bias=False, feedforward_bias=False, norm_bias=True),
@@ -296,8 +303,8 @@ ARCEE = Architecture(
         NumberField("mlp_bias", "feedforward_bias", bool, False),
         ATTENTION_DROPOUT,
         Rope(),
-        Always("window", (None,)),
-        Always("qk_norm", ("none",)),
+        FixedSetting("window", (None,)),
+        FixedSetting("qk_norm", ("none",)),
         *_RMS,
         *NO_EXTRAS,
     ),

@@ -19,7 +19,14 @@ from glassformer.base.config import ModelConfig
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.attention_fields import HeadFields
 from glassformer.interop.huggingface.decoders import PLAIN, SIZES
-from glassformer.interop.huggingface.fields import Always, Field, Must, NumberField, Theirs, WordField
+from glassformer.interop.huggingface.fields import (
+    ConfigReader,
+    Field,
+    FixedSetting,
+    NumberField,
+    RestrictedField,
+    WordField,
+)
 from glassformer.interop.huggingface.weights import SAME, Change, Folded, Neutral, Rule, Unused, rows_before, weight
 
 _SHARED: tuple[Field, ...] = (
@@ -29,43 +36,46 @@ _SHARED: tuple[Field, ...] = (
     NumberField("hidden_dropout_prob", "dropout_embedding", float, 0.1),
     NumberField("hidden_dropout_prob", "dropout_residual", float, 0.1),
     NumberField("attention_probs_dropout_prob", "dropout_attention", float, 0.1),
-    Must("is_decoder", (False,), False),
-    Always("norm", ("layernorm",)),
-    Always("norm_bias", (True, False)),
-    Always("attention_bias", (True, False)),
-    Always("feedforward_bias", (True, False)),
-    Always("head_bias", (True, False)),
-    Always("embedding_scale", (False,)),
-    Always("window", (None,)),
-    Always("qk_norm", ("none",)),
+    RestrictedField("is_decoder", (False,), False),
+    FixedSetting("norm", ("layernorm",)),
+    FixedSetting("norm_bias", (True, False)),
+    FixedSetting("attention_bias", (True, False)),
+    FixedSetting("feedforward_bias", (True, False)),
+    FixedSetting("head_bias", (True, False)),
+    FixedSetting("embedding_scale", (False,)),
+    FixedSetting("window", (None,)),
+    FixedSetting("qk_norm", ("none",)),
 )
 _FIELDS: tuple[Field, ...] = (
     *_SHARED,
     WordField("hidden_act", "activation", {"gelu": "gelu", **PLAIN}, "gelu"),
-    Must("position_embedding_type", ("absolute",), "absolute", said=False),
-    Always("positions", ("learned",)),
-    Always("norm_order", ("post",)),
-    Always("embedding_norm", (True,)),
+    RestrictedField("position_embedding_type", ("absolute",), "absolute", said=False),
+    FixedSetting("positions", ("learned",)),
+    FixedSetting("norm_order", ("post",)),
+    FixedSetting("embedding_norm", (True,)),
 )
 _SCORES: tuple[Field, ...] = (
     NumberField("tie_word_embeddings", "tied", bool, True),
-    Always("head_transform", (False,)),
+    FixedSetting("head_transform", (False,)),
 )
 _LABELS: tuple[Field, ...] = (
-    Must("tie_word_embeddings", (True, False), True),
-    Always("tied", (False,)),
-    Always("head_transform", (False,)),
+    RestrictedField("tie_word_embeddings", (True, False), True),
+    FixedSetting("tied", (False,)),
+    FixedSetting("head_transform", (False,)),
 )
-_WORDS: tuple[Field, ...] = (NumberField("tie_word_embeddings", "tied", bool, True), Always("head_transform", (True,)))
-_BERT: tuple[Field, ...] = (SIZES[-1], Must("type_vocab_size", (2,), 2))
+_WORDS: tuple[Field, ...] = (
+    NumberField("tie_word_embeddings", "tied", bool, True),
+    FixedSetting("head_transform", (True,)),
+)
+_BERT: tuple[Field, ...] = (SIZES[-1], RestrictedField("type_vocab_size", (2,), 2))
 _ROBERTA: tuple[Field, ...] = (
     NumberField("max_position_embeddings", "context", less=2),
-    Must("type_vocab_size", (1,), 2),
-    Must("pad_token_id", (1,), 1),  # positions start after the id of the padding token
+    RestrictedField("type_vocab_size", (1,), 2),
+    RestrictedField("pad_token_id", (1,), 1),  # positions start after the id of the padding token
 )
 
 
-def _width(theirs: Theirs) -> int:
+def _width(theirs: ConfigReader) -> int:
     return int(theirs.number("hidden_size", int))
 
 
@@ -143,7 +153,13 @@ BERT_MEAN = Architecture(
     name="bert-mean",
     classes={"classify": "BertMeanForSequenceClassification"},
     family="encoder",
-    fields=(*_FIELDS, *_SCORES, *_BERT, Always("pooling", ("mean",)), Must("auto_map", (_OWN_CODE,), _OWN_CODE)),
+    fields=(
+        *_FIELDS,
+        *_SCORES,
+        *_BERT,
+        FixedSetting("pooling", ("mean",)),
+        RestrictedField("auto_map", (_OWN_CODE,), _OWN_CODE),
+    ),
     rules=_rules("bert", SAME, 2, {"head": "classifier"}),
     prefix="bert.",
     ignored=BERT.ignored,
@@ -159,17 +175,17 @@ DEBERTA = Architecture(
         *_FIELDS,
         *_SCORES,
         SIZES[-1],
-        Must("type_vocab_size", (0,), 0),
-        Must("relative_attention", (False,), False),
-        Must("position_biased_input", (True,), True),
-        Must("pos_att_type", (None, []), None),
-        Must("max_relative_positions", (-1,), -1),
-        Must("pooler_hidden_act", ("linear",), "gelu"),
-        Must("pooler_dropout", (0.0,), 0.0),
-        Must("legacy", (True, False), True),
-        Must("norm_rel_ebd", ("none",), "none", said=False),
+        RestrictedField("type_vocab_size", (0,), 0),
+        RestrictedField("relative_attention", (False,), False),
+        RestrictedField("position_biased_input", (True,), True),
+        RestrictedField("pos_att_type", (None, []), None),
+        RestrictedField("max_relative_positions", (-1,), -1),
+        RestrictedField("pooler_hidden_act", ("linear",), "gelu"),
+        RestrictedField("pooler_dropout", (0.0,), 0.0),
+        RestrictedField("legacy", (True, False), True),
+        RestrictedField("norm_rel_ebd", ("none",), "none", said=False),
         NumberField("pooler_hidden_size", "width", otherwise=_width),
-        Always("pooling", ("first",)),
+        FixedSetting("pooling", ("first",)),
     ),
     rules=(
         *_rules("deberta", SAME, 0, {"head": "classifier"}, "_proj"),
@@ -213,7 +229,12 @@ ROBERTA_MASKED = Architecture(
     name="roberta-masked",
     classes={"masked": "RobertaForMaskedLM"},
     family="encoder",
-    fields=(*_FIELDS, *_WORDS, *_ROBERTA, Always("activation", ("gelu",))),  # in the head, independent of hidden_act
+    fields=(
+        *_FIELDS,
+        *_WORDS,
+        *_ROBERTA,
+        FixedSetting("activation", ("gelu",)),
+    ),  # in the head, independent of hidden_act
     rules=_masked_rules(
         "roberta", rows_before(2), 1, "lm_head", {"linear": "lm_head.dense", "norm": "lm_head.layer_norm"}
     ),
@@ -225,23 +246,23 @@ ROBERTA_MASKED = Architecture(
 )
 
 
-def _false(theirs: Theirs) -> bool:
+def _false(theirs: ConfigReader) -> bool:
     return False
 
 
 _ESM: tuple[Field, ...] = (
     *_SHARED,
     SIZES[-1],
-    Must("position_embedding_type", ("rotary",), "absolute"),
-    Must("token_dropout", (False,), False),
-    Must("is_folding_model", (False,), False),
-    Must("esmfold_config", (None,), None),
-    Must("vocab_list", (None,), None),
+    RestrictedField("position_embedding_type", ("rotary",), "absolute"),
+    RestrictedField("token_dropout", (False,), False),
+    RestrictedField("is_folding_model", (False,), False),
+    RestrictedField("esmfold_config", (None,), None),
+    RestrictedField("vocab_list", (None,), None),
     NumberField("emb_layer_norm_before", "embedding_norm", bool, otherwise=_false),
     NumberField("rope_theta", "rotary_base", float, 10_000.0),
-    Always("positions", ("rotary",)),
-    Always("norm_order", ("pre",)),
-    Always("activation", ("gelu",)),
+    FixedSetting("positions", ("rotary",)),
+    FixedSetting("norm_order", ("pre",)),
+    FixedSetting("activation", ("gelu",)),
 )
 
 
@@ -320,7 +341,12 @@ ESM_MEAN = Architecture(
     name="esm-mean",
     classes={"classify": "EsmMeanForSequenceClassification"},
     family="encoder",
-    fields=(*_ESM, *_SCORES, Always("pooling", ("mean",)), Must("auto_map", (_OWN_ESM_CODE,), _OWN_ESM_CODE)),
+    fields=(
+        *_ESM,
+        *_SCORES,
+        FixedSetting("pooling", ("mean",)),
+        RestrictedField("auto_map", (_OWN_ESM_CODE,), _OWN_ESM_CODE),
+    ),
     rules=_esm_rules({"head": "classifier"}),
     prefix="esm.",
     ignored=_ESM_UNREAD,

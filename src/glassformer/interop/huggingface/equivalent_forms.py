@@ -199,11 +199,11 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.is_meta or torch.equal(one, other)
 
 
-WRITE: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
+EXPORT_FORMS: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
     form.__name__: form
     for form in (sinusoids_as_table, scale_inside, own_head, same_biases, two_embeddings, centred_stream, sines_first)
 }
-READ: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
+IMPORT_FORMS: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
     "own_head": tied_head,
     "two_embeddings": one_embedding,
     "sines_first": sines_interleaved,

@@ -12,8 +12,8 @@ from glassformer.base.config import LABELLED, OF_DECODERS, PAIRS, WRITERS, Task
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import write_text
 from glassformer.base.packages import version_of
-from glassformer.interop.atomic_output import appear_whole, refuse_taken
-from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
+from glassformer.interop.atomic_output import refuse_taken, write_atomically
+from glassformer.interop.export_report import Comparison, ExportReport, ExportRequest
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import choose
 from glassformer.interop.huggingface.compare import compare, require_transformers
@@ -26,7 +26,7 @@ from glassformer.interop.huggingface.tokenizer_files import (
     write_tokenizer,
     writing_ids,
 )
-from glassformer.interop.huggingface.writing import written
+from glassformer.interop.huggingface.writing import to_huggingface
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import CHAT_TEMPLATE_FILE
 from glassformer.runs.opening import OpenedRun
@@ -81,13 +81,13 @@ def export(request: ExportRequest) -> ExportReport:
     automatic = next((use for end, use in USES.items() if kind.endswith(end)), "AutoModelForSeq2SeqLM")
     request.note(f"writing {kind}")
 
-    def fill(folder: Path) -> tuple[Measured, ...]:
+    def fill(folder: Path) -> tuple[Comparison, ...]:
         folder.mkdir()
         _write(folder, chosen, opened, opened.files.tokenizer_file)
         request.note("reloading and comparing")
         return compare(folder, opened, kind if chosen.own_code else automatic, chosen.needs_padding)
 
-    measured = appear_whole("Hugging Face", request.out, fill)
+    measured = write_atomically("Hugging Face", request.out, fill)
     size = sum(path.stat().st_size for path in request.out.iterdir())
     pooled = "those of its first token" if opened.config.model.pooling == "first" else "the mean over its tokens"
     notes = []
@@ -132,7 +132,7 @@ def _imported_from(run: Path) -> str | None:
 
 def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenizer_file: Path) -> None:
     task = class_task(opened)
-    values, tensors = written(architecture, opened.model, task)
+    values, tensors = to_huggingface(architecture, opened.model, task)
     values |= special_ids(opened.tokenizer, opened.config)
     if task in PAIRS:
         values["tokenizer_class"] = TOKENIZER_CLASS  # it tells CTranslate2 how mBART's texts begin

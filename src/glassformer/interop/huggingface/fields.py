@@ -42,7 +42,7 @@ class Refusal:
 
 
 @dataclass
-class Theirs:
+class ConfigReader:
     """Fields of a `config.json`, and the names of the fields that were read.
 
     Attributes:
@@ -92,7 +92,7 @@ class Theirs:
 class Field(Protocol):
     """A property of a class, read from and written to `config.json`."""
 
-    def read(self, theirs: Theirs) -> dict[str, Any]:
+    def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Return our settings for the fields, or raise a `GlassError`."""
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
@@ -119,10 +119,10 @@ class NumberField:
     ours: str
     kind: type = int
     default: Any = REQUIRED
-    otherwise: Callable[[Theirs], Any] | None = None
+    otherwise: Callable[[ConfigReader], Any] | None = None
     less: int = 0
 
-    def read(self, theirs: Theirs) -> dict[str, Any]:
+    def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Return the setting; its names in `config.json` must have the same value."""
         names = (self.theirs,) if isinstance(self.theirs, str) else self.theirs
         default = None if self.otherwise is not None else self.default
@@ -154,7 +154,7 @@ class WordField:
     words: Mapping[str, Any]
     default: Any = REQUIRED
 
-    def read(self, theirs: Theirs) -> dict[str, Any]:
+    def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Return the setting for their word, or raise a `GlassError` for an unknown word."""
         value = theirs.get(self.theirs, self.default)
         if not isinstance(value, str) or value not in self.words:
@@ -173,13 +173,13 @@ class WordField:
 
 
 @dataclass(frozen=True)
-class Always:
+class FixedSetting:
     """A setting of ours that their class fixes; of several possible values, import uses the first."""
 
     ours: str
     values: tuple[Any, ...]
 
-    def read(self, theirs: Theirs) -> dict[str, Any]:
+    def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Return the setting that the class implies."""
         return {self.ours: self.values[0]}
 
@@ -194,7 +194,7 @@ class Always:
 
 
 @dataclass(frozen=True)
-class Must:
+class RestrictedField:
     """A field of theirs of which our models can express only some values.
 
     Attributes:
@@ -209,7 +209,7 @@ class Must:
     default: Any = REQUIRED
     said: bool = True
 
-    def read(self, theirs: Theirs) -> dict[str, Any]:
+    def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Check the field's value, and return no settings."""
         value = theirs.get(self.theirs, self.default)
         if value not in self.values:

@@ -43,7 +43,7 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Found:
+class TensorFiles:
     """Files, shapes and dtypes of the tensors in a folder; values are not loaded yet."""
 
     folder: Path
@@ -85,7 +85,7 @@ def _opened(path: Path) -> Any:
         ) from None
 
 
-def find_tensors(folder: Path) -> Found:
+def find_tensors(folder: Path) -> TensorFiles:
     """Find the tensors of a folder: in `model.safetensors`, or in the files that its index names.
 
     Raises:
@@ -114,7 +114,7 @@ def find_tensors(folder: Path) -> Found:
     raise GlassError(f"{folder} has no model.safetensors", nearest_file(single, "Give the folder of a model."))
 
 
-def _collected(folder: Path, paths: list[Path], table: dict[str, str] | None) -> Found:
+def _collected(folder: Path, paths: list[Path], table: dict[str, str] | None) -> TensorFiles:
     files: dict[str, Path] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     dtypes: dict[str, str] = {}
@@ -130,4 +130,4 @@ def _collected(folder: Path, paths: list[Path], table: dict[str, str] | None) ->
             raise GlassError(
                 f"{folder / file} lacks the tensor {name}, which the index says it has", "Copy all files again."
             )
-    return Found(folder, files, shapes, dtypes)
+    return TensorFiles(folder, files, shapes, dtypes)

@@ -11,10 +11,10 @@ from typing import Any
 
 from glassformer.base.config import OF_DECODERS, PAIRS, Config, command_for
 from glassformer.base.errors import MALFORMED, GlassError
-from glassformer.base.files import clear_disk_errors, no_empty_folders, partial_path
-from glassformer.interop.export_report import Measured
+from glassformer.base.files import convert_os_errors, no_empty_folders, partial_path
+from glassformer.interop.export_report import Comparison
 from glassformer.interop.huggingface.folder import read_json
-from glassformer.interop.huggingface.read_model import Imported, read_model
+from glassformer.interop.huggingface.read_model import ImportedModel, read_model
 from glassformer.interop.huggingface.tokenizer_import import ImportedTokenizer, read_tokenizer
 from glassformer.runs.folder import CHAT_TEMPLATE_FILE, Run, create_run, refuse_existing
 from glassformer.training.checkpoint import TrainState, save_checkpoint
@@ -55,7 +55,7 @@ class ImportReport:
     architecture: str
     task: str
     parameters: int
-    measured: tuple[Measured, ...]
+    measured: tuple[Comparison, ...]
     notes: tuple[str, ...]
 
     def facts(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> Import
     return ImportReport(out, kind, found.task, parameters, measured, tuple(notes))
 
 
-def _with_generation_fields(found: Imported, folder: Path) -> tuple[Imported, list[str]]:
+def _with_generation_fields(found: ImportedModel, folder: Path) -> tuple[ImportedModel, list[str]]:
     """Add the `SPECIAL` fields of `generation_config.json`; also return notes on the fields that runs do not keep."""
     path = folder / "generation_config.json"
     table = read_json(path, "a model") if path.exists() else {}
@@ -124,7 +124,9 @@ def _with_generation_fields(found: Imported, folder: Path) -> tuple[Imported, li
     return replace(found, values=values), notes
 
 
-def _compared(folder: Path, found: Imported, note: Callable[[str], None]) -> tuple[tuple[Measured, ...], list[str]]:
+def _compared(
+    folder: Path, found: ImportedModel, note: Callable[[str], None]
+) -> tuple[tuple[Comparison, ...], list[str]]:
     """Compare the model's logits with those of transformers, or return a note that it is not installed.
 
     Raises:
@@ -145,7 +147,7 @@ def _compared(folder: Path, found: Imported, note: Callable[[str], None]) -> tup
     return (measured,), []
 
 
-def _config(found: Imported, words: ImportedTokenizer, folder: Path) -> Config:
+def _config(found: ImportedModel, words: ImportedTokenizer, folder: Path) -> Config:
     model = found.config.model_dump(exclude_none=True)
     joint = found.config.shared_embedding or found.task not in PAIRS
     return Config.from_dict(
@@ -159,7 +161,7 @@ def _config(found: Imported, words: ImportedTokenizer, folder: Path) -> Config:
     )
 
 
-def _in_frames(found: Imported, words: ImportedTokenizer) -> bool:
+def _in_frames(found: ImportedModel, words: ImportedTokenizer) -> bool:
     return words.framed and found.task in ("lm", "masked")
 
 
@@ -216,7 +218,7 @@ def _configured_templates(folder: Path) -> dict[str, str]:
 
 
 def _write_run(
-    out: Path, found: Imported, words: ImportedTokenizer, config: Config, folder: Path, template: str | None
+    out: Path, found: ImportedModel, words: ImportedTokenizer, config: Config, folder: Path, template: str | None
 ) -> None:
     """Write the complete run folder, or nothing."""
     partial = partial_path(out)
@@ -225,7 +227,7 @@ def _write_run(
         "tokenizers": dict.fromkeys(("tokenizer.json", "source_tokenizer.json"), words.tokenizer.digest),
         "imported": {"architecture": found.architecture.name, "from": str(folder)},
     }
-    with no_empty_folders(out.parent), clear_disk_errors(out):
+    with no_empty_folders(out.parent), convert_os_errors(out):
         try:
             run: Run = create_run(partial, config, facts)
             words.tokenizer.save(run.tokenizer_file)

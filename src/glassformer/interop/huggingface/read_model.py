@@ -12,8 +12,8 @@ from glassformer.base.config import ModelConfig, Task
 from glassformer.base.errors import GlassError
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, architecture_of
-from glassformer.interop.huggingface.equivalent_forms import READ, rewritten
-from glassformer.interop.huggingface.folder import FLOATS, Found, find_tensors, read_json
+from glassformer.interop.huggingface.equivalent_forms import IMPORT_FORMS, rewritten
+from glassformer.interop.huggingface.folder import FLOATS, TensorFiles, find_tensors, read_json
 from glassformer.interop.huggingface.weights import Sinusoids, Tensors
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Model
@@ -21,7 +21,7 @@ from glassformer.runs.folder import Folder
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedModel:
     """Model read from a Hugging Face folder, with its settings and labels.
 
     Attributes:
@@ -41,7 +41,7 @@ class Imported:
     labels: tuple[str, ...]
 
 
-def read_model(folder: Folder) -> Imported:
+def read_model(folder: Folder) -> ImportedModel:
     """Read a folder that `save_pretrained` of transformers wrote.
 
     Raises:
@@ -75,11 +75,11 @@ def read_model(folder: Folder) -> Imported:
     theirs = found.load(names)
     _check_sinusoids(architecture, theirs, config)
     ours = architecture.to_ours(theirs, config, wanted)
-    undo = [READ[name] for name in reversed(architecture.rewrites) if name in READ]
+    undo = [IMPORT_FORMS[name] for name in reversed(architecture.rewrites) if name in IMPORT_FORMS]
     config, ours = rewritten(undo, config, ours)
     model = build_model(config, classes=len(labels) or None)
     model.load_state_dict(ours)
-    return Imported(architecture, values, config, model.eval(), task, labels)
+    return ImportedModel(architecture, values, config, model.eval(), task, labels)
 
 
 def _task(architecture: Architecture, values: dict[str, Any], path: Path) -> tuple[Task, tuple[str, ...]]:
@@ -125,7 +125,7 @@ def _pooling(values: dict[str, Any], path: Path) -> str:
 
 
 def _matched(
-    architecture: Architecture, found: Found, expected: dict[str, tuple[int, ...]], path: Path
+    architecture: Architecture, found: TensorFiles, expected: dict[str, tuple[int, ...]], path: Path
 ) -> dict[str, str]:
     """Return the name in the file for each expected tensor."""
     prefix = architecture.prefix
@@ -173,18 +173,18 @@ def _check_sinusoids(architecture: Architecture, theirs: Tensors, config: ModelC
             )
 
 
-def _alias_of(architecture: Architecture, wanted: str, found: Found) -> str | None:
+def _alias_of(architecture: Architecture, wanted: str, found: TensorFiles) -> str | None:
     aliases = architecture.aliases or {}
     return next((name for name, main in aliases.items() if main == wanted and name in found.shapes), None)
 
 
-def _renamed(architecture: Architecture, name: str, found: Found) -> str | None:
+def _renamed(architecture: Architecture, name: str, found: TensorFiles) -> str | None:
     """Return the name of a tensor in an older file; None if no file has such a name."""
     others = (name.removesuffix(new) + old for new, old in architecture.renamed.items() if name.endswith(new))
     return next((other for other in others if other in found.shapes), None)
 
 
-def _check_rest(architecture: Architecture, found: Found, names: dict[str, str]) -> None:
+def _check_rest(architecture: Architecture, found: TensorFiles, names: dict[str, str]) -> None:
     """Raise a `GlassError` for an unused tensor, unless the class ignores it or it is an exact copy of a used one."""
     aliases = dict(architecture.aliases or {})
     used = {name: wanted for wanted, name in names.items()}

@@ -14,10 +14,10 @@ from glassformer.base.errors import GlassError
 from glassformer.interop.huggingface.folder import read_json
 from glassformer.interop.huggingface.tokenizer_files import rename_mask
 from glassformer.text.tokenizers import Frame, Tokenizer, layout
-from glassformer.text.tokenizers.roles import imported_document
+from glassformer.text.tokenizers.roles import convert_tokenizer_json
 
 Json = dict[str, Any]
-HELD = "Give a model with a byte-level BPE, WordPiece or Unigram tokenizer in its tokenizer.json."
+SUPPORTED_TOKENIZERS = "Give a model with a byte-level BPE, WordPiece or Unigram tokenizer in its tokenizer.json."
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
         roles["target_start"] = target_start(config, size) if task in PAIRS else None
         if more_ends := _more_ends(config, end, size):
             roles["more_ends"] = more_ends
-        own = Tokenizer(imported_document(document, kind, size, roles, _prepends_space(document)))
+        own = Tokenizer(convert_tokenizer_json(document, kind, size, roles, _prepends_space(document)))
     elif own.vocab_size != size:
         _check_size(own.vocab_size, size, path, equal=True)
     _check_frame(frame, own, task, theirs, path)
@@ -153,7 +153,9 @@ def _kind(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str
     kind = model.get("type") or ("WordPiece" if "max_input_chars_per_word" in model else "BPE")
     if kind == "BPE":
         if "ByteLevel" not in _types(document.get("pre_tokenizer")) + _types(document.get("normalizer")):
-            raise GlassError(f"{path} is a BPE of characters, not of bytes (no ByteLevel pre-tokenizer)", HELD)
+            raise GlassError(
+                f"{path} is a BPE of characters, not of bytes (no ByteLevel pre-tokenizer)", SUPPORTED_TOKENIZERS
+            )
         if model.get("dropout"):
             raise GlassError(
                 f"{path} splits words at random: dropout = {model['dropout']}", 'Set its "dropout" to null.'
@@ -161,15 +163,17 @@ def _kind(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str
         letters = {*layout.byte_letters(), *(each["content"] for each in document["added_tokens"])}
         odd = next((token for token in model["vocab"] if token not in letters and not letters.issuperset(token)), None)
         if odd is not None:
-            raise GlassError(f"{path} has the token {odd!r}, which is not a byte-level token", HELD)
+            raise GlassError(f"{path} has the token {odd!r}, which is not a byte-level token", SUPPORTED_TOKENIZERS)
         return "bpe", None
     if kind == "WordPiece":
         if model.get("continuing_subword_prefix") != "##":
-            raise GlassError(f"{path} continues words with {model.get('continuing_subword_prefix')!r}, not ##", HELD)
+            raise GlassError(
+                f"{path} continues words with {model.get('continuing_subword_prefix')!r}, not ##", SUPPORTED_TOKENIZERS
+            )
         return "wordpiece", theirs.token_to_id(model.get("unk_token", ""))
     if kind == "Unigram":
         return "unigram", None if model.get("byte_fallback") else model.get("unk_id")
-    raise GlassError(f"{path} has a tokenizer of type {kind}", HELD)
+    raise GlassError(f"{path} has a tokenizer of type {kind}", SUPPORTED_TOKENIZERS)
 
 
 def _types(part: Any) -> list[str]:

@@ -139,7 +139,7 @@ def weight(
     return Weight((ours,), theirs, change, always, when)
 
 
-def layer_of(name: str) -> str:
+def stack_name(name: str) -> str:
     """Return the stack of a tensor name: the part before `.blocks.`."""
     return name.partition(".blocks.")[0]
 
@@ -154,7 +154,7 @@ def expanded(rules: Sequence[Rule], config: ModelConfig) -> list[Rule]:
         if isinstance(rule, Weight) and rule.when is not None and not rule.when(config):
             continue
         first = rule.ours[0] if isinstance(rule, Weight) else rule.ours
-        encoder = layer_of(first) == "encoder"
+        encoder = stack_name(first) == "encoder"
         layers = (config.encoder_layers if encoder else None) or config.layers
         for i in range(layers) if "{i}" in first else [0]:
             if isinstance(rule, Implied):

@@ -6,19 +6,19 @@ from typing import Any
 
 from glassformer.base.config import ModelConfig, Task
 from glassformer.interop.huggingface.architecture import Architecture
-from glassformer.interop.huggingface.choosing import fitted
+from glassformer.interop.huggingface.choosing import closest_form
 from glassformer.interop.huggingface.weights import Tensors
 from glassformer.model.transformer import Model
 
 
-def written(architecture: Architecture, model: Model, task: Task) -> tuple[dict[str, Any], Tensors]:
+def to_huggingface(architecture: Architecture, model: Model, task: Task) -> tuple[dict[str, Any], Tensors]:
     """Return the fields of `config.json`, except the tokenizer's fields, and the tensors.
 
     Raises:
         GlassError: the class lacks one of the model's tensors.
     """
     config: ModelConfig = model.config.replace(vocab_size=model.vocab_size)
-    form, ours = fitted(architecture, config, dict(model.state_dict()))
+    form, ours = closest_form(architecture, config, dict(model.state_dict()))
     theirs = {
         name: tensor.detach().cpu().clone().contiguous() for name, tensor in architecture.to_theirs(ours, form).items()
     }

@@ -16,8 +16,8 @@ from glassformer.base.config import PAIRS
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_text
 from glassformer.base.packages import require_packages, version_of
-from glassformer.interop.atomic_output import appear_whole, refuse_taken
-from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
+from glassformer.interop.atomic_output import refuse_taken, write_atomically
+from glassformer.interop.export_report import Comparison, ExportReport, ExportRequest
 from glassformer.interop.huggingface.tokenizer_files import write_framed
 from glassformer.interop.onnx.graph import OPSET, inputs_of, output_of, write_graph
 from glassformer.interop.onnx.session import Session, check_logits
@@ -51,7 +51,7 @@ def export(request: ExportRequest) -> ExportReport:
     opened = OpenedRun.load(request.folder, request.which, device="cpu")
     run = opened.files
 
-    def fill(folder: Path) -> list[Measured]:
+    def fill(folder: Path) -> list[Comparison]:
         folder.mkdir()
         request.note("tracing the model into a graph")
         write_graph(opened.model, folder / GRAPH)
@@ -65,7 +65,7 @@ def export(request: ExportRequest) -> ExportReport:
         write_text(folder / FACTS, json.dumps(facts(opened, measured), ensure_ascii=False, indent=1) + "\n")
         return measured
 
-    measured = appear_whole("ONNX", out, fill)
+    measured = write_atomically("ONNX", out, fill)
     size = sum(path.stat().st_size for path in out.iterdir())
     notes = (NO_CACHE,) if isinstance(opened.model, Decoder | EncoderDecoder) else ()
     path = json.dumps(str(out / GRAPH), ensure_ascii=False)
@@ -74,7 +74,7 @@ def export(request: ExportRequest) -> ExportReport:
     return ExportReport("onnx", type(opened.model).__name__, out, size, measured, checked_by, notes, use)
 
 
-def compare(opened: OpenedRun, graph: Path) -> list[Measured]:
+def compare(opened: OpenedRun, graph: Path) -> list[Comparison]:
     """Compare logits at several batch sizes and lengths, with padding, and greedy tokens if the model generates."""
     session = Session(graph, opened.model)
     measured = [check_logits(opened.model, session)]
@@ -83,7 +83,7 @@ def compare(opened: OpenedRun, graph: Path) -> list[Measured]:
     return measured
 
 
-def facts(opened: OpenedRun, measured: list[Measured]) -> dict[str, Any]:
+def facts(opened: OpenedRun, measured: list[Comparison]) -> dict[str, Any]:
     """Return the contents of `glassformer.json`, which describes the graph to other programs."""
     config = opened.config
     model = opened.model

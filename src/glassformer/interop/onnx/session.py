@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.interop.export_report import Measured
+from glassformer.interop.export_report import Comparison
 from glassformer.interop.onnx.graph import inputs_of
 from glassformer.interop.output_comparison import Logits, largest_difference, logits_limit, random_rows
 from glassformer.model.transformer import EncoderDecoder, Model
@@ -41,7 +41,7 @@ class Session:
         return found
 
     def next_logits(self, source: Sequence[int], tokens: Sequence[int]) -> Logits:
-        """Return the logits (V) of the next token, without a cache; see `output_comparison.Next`."""
+        """Return the logits (V) of the next token, without a cache; see `output_comparison.NextLogitsFunction`."""
         ids = torch.tensor([list(tokens)])  # (1, T)
         if len(self._names) == 3:
             read = torch.tensor([list(source)])  # (1, S)
@@ -52,7 +52,7 @@ class Session:
         return last
 
 
-def check_logits(model: Model, session: Session) -> Measured:
+def check_logits(model: Model, session: Session) -> Comparison:
     """Measure the largest difference between logits, for `SHAPES` cut to the context and for a full context."""
     context = model.config.context
     shapes = dict.fromkeys([(rows, min(length, context)) for rows, length in SHAPES] + [(1, context)])
@@ -61,7 +61,7 @@ def check_logits(model: Model, session: Session) -> Measured:
         right = [model(*inputs).numpy() for inputs in batches]
     worst = largest_difference([session.logits(inputs) for inputs in batches], right)
     said = ", ".join(f"{rows} x {length}" for rows, length in shapes)
-    return Measured("logits", worst, logits_limit(right), f"rows x tokens {said}, some padded")
+    return Comparison("logits", worst, logits_limit(right), f"rows x tokens {said}, some padded")
 
 
 def _inputs(model: Model, rows: int, length: int) -> list[Tensor]:

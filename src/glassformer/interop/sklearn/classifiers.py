@@ -41,7 +41,7 @@ class _Labelling(ClassifierMixin, TransformerEstimator):
         "pooling": ("model.pooling",),
     }
 
-    def _learn_labels(self, config: Config, texts: list[str], y: Labels, vocabulary: Sequence[str] | None) -> None:
+    def _learn_labels(self, config: Config, texts: list[str], y: Labels, tokenizer_texts: Sequence[str] | None) -> None:
         """Convert labels to indices, and fit; `predict` converts the indices back."""
         check_classification_targets(y)
         classes, indices = np.unique(y, return_inverse=True)
@@ -52,7 +52,7 @@ class _Labelling(ClassifierMixin, TransformerEstimator):
             )
         names = tuple(str(label) for label in classes.tolist())
         answers = [names[index] for index in indices]
-        self._learn(self._job(config, texts, answers, labels=names, vocabulary=vocabulary))
+        self._learn(self._job(config, texts, answers, labels=names, tokenizer_texts=tokenizer_texts))
         self.classes_ = classes
 
     def _text_model(self, fitted: Fitted) -> TextClassifier:

@@ -17,7 +17,7 @@ from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.interop.sklearn.settings import with_steps
 from glassformer.model.build import build_model
-from glassformer.model.precision import settled
+from glassformer.model.precision import resolve_precision
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import create_run
 from glassformer.tasks.example_tasks import length_notes
@@ -48,7 +48,7 @@ class FitJob:
         sources: the texts.
         answers: a target or label name for each text; None for running text.
         labels: the names of all labels, in the order of their indices; empty without labels.
-        vocabulary: texts to train the tokenizer on; None: the training texts.
+        tokenizer_texts: texts to train the tokenizer on; None: the training texts.
         held_out: whether some texts are held out; if not, train on all texts and keep the last weights.
         verbose: whether to print the progress.
     """
@@ -59,7 +59,7 @@ class FitJob:
     sources: Sequence[str]
     answers: Sequence[str] | None = None
     labels: tuple[str, ...] = ()
-    vocabulary: Sequence[str] | None = None
+    tokenizer_texts: Sequence[str] | None = None
     held_out: bool = True
     verbose: bool = False
 
@@ -94,7 +94,9 @@ def fit(job: FitJob) -> Fitted:
 
 def _fit(job: FitJob, folder: Path, reporter: Reporter, seconds: Seconds) -> Fitted:
     data = _prepared(job, folder)
-    config = with_steps(settled(job.config), job.settings, make_task(job.config, data).steps_per_epoch, job.epochs)
+    config = with_steps(
+        resolve_precision(job.config), job.settings, make_task(job.config, data).steps_per_epoch, job.epochs
+    )
     if not job.held_out:  # one evaluation, after the last step, so that the last weights are kept
         config = config.replace(train={**config.train.model_dump(), "evaluate_every": config.train.steps or 10**12})
     if not data.kind.running_text:
@@ -184,10 +186,10 @@ def record_store(
 
 
 def _tokenizers(job: FitJob, kind: RecordKind, texts: list[list[str]]) -> dict[str, Tokenizer]:
-    """Train the tokenizer of each role on the training texts, or on the job's vocabulary."""
+    """Train the tokenizer of each role on the training texts, or on the job's `tokenizer_texts`."""
     config = job.config.tokenizer
-    if job.vocabulary is not None:
-        return dict.fromkeys(kind.roles, train_tokenizer(config, job.vocabulary))
+    if job.tokenizer_texts is not None:
+        return dict.fromkeys(kind.roles, train_tokenizer(config, job.tokenizer_texts))
     if len(texts) == 1 or config.joint:
         return dict.fromkeys(kind.roles, train_tokenizer(config, chain.from_iterable(zip(*texts, strict=True))))
     return {role: train_tokenizer(config, part) for role, part in zip(kind.roles, texts, strict=True)}

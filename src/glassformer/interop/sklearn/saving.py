@@ -44,7 +44,7 @@ def write_run(folder: Path, text_model: AnyTextModel, step: int) -> None:
         run.save_labels(text_model.labels)
     state = text_model.model.state_dict()
     weights = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
-    checkpoint = run.checkpoints / f"step-{step:06d}"
+    checkpoint = run.checkpoints_folder / f"step-{step:06d}"
     write_folder(checkpoint, lambda inside: save_tensors(weights, inside / "model.safetensors"))
     run.point("best", checkpoint)
     run.point("last", checkpoint)

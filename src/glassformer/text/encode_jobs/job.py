@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from glassformer.base.files import clear_disk_errors, write_text
+from glassformer.base.files import convert_os_errors, write_text
 from glassformer.text.prepare import TokenizerOrigin
 from glassformer.text.source import Source
 
@@ -147,13 +147,13 @@ class EncodingJob:
     def begun(self) -> bool:
         """Return whether the work folder was left by an interrupted call with the same job."""
         note = self.work / "job.json"
-        with clear_disk_errors(self.work):
+        with convert_os_errors(self.work):
             return note.is_file() and note.read_text(encoding="utf-8") == self._note()
 
     def begin(self) -> bool:
         """Make the work folder, unless an interrupted call with the same job left it; return whether it was kept."""
         found = self.begun()
-        with clear_disk_errors(self.work):
+        with convert_os_errors(self.work):
             if not found:
                 for name in ("parts", "plans", "tokens", "logs"):
                     shutil.rmtree(self.work / name, ignore_errors=True)

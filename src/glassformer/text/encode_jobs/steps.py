@@ -1,7 +1,7 @@
 """Tasks of each stage. A task takes a job and its own number, reads files of earlier stages, and writes its own files.
 
-The tasks use the same functions as encoding in one process (`prepare.make`). A plan records the position of its part in
-the whole text, so the joined parts equal the output of one process, token for token.
+The tasks use the same functions as encoding in one process (`prepare.write_prepared`). A plan records the position of
+its part in the whole text, so the joined parts equal the output of one process, token for token.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from glassformer.text.encode_jobs.plans import PartPlan, read_plan, write_plan
 from glassformer.text.left_out import Tally
 from glassformer.text.prepare import TrainingTexts, save_tokenizers, write_text_facts
 from glassformer.text.records import RecordPiece
-from glassformer.text.split import SIDES, Side, SidedPiece, split_documents
+from glassformer.text.split import SPLITS, SplitName, SplitPiece, split_documents
 from glassformer.text.store import PartWriter, StoreWriter
-from glassformer.text.survey import Facts, Survey, facts_of, kept, why_left_out
+from glassformer.text.survey import Facts, Survey, facts_of, filter_pieces, why_left_out
 from glassformer.text.tokenizers import Tokenizer
 
 FACTS = ("characters", "words", "mark", "whole")
@@ -128,17 +128,17 @@ def _documents(columns: list[Columns]) -> Iterator[tuple[Facts, bool]]:
             yield Facts(characters, words, mark, bands[width * index : width * (index + 1)]), bool(whole)
 
 
-def _all_sides(job: EncodingJob) -> Iterator[SidedPiece]:
+def _all_sides(job: EncodingJob) -> Iterator[SplitPiece]:
     for number in range(job.parts):
         yield from _part_sides(job, number)
 
 
-def _part_sides(job: EncodingJob, number: int) -> Iterator[SidedPiece]:
+def _part_sides(job: EncodingJob, number: int) -> Iterator[SplitPiece]:
     """Return the kept pieces of a part's text, each with its split."""
     plan = read_plan(job.source.kind, job.plan(number))
     random = plan.split.bucket >= 0
-    pieces = kept(_pieces(job.part(number)), job.source.data, plan.found, marks=random, start=plan.start)
-    return plan.split.sides(pieces)
+    pieces = filter_pieces(_pieces(job.part(number)), job.source.data, plan.found, marks=random, start=plan.start)
+    return plan.split.split_pieces(pieces)
 
 
 def _pieces(path: Path) -> Iterator[RecordPiece]:
@@ -158,7 +158,7 @@ def encode(job: EncodingJob, rank: int) -> None:
     tokenizer = Tokenizer.load(job.tokenizer_file)
     kind = job.source.kind
     tokenizers = {"text": tokenizer}
-    writers = {side: RecordWriter(kind, job.tokens(rank, side), tokenizers, store=PartWriter) for side in SIDES}
+    writers = {side: RecordWriter(kind, job.tokens(rank, side), tokenizers, store=PartWriter) for side in SPLITS}
     try:
         for side, texts, labels, last, _ in _part_sides(job, rank):
             writers[side].add(texts, labels, last)
@@ -179,7 +179,7 @@ def merge(job: EncodingJob, rank: int = 0) -> None:
 
     def fill(folder: Path) -> None:
         save_tokenizers(folder, kind, {"text": tokenizer})
-        writers: dict[Side, StoreWriter] = {side: StoreWriter(folder / side, tokenizer) for side in SIDES}
+        writers: dict[SplitName, StoreWriter] = {side: StoreWriter(folder / side, tokenizer) for side in SPLITS}
         for side, writer in writers.items():
             try:
                 for number in range(job.parts):

@@ -110,7 +110,7 @@ def word_level(symbols: list[str]) -> Json:
     return {"type": "WordLevel", "vocab": vocab, "unk_token": UNKNOWN}
 
 
-def document(config: TokenizerConfig, model: Json, tokens: int, mask: bool = False) -> Json:
+def build_tokenizer_json(config: TokenizerConfig, model: Json, tokens: int, mask: bool = False) -> Json:
     """Return a `tokenizer.json`: a model of `tokens` tokens, then the end token and, with `mask`, the mask token."""
     added = [_special(tokens, END)]
     if mask:

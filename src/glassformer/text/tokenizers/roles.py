@@ -16,7 +16,7 @@ METASPACE = "\u2581"  # represents a space in vocabularies made by sentencepiece
 
 
 @dataclass(frozen=True)
-class Roles:
+class Vocabulary:
     """Special ids and byte strings of a vocabulary; see `Tokenizer`.
 
     Attributes:
@@ -48,8 +48,8 @@ class Roles:
     more_ends: frozenset[int] = frozenset()
 
 
-def roles_of(document: dict[str, Any]) -> Roles:
-    """Return the roles of a `tokenizer.json` that glassformer trained or that `imported_document` made."""
+def vocabulary_of(document: dict[str, Any]) -> Vocabulary:
+    """Return the roles of a `tokenizer.json` that glassformer trained or that `convert_tokenizer_json` made."""
     facts = document["model"][layout.FACTS]
     model = document["model"]
     if "roles" in facts:
@@ -59,7 +59,7 @@ def roles_of(document: dict[str, Any]) -> Roles:
     end = len(tokens)
     unknown = end - 1 if tokens[-1] == layout.UNKNOWN else None
     size = end + len(added)
-    return Roles(
+    return Vocabulary(
         size=size,
         start=end,
         end=end,
@@ -74,7 +74,7 @@ def roles_of(document: dict[str, Any]) -> Roles:
     )
 
 
-def imported_document(
+def convert_tokenizer_json(
     document: dict[str, Any], kind: str, size: int, roles: dict[str, Any], drops_space: bool
 ) -> dict[str, Any]:
     """Convert another program's `tokenizer.json` to glassformer's format: ids are unchanged, and special ids are named.
@@ -85,7 +85,7 @@ def imported_document(
         size: number of rows of the model's embedding; rows beyond the file's tokens represent no text.
         roles: ids "start", "end", "mask", "unknown" and "padding"; lists of ids "before" and "after" an input text,
             "target_start", and "more_ends", the tokens besides the end token that end a generated text.
-        drops_space: see `Roles`.
+        drops_space: see `Vocabulary`.
     """
     facts: dict[str, Any] = {"format": layout.FORMAT, "kind": kind, "normalization": "none", "lowercase": False}
     facts["roles"] = {**roles, "size": size, "drops_space": drops_space}
@@ -95,7 +95,7 @@ def imported_document(
     return whole
 
 
-def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Roles:
+def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Vocabulary:
     """Return the roles of an imported vocabulary.
 
     Added tokens represent their content, the unknown id represents U+FFFD, and other special ids represent no bytes.
@@ -118,7 +118,7 @@ def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Rol
     no_token = set(range(size)) - tokens.keys() - plain.keys()
     before = roles.get("before")
     after = roles.get("after")
-    return Roles(
+    return Vocabulary(
         size=size,
         start=roles["start"],
         end=roles["end"],

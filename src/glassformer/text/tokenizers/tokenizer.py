@@ -20,7 +20,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.files import write_text
 from glassformer.text.tokenizers import layout
 from glassformer.text.tokenizers.pieces import cut_before, pieces, utf8
-from glassformer.text.tokenizers.roles import roles_of
+from glassformer.text.tokenizers.roles import vocabulary_of
 
 PIECE = 32_768  # characters passed to Hugging Face as one text
 GROUP = 32 * PIECE  # characters per batch; its result objects need about a hundred bytes per token
@@ -95,7 +95,7 @@ class Tokenizer:
         """Build the tokenizer from the contents of a `tokenizer.json`.
 
         Args:
-            document: the contents, as `layout.document` or `roles.imported_document` returns them.
+            document: the contents, as `layout.build_tokenizer_json` or `roles.convert_tokenizer_json` returns them.
         """
         facts = document["model"][layout.FACTS]
         self.kind: str = facts["kind"]
@@ -106,7 +106,7 @@ class Tokenizer:
         plain = {key: value for key, value in document["model"].items() if key != layout.FACTS}
         self._hf: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(json.dumps({**document, "model": plain}))
         self._hf.encode_special_tokens = True  # text that spells a special token stays text
-        roles = roles_of(document)
+        roles = vocabulary_of(document)
         self.vocab_size = roles.size
         self.start_id = roles.start
         self.end_id = roles.end

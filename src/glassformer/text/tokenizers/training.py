@@ -64,7 +64,7 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str], mask: bool = 
 
 
 def _made(config: TokenizerConfig, model: Json, mask: bool) -> Tokenizer:
-    return Tokenizer(layout.document(config, model, len(model["vocab"]), mask))
+    return Tokenizer(layout.build_tokenizer_json(config, model, len(model["vocab"]), mask))
 
 
 def _first(texts: Iterable[str]) -> str:
@@ -87,7 +87,7 @@ def _too_small(config: TokenizerConfig, least: int, why: str) -> GlassError:
 
 def _bare(config: TokenizerConfig, model: Json, pre_tokenizer: Json | None = None) -> tokenizers.Tokenizer:
     """Return an untrained Hugging Face tokenizer with this scheme's normalizer and pre-tokenizer."""
-    whole = layout.document(config, model, tokens=len(model["vocab"]))
+    whole = layout.build_tokenizer_json(config, model, tokens=len(model["vocab"]))
     whole["added_tokens"] = []
     whole["pre_tokenizer"] = pre_tokenizer or whole["pre_tokenizer"]
     return tokenizers.Tokenizer.from_str(json.dumps(whole))

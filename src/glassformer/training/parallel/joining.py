@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from glassformer.base.config import Config, TrainConfig
-from glassformer.base.errors import GlassError, SaidElsewhereError
+from glassformer.base.errors import GlassError, ReportedElsewhereError
 from glassformer.model.device import choose_device
 from glassformer.model.precision import FIELDS
 from glassformer.runs.folder import Run
@@ -26,20 +26,20 @@ def several() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
 
 
-def speaks() -> bool:
+def is_rank_zero() -> bool:
     """Return whether this process prints messages: it is the only process, or has rank 0."""
     return not several() or int(os.environ["RANK"]) == 0
 
 
 @contextmanager
-def said_once() -> Iterator[None]:
+def report_errors_on_rank_zero() -> Iterator[None]:
     """Return a context for work before the processes join, so that only rank 0 reports errors."""
     try:
         yield
     except GlassError as error:
-        if speaks():
+        if is_rank_zero():
             raise
-        raise SaidElsewhereError(error.problem, error.remedy) from error
+        raise ReportedElsewhereError(error.problem, error.remedy) from error
 
 
 @contextmanager

@@ -35,13 +35,13 @@ class Processes(Protocol):
     """
 
     rank: int
-    world: int
+    world_size: int
 
     @property
     def is_rank_zero(self) -> bool:
         """Return whether this process writes files and prints messages."""
 
-    def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
+    def prepare_model(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
         """Move the model, or this process's shard of the model, to the device; call this before making optimizers."""
 
     def wrap(self, loss: TrainingLoss) -> LossOfBatch:
@@ -57,7 +57,7 @@ class Processes(Protocol):
         do not count.
         """
 
-    def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
+    def distribute_groups(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
         """Yield this process's groups of rows, each with the number of rows before it and whether it counts."""
 
     def all_reduce_sum(self, number: float) -> float:
@@ -78,7 +78,7 @@ class Processes(Protocol):
     def raise_on_all(self, error: GlassError) -> NoReturn:
         """Raise an error that occurs in every process, so that only process 0 reports it."""
 
-    def whole(self, model: Model) -> Model | None:
+    def full_model(self, model: Model) -> Model | None:
         """Return in process 0 a model with all weights, usable without the other processes; None elsewhere."""
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
@@ -92,10 +92,10 @@ class OneProcess:
     """Implementation of `Processes` for a run in a single process."""
 
     rank = 0
-    world = 1
+    world_size = 1
     is_rank_zero = True
 
-    def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
+    def prepare_model(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
         """Move the model to the device."""
         return model.to(device)
 
@@ -111,7 +111,7 @@ class OneProcess:
         """Return all rows in chunks of at most `at_once` rows, all of which count."""
         return [(rows[i : i + at_once], True) for i in range(0, len(rows), at_once)]
 
-    def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
+    def distribute_groups(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
         """Yield all groups, each with the number of rows before it and True, because every group counts."""
         before = 0
         for group in groups:
@@ -142,7 +142,7 @@ class OneProcess:
         """Raise the error: there is no other process."""
         raise error
 
-    def whole(self, model: Model) -> Model | None:
+    def full_model(self, model: Model) -> Model | None:
         """Return the model itself: this process has all weights."""
         return model
 

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from glassformer.base.config import Config
-from glassformer.base.errors import GlassError, SaidElsewhereError
+from glassformer.base.errors import GlassError, ReportedElsewhereError
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs.folder import Run
@@ -36,12 +36,12 @@ class Replicas:
 
     def __init__(self) -> None:
         self.rank = dist.get_rank()
-        self.world = dist.get_world_size()
+        self.world_size = dist.get_world_size()
         self.is_rank_zero = self.rank == 0
         self._group = dist.new_group(backend="gloo", timeout=WAIT)  # for everything except gradients
         self._replica: DistributedDataParallel | None = None
 
-    def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
+    def prepare_model(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
         """Move the whole model to this process's device."""
         return model.to(device)
 
@@ -59,19 +59,19 @@ class Replicas:
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
         """Return rows rank, rank + world, … in chunks; the processes differ by at most one row."""
-        own = rows[self.rank :: self.world]
-        largest = len(rows[:: self.world])
+        own = rows[self.rank :: self.world_size]
+        largest = len(rows[:: self.world_size])
         parts = [own[start : start + at_once] for start in range(0, largest, at_once)]
         return [(part, True) if len(part) else (rows[:1], False) for part in parts]
 
-    def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
+    def distribute_groups(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
         """Yield one group per round; in an incomplete last round, some processes repeat a group that does not count."""
         before = 0
         round_: list[tuple[int, list[Any]]] = []
         for group in groups:
             round_.append((before, group))
             before += len(group)
-            if len(round_) == self.world:
+            if len(round_) == self.world_size:
                 yield *round_[self.rank], True
                 round_ = []
         if round_:
@@ -95,7 +95,7 @@ class Replicas:
 
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all processes, in order of rank; values are pickled."""
-        found: list[Any] = [None] * self.world
+        found: list[Any] = [None] * self.world_size
         dist.all_gather_object(found, value, self._group)
         return found
 
@@ -113,14 +113,14 @@ class Replicas:
         if failed is not None:
             raise failed
         if message[1] is not None:
-            raise SaidElsewhereError(*message[1])
+            raise ReportedElsewhereError(*message[1])
         return message[0]
 
     def raise_on_all(self, error: GlassError) -> NoReturn:
         """Raise the error in process 0, and a `SaidElsewhereError` in the other processes."""
-        raise error if self.is_rank_zero else SaidElsewhereError(error.problem, error.remedy)
+        raise error if self.is_rank_zero else ReportedElsewhereError(error.problem, error.remedy)
 
-    def whole(self, model: Model) -> Model | None:
+    def full_model(self, model: Model) -> Model | None:
         """Return the model in process 0, None in other processes."""
         return model if self.is_rank_zero else None
 

@@ -29,7 +29,7 @@ from torch.optim import Optimizer
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors, whole_folder
+from glassformer.base.files import convert_os_errors, whole_folder
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import Run
 from glassformer.training.checkpoint import (
@@ -44,7 +44,7 @@ from glassformer.training.checkpoint import (
 Value = TypeVar("Value")
 
 
-class Several(Protocol):
+class RankZeroCaller(Protocol):
     """Members of the interface `Processes` that saving needs."""
 
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
@@ -52,10 +52,15 @@ class Several(Protocol):
 
 
 def save_sharded(
-    processes: Several, run: Run, model: nn.Module, optimizers: list[Optimizer], state: TrainState, config: Config
+    processes: RankZeroCaller,
+    run: Run,
+    model: nn.Module,
+    optimizers: list[Optimizer],
+    state: TrainState,
+    config: Config,
 ) -> None:
     """Write `checkpoints/step-N` atomically: the folder gets its name only after every process wrote its shards."""
-    final = run.checkpoints / step_name(state.step)
+    final = run.checkpoints_folder / step_name(state.step)
     tensors, numbers = flattened(optimizers)
     with ExitStack() as stack:
         partial = processes.on_rank_zero(lambda: stack.enter_context(whole_folder(final)))
@@ -70,7 +75,7 @@ def save_sharded(
 
 def _complete(partial: Path, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
     """Rename the files of weights and optimizer tensors, and write `state.json`."""
-    with clear_disk_errors(partial):
+    with convert_os_errors(partial):
         (file,) = (partial / "weights").glob("*.safetensors")
         file.rename(partial / "model.safetensors")
         shutil.rmtree(partial / "weights")
@@ -126,7 +131,7 @@ def _read(tensors: dict[str, Tensor], folder: Path) -> None:
 @contextmanager
 def _clear_errors(folder: Path) -> Iterator[None]:
     """Raise the first process's error instead of the general error of distributed checkpointing."""
-    with clear_disk_errors(folder):
+    with convert_os_errors(folder):
         try:
             yield
         except CheckpointException as error:

@@ -31,13 +31,13 @@ class Shards(Replicas):
         super().__init__()
         self._skeleton: Model | None = None
 
-    def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
+    def prepare_model(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
         """Shard the model: each block is one unit; embedding, last norm and head together are another unit.
 
         With bfloat16, weights are gathered and used in bfloat16, and gradients are summed in float32.
         """
         self._skeleton = _skeleton(model)
-        mesh = init_device_mesh(device.type, (self.world,))
+        mesh = init_device_mesh(device.type, (self.world_size,))
         policy = MixedPrecisionPolicy()
         if dtype == torch.bfloat16:
             policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
@@ -64,7 +64,7 @@ class Shards(Replicas):
         norm = torch.nn.utils.get_total_norm(gradients)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
-    def whole(self, model: Model) -> Model | None:
+    def full_model(self, model: Model) -> Model | None:
         """Return a whole copy of the model in process 0, None in other processes."""
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         weights = get_model_state_dict(model, options=options)  # empty except in process 0

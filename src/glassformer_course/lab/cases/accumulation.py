@@ -12,7 +12,7 @@ from glassformer.text.batches import Batch
 from glassformer.training import loop
 from glassformer.training.stepping import Stepper
 from glassformer.training.validation import validation_loss
-from glassformer_course.lab.bench import CPU, Bench, Trained, compared
+from glassformer_course.lab.bench import CPU, LabTrainer, Trained, compared
 from glassformer_course.lab.cases.pad_loss import sentences
 from glassformer_course.lab.evidence import Evidence, Number, Point
 from glassformer_course.lab.planting import replaced
@@ -61,7 +61,7 @@ def by_length(found: Trained) -> tuple[float, float]:
     return short, long
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare the gradients of the same rows in different groupings, and the losses on short and long sentences."""
     text = sentences(200)
     (healthy, fine, good), (faulty, wrong, bad) = bench.both(

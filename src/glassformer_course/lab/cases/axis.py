@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from torch import Tensor
 
 from glassformer.model.attention import NO_HOOKS, Mask, ScoreHooks
-from glassformer_course.lab.bench import STORIES, Bench, Trained, last_losses, loss_chart
+from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Map, Number
 from glassformer_course.lab.planting import attention_is
 
@@ -40,13 +40,13 @@ def fault() -> Iterator[None]:
         yield
 
 
-def see(bench: Bench, name: str) -> tuple[Trained, Map, str]:
+def see(bench: LabTrainer, name: str) -> tuple[Trained, Map, str]:
     """Return the trained model, an attention map and a continuation of the prompt."""
     found = bench.train(STORIES, 200)
     return found, found.map(name, found.tokenizer.encode(TEXT)), found.continued(PROMPT)
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare attention maps, their row and column sums, and continuations of the prompt."""
     (healthy, fine, text), (faulty, wrong, garbled) = bench.both(lambda name: see(bench, name))
     return Evidence(

@@ -12,7 +12,7 @@ from glassformer.generation import logit_readers
 from glassformer.model.cache import Cache
 from glassformer.model.threads import threads
 from glassformer.model.transformer import Embedding
-from glassformer_course.lab.bench import STORIES, Bench, Trained, compared
+from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, compared
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
 
@@ -32,7 +32,7 @@ def fault() -> Iterator[None]:
         yield
 
 
-def apart(found: Trained) -> list[Point]:
+def logit_differences(found: Trained) -> list[Point]:
     """Return (position, largest difference between the logits with and without a cache)."""
     ids = torch.tensor([found.tokenizer.encode(TEXT)])
     cache = Cache(found.config.model, 1, ids.shape[1], ids.device, torch.float32)
@@ -42,11 +42,13 @@ def apart(found: Trained) -> list[Point]:
     return [(position, float(size)) for position, size in enumerate((whole - singly).abs().amax(dim=1), start=1)]
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare the logits and the samples of one model with and without a cache."""
     with threads(1):
         model = bench.train(STORIES, 240)
-    fine, wrong = bench.both(lambda _: (apart(model), model.continued(PROMPT, cached=True), model.continued(PROMPT)))
+    fine, wrong = bench.both(
+        lambda _: (logit_differences(model), model.continued(PROMPT, cached=True), model.continued(PROMPT))
+    )
     curves = averaged(model.losses)
     return Evidence(
         charts=[

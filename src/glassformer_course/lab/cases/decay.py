@@ -10,7 +10,7 @@ import torch
 
 from glassformer.base.config import TrainConfig
 from glassformer.training import optimizers
-from glassformer_course.lab.bench import Bench, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.bench import LabTrainer, Trained, compared, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Number
 from glassformer_course.lab.planting import replaced
 
@@ -42,12 +42,12 @@ def weight_size(found: Trained) -> float:
     return float(matrices.square().mean().sqrt())
 
 
-def without(bench: Bench) -> Trained:
+def without(bench: LabTrainer) -> Trained:
     """Train the same model without weight decay."""
     return bench.train({"train": {"weight_decay": 0.0}}, 120)
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare the losses and the size of the weights, with and without weight decay."""
     (healthy, plain), (faulty, plain_too) = bench.both(
         lambda _: (bench.train(SETTINGS, 120, weight_size), without(bench))

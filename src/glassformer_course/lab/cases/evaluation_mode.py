@@ -9,7 +9,7 @@ from torch import nn
 
 from glassformer.model import evaluation_mode
 from glassformer.training.validation import validation_loss
-from glassformer_course.lab.bench import CPU, Bench, Trained, compared, last_losses
+from glassformer_course.lab.bench import CPU, LabTrainer, Trained, compared, last_losses
 from glassformer_course.lab.evidence import Chart, Evidence, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
 
@@ -29,15 +29,15 @@ def fault() -> Iterator[None]:
         yield
 
 
-def again(found: Trained) -> list[Point]:
+def repeated_losses(found: Trained) -> list[Point]:
     """Return (number of the measurement, loss of the same weights on the same text)."""
     rows = found.task.held_out(400)
     return [(time, validation_loss(found.model.train(), rows, CPU).loss) for time in range(1, TIMES + 1)]
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare training and validation losses, and repeated measurements of the same loss."""
-    (healthy, fine), (faulty, wrong) = bench.both(lambda _: (one := bench.train(SETTINGS, 200), again(one)))
+    (healthy, fine), (faulty, wrong) = bench.both(lambda _: (one := bench.train(SETTINGS, 200), repeated_losses(one)))
     spread = [max(loss for _, loss in found) - min(loss for _, loss in found) for found in (fine, wrong)]
     gaps = [found.validation[-1][1] - averaged(found.losses, 20)[-1][1] for found in (healthy, faulty)]
     return Evidence(

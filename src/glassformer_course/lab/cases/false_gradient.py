@@ -21,7 +21,7 @@ from glassformer.numpy_reference import (
     training,
 )
 from glassformer.numpy_reference import attention as reference_attention
-from glassformer_course.lab.bench import Bench, compared, rounded
+from glassformer_course.lab.bench import LabTrainer, compared, rounded
 from glassformer_course.lab.evidence import Evidence, Map, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
 
@@ -89,7 +89,7 @@ def attention_of(kept: Any) -> np.ndarray:
     return np.asarray(kept.stack.blocks[0].residuals[0].part.attend.weights)
 
 
-def see(bench: Bench, name: str) -> tuple[list[Point], list[Map], tuple[float, float], float]:
+def see(bench: LabTrainer, name: str) -> tuple[list[Point], list[Map], tuple[float, float], float]:
     """Train in NumPy; return the losses, the maps of both heads, the two slopes, and the difference of the heads."""
     known, ids = letters()
     weights = initial_weights(SETTINGS, len(known), seed=0)
@@ -104,7 +104,7 @@ def see(bench: Bench, name: str) -> tuple[list[Point], list[Map], tuple[float, f
     return list(enumerate(losses, start=1)), maps, said, float(np.abs(heads[0] - heads[1]).max())
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare the losses, the maps of both heads, and the slopes from the gradient and from central differences."""
     (fine, maps, said, apart), (wrong, equal, claimed, together) = bench.both(lambda name: see(bench, name))
     return Evidence(

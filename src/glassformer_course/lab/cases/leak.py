@@ -10,10 +10,10 @@ import numpy as np
 
 from glassformer.corpora import find_text_corpus
 from glassformer.text.rows import Row
-from glassformer.text.split import DocumentSplit, Side, SidedPiece
+from glassformer.text.split import DocumentSplit, SplitName, SplitPiece
 from glassformer.text.survey import KeptPiece
 from glassformer.training.validation import validation_loss
-from glassformer_course.lab.bench import CPU, Bench, Trained, compared, loss_chart
+from glassformer_course.lab.bench import CPU, LabTrainer, Trained, compared, loss_chart
 from glassformer_course.lab.evidence import Evidence, Number
 from glassformer_course.lab.planting import replaced
 
@@ -29,11 +29,11 @@ SETTINGS: dict[str, dict[str, Any]] = {"model": {"width": 48}, "data": {"size": 
 def fault() -> Iterator[None]:
     """Plant the bug: overlapping windows are cut first, and then assigned to training or validation."""
 
-    def by_position(self: DocumentSplit, pieces: Iterator[KeptPiece]) -> Iterator[SidedPiece]:
+    def by_position(self: DocumentSplit, pieces: Iterator[KeptPiece]) -> Iterator[SplitPiece]:
         text = " ".join(text for piece in pieces for text in piece.texts)
         for number, start in enumerate(range(0, len(text), STRIDE)):
-            side: Side = "validation" if number % EVERY == EVERY // 2 else "train"
-            yield SidedPiece(side, (text[start : start + WIDTH],), (), True)
+            side: SplitName = "validation" if number % EVERY == EVERY // 2 else "train"
+            yield SplitPiece(side, (text[start : start + WIDTH],), (), True)
 
     with replaced((DocumentSplit, "_by_position", by_position)):
         yield
@@ -57,7 +57,7 @@ def fresh_loss(found: Trained) -> float:
     return validation_loss(found.model, rows, CPU).loss
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare the losses on validation and on new text, and the overlap of the two splits."""
     (healthy, fine), (faulty, wrong) = bench.both(
         lambda _: (one := bench.train(SETTINGS, 240, fresh_loss), seen_before(one))

@@ -15,7 +15,7 @@ from glassformer.generation.decoding import generate
 from glassformer.model import transformer
 from glassformer.model.threads import threads
 from glassformer.text.batches import Batch
-from glassformer_course.lab.bench import Bench, Trained, compared
+from glassformer_course.lab.bench import LabTrainer, Trained, compared
 from glassformer_course.lab.cases.pad_loss import sentences
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
@@ -58,7 +58,7 @@ def together(found: Trained, prompts: list[str]) -> str:
     return found.tokenizer.decode([step.tokens[step.rows.index(0)] for step in steps])
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare one model on rows alone, on padded rows, and in a batch."""
     with threads(1):
         model = bench.train(SETTINGS, 240, files={"source": sentences(200)})

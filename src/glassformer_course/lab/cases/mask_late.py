@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.model.attention import NO_HOOKS, Mask, ScoreHooks
-from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, compared, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Map, Number, Point
 from glassformer_course.lab.planting import attention_is
 
@@ -50,12 +50,12 @@ class MaskedModel(NamedTuple):
     map: Map
 
 
-def see(bench: Bench, name: str) -> MaskedModel:
+def see(bench: LabTrainer, name: str) -> MaskedModel:
     """Train a model and measure its attention sums and the effect of the last token on earlier logits."""
     found = bench.train(STORIES, 200)
     ids = found.tokenizer.encode(TEXT)
     sums: list[Point] = [
-        (position, float(total)) for position, total in enumerate(found.heads(ids)[0].sum(dim=-1), start=1)
+        (position, float(total)) for position, total in enumerate(found.attention_weights(ids)[0].sum(dim=-1), start=1)
     ]
     first = torch.tensor([ids])
     second = torch.tensor([[*ids[:-1], ids[0]]])
@@ -64,7 +64,7 @@ def see(bench: Bench, name: str) -> MaskedModel:
     return MaskedModel(found, sums, moved, found.map(name, ids))
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare the row sums of attention maps, and the effect of the last token on earlier logits."""
     healthy, faulty = bench.both(lambda name: see(bench, name))
     return Evidence(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glassformer.model import transformer
 from glassformer.model.attention import Mask
-from glassformer_course.lab.bench import STORIES, Bench, Trained, last_losses, loss_chart
+from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Map, Number
 from glassformer_course.lab.planting import replaced
 
@@ -30,15 +30,15 @@ def fault() -> Iterator[None]:
         yield
 
 
-def see(bench: Bench, name: str) -> tuple[Trained, Map, str]:
+def see(bench: LabTrainer, name: str) -> tuple[Trained, Map, str]:
     """Return the trained model, the map of the head with the most weight on the next token, and a continuation."""
     found = bench.train(STORIES, 200)
     ids = found.tokenizer.encode(TEXT)
-    head = int(found.heads(ids).diagonal(1, 1, 2).sum(dim=-1).argmax())
+    head = int(found.attention_weights(ids).diagonal(1, 1, 2).sum(dim=-1).argmax())
     return found, found.map(name, ids, head), found.continued(PROMPT)
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare the losses with the entropy of the text; show attention maps and continuations of the prompt."""
     (healthy, fine, text), (faulty, wrong, garbled) = bench.both(lambda name: see(bench, name))
     weights = [torch.tensor(shown.weights) for shown in (fine, wrong)]

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from glassformer.corpora import find_text_corpus
 from glassformer.text.batches import Batch
 from glassformer.text.rows import Row
-from glassformer_course.lab.bench import Bench, Trained, compared, loss_chart
+from glassformer_course.lab.bench import LabTrainer, Trained, compared, loss_chart
 from glassformer_course.lab.evidence import Evidence, Number
 from glassformer_course.lab.planting import replaced
 
@@ -54,7 +54,7 @@ def real_loss(found: Trained) -> float:
     return float(cross_entropy(logits[batch.attention_mask], batch.targets[batch.attention_mask]))
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare the reported losses, the losses over real tokens, and the numbers of predictions counted."""
     text = sentences(200)
     healthy, faulty = bench.both(lambda _: bench.train(SETTINGS, 200, real_loss, {"source": text}))

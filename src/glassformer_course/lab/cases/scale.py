@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from glassformer_course.lab.bench import Bench, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.bench import LabTrainer, Trained, compared, last_losses, loss_chart
 from glassformer_course.lab.evidence import FAULTY, HEALTHY, Evidence, Map, Number
 from glassformer_course.lab.planting import attention_with
 
@@ -25,12 +25,12 @@ def fault() -> Iterator[None]:
 def attention_width(found: Trained) -> tuple[float, Map]:
     """Return the effective number of tokens attended to in the last row (e^entropy), and the map of the first head."""
     ids = found.tokenizer.encode(TEXT)
-    weights = found.heads(ids)[:, -1]  # (H, T)
+    weights = found.attention_weights(ids)[:, -1]  # (H, T)
     entropy = -(weights * weights.clamp(min=1e-12).log()).sum(dim=-1)  # (H)
     return float(entropy.exp().mean()), found.map("", ids)
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare the effective number of tokens that heads attend to, before and during training."""
     healthy, faulty = bench.both(lambda _: bench.train(SETTINGS, 240, attention_width))
     first = [found.watched[0][1] for found in (healthy, faulty)]

@@ -11,7 +11,7 @@ import torch
 
 from glassformer.text.batches import Batch, padded
 from glassformer.text.rows import Row
-from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, compared, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Number, Point
 from glassformer_course.lab.planting import replaced
 
@@ -44,7 +44,7 @@ def agreement(found: Trained) -> list[Point]:
     return [(offset, float((best == ids[:, offset : offset + width]).float().mean())) for offset in OFFSETS]
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare the losses, the offsets of the predicted tokens, and continuations of the prompt."""
     (healthy, fine, text), (faulty, wrong, garbled) = bench.both(
         lambda _: (one := bench.train(STORIES, 200), agreement(one), one.continued(PROMPT))

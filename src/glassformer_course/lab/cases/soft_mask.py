@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from glassformer_course.lab.bench import Bench, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.bench import LabTrainer, Trained, compared, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Map, Number
 from glassformer_course.lab.planting import attention_with
 
@@ -34,23 +34,23 @@ def letters() -> str:
     return "".join(random.Random(0).choices(LETTERS, k=20_000)) + "\n"
 
 
-def ahead(found: Trained) -> float:
+def attention_to_later_tokens(found: Trained) -> float:
     """Return the largest fraction of any head's attention on later tokens, for the first validation row."""
     ids = found.task.held_out(None)[0].inputs.tolist()
-    return max(float(found.heads(ids, layer).triu(1).sum(dim=-1).mean(dim=-1).max()) for layer in (0, 1))
+    return max(float(found.attention_weights(ids, layer).triu(1).sum(dim=-1).mean(dim=-1).max()) for layer in (0, 1))
 
 
-def see(bench: Bench, name: str) -> tuple[Trained, Map]:
+def see(bench: LabTrainer, name: str) -> tuple[Trained, Map]:
     """Return the trained model and the map of the head with the most weight on later tokens."""
-    found = bench.train(SETTINGS, 240, ahead, {"source": letters()})
+    found = bench.train(SETTINGS, 240, attention_to_later_tokens, {"source": letters()})
     ids = found.task.held_out(None)[0].inputs[:10].tolist()
     layer, head = divmod(
-        int(torch.stack([found.heads(ids, each).triu(1).sum(dim=(1, 2)) for each in (0, 1)]).argmax()), 2
+        int(torch.stack([found.attention_weights(ids, each).triu(1).sum(dim=(1, 2)) for each in (0, 1)]).argmax()), 2
     )
     return found, found.map(name, ids, head, layer)
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare the fraction of attention on later tokens during training."""
     (healthy, fine), (faulty, wrong) = bench.both(lambda name: see(bench, name))
     first, last = ([found.watched[at][1] for found in (healthy, faulty)] for at in (0, -1))

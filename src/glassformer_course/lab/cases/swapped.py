@@ -15,7 +15,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.inspection.trace import trace
 from glassformer.model.transformer import EncoderDecoder
 from glassformer.tasks import Translator
-from glassformer_course.lab.bench import Bench, Trained, last_losses, loss_chart, rounded
+from glassformer_course.lab.bench import LabTrainer, Trained, last_losses, loss_chart, rounded
 from glassformer_course.lab.evidence import Evidence, Map, Number
 from glassformer_course.lab.planting import replaced
 
@@ -50,7 +50,7 @@ def texts(count: int) -> dict[str, str]:
     return {"source": "\n".join(lines) + "\n", "target": "\n".join(line[::-1] for line in lines) + "\n"}
 
 
-def see(bench: Bench, name: str) -> tuple[Trained, Map, list[str], float]:
+def see(bench: LabTrainer, name: str) -> tuple[Trained, Map, list[str], float]:
     """Return the trained model, a cross-attention map, some outputs, and the fraction of right outputs."""
     found = bench.train(SETTINGS, 200, files=texts(2000))
     pairs = list(islice(found.data.validation.texts(), 100))
@@ -76,7 +76,7 @@ def cross_map(found: Trained, name: str) -> Map:
     return Map(name, found.labels(asked), found.labels(read), rounded(cross.weights[0, 0]))
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare losses, cross-attention maps, and the outputs for five sources."""
     (healthy, fine, lines, right), (faulty, wrong, garbled, few) = bench.both(lambda name: see(bench, name))
     return Evidence(

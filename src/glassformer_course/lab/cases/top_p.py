@@ -12,7 +12,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.generation import decoding, sampling
 from glassformer.generation.decoding import generate
 from glassformer.model.threads import threads
-from glassformer_course.lab.bench import STORIES, Bench, Trained, compared
+from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, compared
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged, mean
 from glassformer_course.lab.planting import replaced
 
@@ -57,7 +57,7 @@ def sampled_text(found: Trained, p: float) -> str:
     return found.tokenizer.decode([step.tokens[0] for step in steps])
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare the samples of one model, and the probability of sampling its most likely token."""
     with threads(1):
         model = bench.train(STORIES, 240)

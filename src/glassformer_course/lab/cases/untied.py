@@ -15,7 +15,7 @@ from glassformer.model import weights
 from glassformer.model.transformer import Head
 from glassformer.training import checkpoint
 from glassformer.training.optimizers import make_optimizers
-from glassformer_course.lab.bench import Bench, Trained, compared
+from glassformer_course.lab.bench import LabTrainer, Trained, compared
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
 
@@ -52,7 +52,7 @@ def fault() -> Iterator[None]:
         yield
 
 
-def see(bench: Bench) -> tuple[Trained, list[Point], Trained, float]:
+def see(bench: LabTrainer) -> tuple[Trained, list[Point], Trained, float]:
     """Train, save a checkpoint, load it into a new model, and continue training."""
     first = bench.train(SETTINGS, 120)
     folder = bench.new_folder()
@@ -62,7 +62,7 @@ def see(bench: Bench) -> tuple[Trained, list[Point], Trained, float]:
     return first, [*first.losses, *((last + step, loss) for step, loss in second.losses)], second, last
 
 
-def observe(bench: Bench) -> Evidence:
+def observe(bench: LabTrainer) -> Evidence:
     """Compare the losses before and after loading, and the numbers of parameters."""
     (healthy, curve, on, step), (faulty, wrong, on_wrong, _) = bench.both(lambda _: see(bench))
     before = [averaged(found.losses)[-1][1] for found in (healthy, faulty)]

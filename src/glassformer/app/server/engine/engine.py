@@ -14,10 +14,10 @@ from glassformer.app.server.engine.jobs import GenerationRequest, TextJob, TextP
 from glassformer.app.server.engine.metrics import Metrics
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.request_errors import SHORTER, RefusedRequestError
-from glassformer.base.errors import GlassError, clear_memory_errors
+from glassformer.base.errors import GlassError, convert_memory_errors
 
 if TYPE_CHECKING:
-    from glassformer.app.server.engine.loaded import Loaded
+    from glassformer.app.server.engine.loaded import LoadedCheckpoint
     from glassformer.generation.decoding import TokenLoop
 
 ROWS = 64
@@ -41,7 +41,7 @@ class BusyError(RefusedRequestError):
 class _CheckpointLoop:
     """The token loop of one checkpoint, with the job of each of its rows."""
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedCheckpoint) -> None:
         from glassformer.model.threads import set_threads_here  # imported here because it imports torch
 
         self.loaded = loaded
@@ -89,7 +89,7 @@ class Engine:
         self._memory = memory
         self._queue: deque[TextJob] = deque()
         self._loops: list[_CheckpointLoop] = []
-        self._newest: Loaded | None = None
+        self._newest: LoadedCheckpoint | None = None
         self._loading = threading.Lock()
         self._awake = threading.Condition()
         self._closed = False
@@ -107,7 +107,7 @@ class Engine:
         """Number of texts in the queue."""
         return len(self._queue)
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedCheckpoint:
         """Return the run's best checkpoint, prepared to generate text.
 
         Loading may take long, so do not call this in the event loop.
@@ -116,12 +116,12 @@ class Engine:
             GlassError: there is no checkpoint, it is incomplete, the run's task does not generate text, or the backend
                 cannot run the model.
         """
-        from glassformer.app.server.engine.loaded import Loaded
+        from glassformer.app.server.engine.loaded import LoadedCheckpoint
 
         opened = self._registry.open(self.name)
         with self._loading:
             if self._newest is None or self._newest.version != opened.version:
-                self._newest = Loaded(opened, self._registry.backend)
+                self._newest = LoadedCheckpoint(opened, self._registry.backend)
             return self._newest
 
     def submit(self, jobs: Sequence[TextJob]) -> None:
@@ -193,7 +193,7 @@ class Engine:
         each = max((job.loaded.row_bytes for job in (*jobs, *self._queue)), default=1)
         return min(self._most_rows, max(1, self._memory // each)) - self.rows
 
-    def _loop_of(self, loaded: Loaded) -> _CheckpointLoop:
+    def _loop_of(self, loaded: LoadedCheckpoint) -> _CheckpointLoop:
         for running in self._loops:
             if running.loaded is loaded:
                 return running
@@ -206,7 +206,7 @@ class Engine:
             running.drop(number)
         if not running.jobs:
             return
-        with clear_memory_errors(SHORTER):
+        with convert_memory_errors(SHORTER):
             step = running.loop.step()
         done: list[tuple[TextJob, TextPiece]] = []
         now = time.monotonic()

@@ -14,7 +14,7 @@ from glassformer.base.errors import GlassError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from glassformer.app.server.engine.loaded import Loaded
+    from glassformer.app.server.engine.loaded import LoadedCheckpoint
     from glassformer.generation.decoding import Ended
 
 
@@ -113,7 +113,7 @@ class TextJob:
     def __init__(
         self,
         generation: GenerationRequest,
-        loaded: Loaded,
+        loaded: LoadedCheckpoint,
         ids: Sequence[int],
         settings: SampleConfig,
         scores: int | None = None,

@@ -13,7 +13,7 @@ from glassformer.generation.fast import LAYOUT_STEPS
 from glassformer.generation.logit_readers import make_reader
 from glassformer.model.attention import Attention
 from glassformer.tasks import TextModel, Translator
-from glassformer.tasks.written_text import Writer
+from glassformer.tasks.written_text import TextStreamer
 from glassformer.text.tokenizers import Tokenizer
 from glassformer.text.tokenizers.tokenizer import StreamDecoder
 
@@ -23,7 +23,7 @@ PREFILL_TOKENS = 512
 """Maximum number of prompt tokens to read in one step, for which all texts in generation must wait."""
 
 
-class Loaded:
+class LoadedCheckpoint:
     """Checkpoint of a run, prepared to generate text for the API.
 
     Args:
@@ -53,13 +53,13 @@ class Loaded:
                 "that generate text.",
             )
         self._backend = backend
-        text = self.searcher()
-        self.text = text
+        text = self.beam_search_model()
+        self.text_model = text
         self.context = text.config.model.context
         layers = [part for part in text.model.modules() if isinstance(part, Attention)]
         self.row_bytes = 2 * FLOAT * self.context * sum(layer.kv_heads * layer.head_width for layer in layers)
 
-    def searcher(self) -> TextModel | Translator:
+    def beam_search_model(self) -> TextModel | Translator:
         """Return a copy of the model with a separate engine, for a beam search that runs beside the token loop."""
         writer = self._opened.copy().writer
         writer.engine = open_engine(self._backend, writer.model)
@@ -68,36 +68,38 @@ class Loaded:
     @property
     def tokenizer(self) -> Tokenizer:
         """Tokenizer of the generated text."""
-        return self.text.tokenizer
+        return self.text_model.tokenizer
 
     @property
-    def reader(self) -> Tokenizer:
+    def prompt_tokenizer(self) -> Tokenizer:
         """Tokenizer of prompts, or of sources."""
-        return self.text.source_tokenizer if isinstance(self.text, Translator) else self.text.tokenizer
+        return (
+            self.text_model.source_tokenizer if isinstance(self.text_model, Translator) else self.text_model.tokenizer
+        )
 
     @property
-    def vocabulary(self) -> int:
+    def prompt_vocab_size(self) -> int:
         """Vocabulary size of prompts."""
-        return self.reader.vocab_size
+        return self.prompt_tokenizer.vocab_size
 
     @property
-    def reads_whole(self) -> bool:
+    def is_encoder_decoder(self) -> bool:
         """Whether a prompt is a source to encode, not a text to continue."""
-        return isinstance(self.text, Translator)
+        return isinstance(self.text_model, Translator)
 
     def token_loop(self) -> TokenLoop:
         """Return a new token loop of this model."""
-        reader = make_reader(self.text.model, LAYOUT_STEPS, self.text.engine, PREFILL_TOKENS)
-        start = self.tokenizer.target_start if isinstance(self.text, Translator) else ()
+        reader = make_reader(self.text_model.model, LAYOUT_STEPS, self.text_model.engine, PREFILL_TOKENS)
+        start = self.tokenizer.target_start if isinstance(self.text_model, Translator) else ()
         return TokenLoop(reader, self.tokenizer.end_id, start, more_ends=self.tokenizer.more_ends)
 
-    def writer(self, ids: Sequence[int], stop: Sequence[str]) -> Writer:
+    def writer(self, ids: Sequence[int], stop: Sequence[str]) -> TextStreamer:
         """Return the writer of the text after a prompt."""
-        return Writer(self.tokenizer, self.text.ids_before_text(ids), stop)
+        return TextStreamer(self.tokenizer, self.text_model.ids_before_text(ids), stop)
 
     def decoder(self, ids: Sequence[int]) -> StreamDecoder:
         """Return a decoder of the text after a prompt, which ignores stop texts."""
         decoder = self.tokenizer.stream_decoder()
-        for id in self.text.ids_before_text(ids):
+        for id in self.text_model.ids_before_text(ids):
             decoder.feed(id)
         return decoder

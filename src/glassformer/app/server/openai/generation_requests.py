@@ -12,8 +12,8 @@ from glassformer.app.server.engine.jobs import ScoredToken, TextPiece
 from glassformer.app.server.openai.errors import BadRequestError
 from glassformer.app.server.openai.prompt_scores import prompt_scores
 from glassformer.app.server.openai.request_bodies import MOST_TEXTS, OPENAI, ChatBody, CompletionBody
-from glassformer.app.server.openai.response_bodies import ChatShape, CompletionShape
-from glassformer.app.server.openai.responses import PendingAnswer
+from glassformer.app.server.openai.response_bodies import ChatResponseBuilder, CompletionResponseBuilder
+from glassformer.app.server.openai.responses import PendingResponse
 from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
@@ -22,7 +22,7 @@ from glassformer.tasks import ChatModel, TextModel
 from glassformer.text.chat_template import ChatTemplate
 
 if TYPE_CHECKING:
-    from glassformer.app.server.engine.loaded import Loaded
+    from glassformer.app.server.engine.loaded import LoadedCheckpoint
 
 DEFAULT_TOKENS = 16
 """Default of `max_tokens` for completions, as in OpenAI's API."""
@@ -30,7 +30,7 @@ MOST_SCORES = 1 << 18
 """Maximum number of log-probabilities in a response."""
 
 
-def prepare_completion(engine: Engine, body: CompletionBody, generation: GenerationRequest) -> PendingAnswer:
+def prepare_completion(engine: Engine, body: CompletionBody, generation: GenerationRequest) -> PendingResponse:
     """Prepare the continuations of prompts, or the translations or summaries of sources.
 
     This may load the model, so do not call it in the event loop.
@@ -39,8 +39,8 @@ def prepare_completion(engine: Engine, body: CompletionBody, generation: Generat
         GlassError: the run does not generate text, the fields contradict each other, or a prompt is not valid.
     """
     loaded = engine.load()
-    own = loaded.text.config.sample if loaded.reads_whole else OPENAI
-    usual = own.tokens if loaded.reads_whole else DEFAULT_TOKENS
+    own = loaded.text_model.config.sample if loaded.is_encoder_decoder else OPENAI
+    usual = own.tokens if loaded.is_encoder_decoder else DEFAULT_TOKENS
     tokens = usual if body.max_tokens is None else body.max_tokens
     try:
         search = body.search(max(1, tokens), own)
@@ -65,22 +65,22 @@ def prepare_completion(engine: Engine, body: CompletionBody, generation: Generat
             TextJob(generation, loaded, ids, each, body.logprobs, scores_end=bool(scores_before))
     before = [_echoed(loaded, prompt) if body.echo else "" for prompt in body.prompts for _ in settings]
     scored = body.logprobs is not None
-    shape = CompletionShape(
+    shape = CompletionResponseBuilder(
         body.model, loaded.tokenizer, scored, before, [scores for scores in scores_before for _ in settings]
     )
     found = None if search is None else partial(_search, loaded, generation, prompts, search, len(settings))
     if tokens == 0:
         found = partial(_empty_texts, generation)
-    return PendingAnswer(engine, generation, shape, sum(map(len, prompts)), found)
+    return PendingResponse(engine, generation, shape, sum(map(len, prompts)), found)
 
 
-def _scores_before(loaded: Loaded, body: CompletionBody, prompts: list[list[int]]) -> list[list[ScoredToken]]:
+def _scores_before(loaded: LoadedCheckpoint, body: CompletionBody, prompts: list[list[int]]) -> list[list[ScoredToken]]:
     """Return the scored tokens of each prompt.
 
     Raises:
         GlassError: the prompts are sources, or the logits are not finite.
     """
-    if loaded.reads_whole:
+    if loaded.is_encoder_decoder:
         raise BadRequestError(
             f"echo together with logprobs is not supported for {loaded.name}: its prompts are sources",
             "Remove echo or logprobs; to measure the loss of a model on a text, use glass evaluate.",
@@ -101,7 +101,7 @@ class _StoppedError(Exception):
 
 
 def _search(
-    loaded: Loaded,
+    loaded: LoadedCheckpoint,
     generation: GenerationRequest,
     prompts: list[list[int]],
     settings: SampleConfig,
@@ -115,7 +115,7 @@ def _search(
             raise _StoppedError
 
     try:
-        found = loaded.searcher().best(prompts, settings, wanted, watch)
+        found = loaded.beam_search_model().n_best(prompts, settings, wanted, watch)
     except _StoppedError:
         return []
     samples = [sample for row in found for sample in row]
@@ -126,7 +126,7 @@ def _search(
     ]
 
 
-def prepare_chat(engine: Engine, body: ChatBody, generation: GenerationRequest) -> PendingAnswer:
+def prepare_chat(engine: Engine, body: ChatBody, generation: GenerationRequest) -> PendingResponse:
     """Prepare the assistant's next message in a conversation.
 
     This may load the model, so do not call it in the event loop.
@@ -137,7 +137,7 @@ def prepare_chat(engine: Engine, body: ChatBody, generation: GenerationRequest) 
             log-probabilities.
     """
     loaded = engine.load()
-    if loaded.reads_whole:
+    if loaded.is_encoder_decoder:
         problem = f"{loaded.name} translates or summarizes, and does not support conversations"
         raise BadRequestError(problem, "Use /v1/completions, with the source as the prompt.", "model")
     try:
@@ -149,23 +149,25 @@ def prepare_chat(engine: Engine, body: ChatBody, generation: GenerationRequest) 
         raise BadRequestError(error.problem, error.remedy, "messages") from None
     _check_length(loaded, ids, "messages")
     stop, _ = writer.chat.ending
-    tokens = body.max_completion_tokens or body.max_tokens or loaded.text.config.sample.tokens
+    tokens = body.max_completion_tokens or body.max_tokens or loaded.text_model.config.sample.tokens
     scores = (body.top_logprobs or 0) if body.logprobs else None
     settings = body.settings(tokens, stop)
     _check_scores(len(settings), tokens, scores, "top_logprobs")
     for each in settings:
         TextJob(generation, loaded, ids, each, scores, writer.more_ends)
-    return PendingAnswer(engine, generation, ChatShape(body.model, loaded.tokenizer, bool(body.logprobs)), len(ids))
+    return PendingResponse(
+        engine, generation, ChatResponseBuilder(body.model, loaded.tokenizer, bool(body.logprobs)), len(ids)
+    )
 
 
-def _chat_model(loaded: Loaded) -> ChatModel:
+def _chat_model(loaded: LoadedCheckpoint) -> ChatModel:
     """Return the chat model of a run; a run of task lm uses the chat template in its folder.
 
     Raises:
         GlassError: there is no chat template, or it is not valid.
     """
-    if isinstance(loaded.text, ChatModel):
-        return loaded.text
+    if isinstance(loaded.text_model, ChatModel):
+        return loaded.text_model
     template = Run(loaded.folder).chat_template()
     if template is None:
         raise BadRequestError(
@@ -174,25 +176,25 @@ def _chat_model(loaded: Loaded) -> ChatModel:
             "model",
             "no_chat_template",
         )
-    return ChatModel(loaded.text.model, loaded.tokenizer, loaded.text.config, ChatTemplate(template))
+    return ChatModel(loaded.text_model.model, loaded.tokenizer, loaded.text_model.config, ChatTemplate(template))
 
 
-def _read(loaded: Loaded, prompt: str | Sequence[int]) -> list[int]:
+def _read(loaded: LoadedCheckpoint, prompt: str | Sequence[int]) -> list[int]:
     """Return the token ids of a prompt.
 
     Raises:
         BadRequestError: the prompt is longer than the context, or has ids outside the vocabulary.
     """
     if isinstance(prompt, str):
-        unread = getattr(loaded.text, "unread_tokens", None)  # a translator would truncate a long source
-        text = loaded.text
+        unread = getattr(loaded.text_model, "unread_tokens", None)  # a translator would truncate a long source
+        text = loaded.text_model
         # For a chat model, a prompt of /v1/completions is text to continue, not a question.
         ids = TextModel.prompt_ids(text, prompt) if isinstance(text, ChatModel) else text.prompt_ids(prompt)
         _check_length(loaded, ids, "prompt", 0 if unread is None else unread(prompt))
     else:
         ids = list(prompt)
         _check_length(loaded, ids, "prompt")
-    most = loaded.vocabulary
+    most = loaded.prompt_vocab_size
     outside = next((id for id in ids if id >= most), None)
     if outside is not None:
         problem = f"the prompt contains the token id {outside}, which is outside the vocabulary"
@@ -200,7 +202,7 @@ def _read(loaded: Loaded, prompt: str | Sequence[int]) -> list[int]:
     return ids
 
 
-def _check_length(loaded: Loaded, ids: Sequence[int], name: str, unread: int = 0) -> None:
+def _check_length(loaded: LoadedCheckpoint, ids: Sequence[int], name: str, unread: int = 0) -> None:
     """Raise a `BadRequestError` if the prompt is longer than the context."""
     if len(ids) + unread > loaded.context:
         raise BadRequestError(
@@ -221,5 +223,5 @@ def _check_scores(texts: int, tokens: int, scores: int | None, name: str) -> Non
         )
 
 
-def _echoed(loaded: Loaded, prompt: str | Sequence[int]) -> str:
-    return prompt if isinstance(prompt, str) else loaded.reader.decode(prompt)
+def _echoed(loaded: LoadedCheckpoint, prompt: str | Sequence[int]) -> str:
+    return prompt if isinstance(prompt, str) else loaded.prompt_tokenizer.decode(prompt)

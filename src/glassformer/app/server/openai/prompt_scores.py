@@ -14,13 +14,13 @@ from glassformer.model.transformer import Decoder
 from glassformer.text.tokenizers import frame_of
 
 if TYPE_CHECKING:
-    from glassformer.app.server.engine.loaded import Loaded
+    from glassformer.app.server.engine.loaded import LoadedCheckpoint
 
 ROWS = 128
 """Number of positions whose distributions over the vocabulary are computed at once."""
 
 
-def prompt_scores(loaded: Loaded, ids: Sequence[int], likeliest: int, is_text: bool) -> list[ScoredToken]:
+def prompt_scores(loaded: LoadedCheckpoint, ids: Sequence[int], likeliest: int, is_text: bool) -> list[ScoredToken]:
     """Return the tokens of a prompt, each with its log-probability given the tokens before it.
 
     If a start token was added before a text, it is not returned; otherwise, the first token has no log-probability.
@@ -34,9 +34,9 @@ def prompt_scores(loaded: Loaded, ids: Sequence[int], likeliest: int, is_text: b
     Raises:
         GlassError: the logits are not finite.
     """
-    model = loaded.text.model
+    model = loaded.text_model.model
     assert isinstance(model, Decoder)
-    added = len(frame_of(loaded.tokenizer, loaded.text.config).before) if is_text else 0
+    added = len(frame_of(loaded.tokenizer, loaded.text_model.config).before) if is_text else 0
     decoder = loaded.tokenizer.stream_decoder()
     offset = 0
     found: list[ScoredToken] = []

@@ -51,7 +51,7 @@ class Usage:
         return {"prompt_tokens": self.prompt, "completion_tokens": self.generated, "total_tokens": total}
 
 
-class AnswerShape(ABC):
+class ResponseBuilder(ABC):
     """Form of the response bodies of one request.
 
     Args:
@@ -104,7 +104,7 @@ class AnswerShape(ABC):
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data), list(data)
 
 
-class CompletionShape(AnswerShape):
+class CompletionResponseBuilder(ResponseBuilder):
     """Form of the response bodies of /v1/completions.
 
     Args:
@@ -155,7 +155,7 @@ class CompletionShape(AnswerShape):
         return {self._token(id)[0]: value for id, value in reversed(scored.likeliest)}
 
 
-class ChatShape(AnswerShape):
+class ChatResponseBuilder(ResponseBuilder):
     """Form of the response bodies of /v1/chat/completions."""
 
     prefix = "chatcmpl"

@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 from glassformer.app.server.engine import Engine, GenerationRequest
 from glassformer.app.server.engine.jobs import TextPiece
 from glassformer.app.server.openai.errors import error_body, json_response
-from glassformer.app.server.openai.response_bodies import AnswerShape, Choice, Usage
+from glassformer.app.server.openai.response_bodies import Choice, ResponseBuilder, Usage
 from glassformer.app.server.workers import Workers
 from glassformer.base.errors import GlassError
 
@@ -29,7 +29,7 @@ SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class PendingAnswer:
+class PendingResponse:
     """Parsed request, ready to be answered.
 
     Attributes:
@@ -43,7 +43,7 @@ class PendingAnswer:
 
     engine: Engine
     generation: GenerationRequest
-    shape: AnswerShape
+    shape: ResponseBuilder
     prompt_tokens: int
     search: Callable[[Event], list[TextPiece]] | None = None
 
@@ -53,7 +53,7 @@ class PendingAnswer:
         return Usage(self.prompt_tokens, sum(job.count for job in self.generation.jobs))
 
 
-async def begin(request: Request, asked: PendingAnswer, searchers: Workers) -> bool:
+async def start_generation(request: Request, asked: PendingResponse, searchers: Workers) -> bool:
     """Submit the generation request to its engine, or run its `search`.
 
     Returns:
@@ -85,7 +85,7 @@ async def begin(request: Request, asked: PendingAnswer, searchers: Workers) -> b
     return bool(found)
 
 
-async def whole(request: Request, asked: PendingAnswer) -> Response:
+async def complete_response(request: Request, asked: PendingResponse) -> Response:
     """Return the response with all texts of a submitted generation request.
 
     Raises:
@@ -129,7 +129,7 @@ class Stream(StreamingResponse):
         usage: whether the last chunk has the token counts.
     """
 
-    def __init__(self, asked: PendingAnswer, usage: bool) -> None:
+    def __init__(self, asked: PendingResponse, usage: bool) -> None:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__(_events(asked, usage), 200, headers, "text/event-stream")
         self._generation = asked.generation
@@ -150,7 +150,7 @@ class Stream(StreamingResponse):
             self._generation.cancelled = True
 
 
-async def _events(asked: PendingAnswer, usage: bool) -> AsyncIterator[bytes]:
+async def _events(asked: PendingResponse, usage: bool) -> AsyncIterator[bytes]:
     shape = asked.shape
     count = len(asked.generation.jobs)
     held = [Choice(index) for index in range(count)]

@@ -24,11 +24,11 @@ from glassformer.app.server.engine import Engine, Engines, GenerationRequest
 from glassformer.app.server.openai.document import document
 from glassformer.app.server.openai.errors import json_response, read_body, refusal
 from glassformer.app.server.openai.request_bodies import ChatBody, CompletionBody, SamplingBody
-from glassformer.app.server.openai.responses import GONE, PendingAnswer, Stream, begin, whole
+from glassformer.app.server.openai.responses import GONE, PendingResponse, Stream, complete_response, start_generation
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.request_errors import SHORTER, RefusedRequestError
 from glassformer.base.config import WRITERS
-from glassformer.base.errors import GlassError, clear_memory_errors
+from glassformer.base.errors import GlassError, convert_memory_errors
 
 Handler = Callable[[Request], Awaitable[Response]]
 Body = TypeVar("Body", bound=SamplingBody)
@@ -99,21 +99,21 @@ async def _answer(
     request: Request,
     engines: Engines,
     kind: type[Body],
-    ask: Callable[[Engine, Body, GenerationRequest], PendingAnswer],
+    ask: Callable[[Engine, Body, GenerationRequest], PendingResponse],
 ) -> Response:
     """Parse the body, submit the generation request, and return the whole response or a stream."""
     data = await request.body()
     generation = GenerationRequest()
 
-    def prepare() -> tuple[Body, PendingAnswer]:
+    def prepare() -> tuple[Body, PendingResponse]:
         body = read_body(kind, data)
-        with clear_memory_errors(SHORTER):
+        with convert_memory_errors(SHORTER):
             return body, ask(engines.engine(body.model), body, generation)
 
     body, asked = await to_thread.run_sync(prepare)
-    if not await begin(request, asked, request.app.state.searchers):
+    if not await start_generation(request, asked, request.app.state.searchers):
         return Response(status_code=GONE)
-    return Stream(asked, body.includes_usage) if body.stream else await whole(request, asked)
+    return Stream(asked, body.includes_usage) if body.stream else await complete_response(request, asked)
 
 
 def _models(registry: ModelRegistry) -> list[dict[str, Any]]:

@@ -169,7 +169,7 @@ def _validation(opened: ServedModel, found: AblatedModel, tokens: int) -> dict[s
         "whole": loss.whole.loss,
         "off": loss.off.loss,
         "tokens": loss.whole.tokens,
-        "rows": loss.whole.windows,
+        "rows": loss.whole.rows,
         "unit": data.task.unit,
         "why": None,
     }

@@ -24,7 +24,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.beam import BeamStep, Hypothesis, beam_search, penalty
 from glassformer.tasks import ChatModel, TextModel, Translator
-from glassformer.tasks.written_text import written
+from glassformer.tasks.written_text import decode_until_stop
 
 Fate = Literal["ran on", "ended", "dropped"]
 
@@ -112,7 +112,7 @@ def answer(opened: ServedModel, question: BeamQuestion) -> dict[str, Any]:
         ],
         "found": [
             {
-                "text": written(tokenizer, before, each.text_tokens, ())[0],
+                "text": decode_until_stop(tokenizer, before, each.text_tokens, ())[0],
                 "tokens": len(each.tokens),
                 "log_probability": each.log_probability,
                 "score": each.score,

@@ -82,7 +82,7 @@ def answer(opened: ServedModel, question: EmbeddingsQuestion) -> dict[str, Any]:
         "special": [] if tokenizer is None else sorted(tokenizer.special),
         "x": points[question.first : last, 0].tolist(),
         "y": points[question.first : last, 1].tolist(),
-        "shares": found.shares[:AXES].tolist(),
+        "shares": found.explained_variance_ratio[:AXES].tolist(),
         "chosen": picked,
         "neighbours": [{"id": row, "name": name(row), "cosine": cosine} for row, cosine in near],
     }
@@ -91,7 +91,7 @@ def answer(opened: ServedModel, question: EmbeddingsQuestion) -> dict[str, Any]:
 def _made(vectors: Tensor) -> tuple[Components, Tensor]:
     """Return the principal components, and the coordinates of all vectors (N, 2)."""
     found = components(vectors)
-    return found, found.of(vectors)[:, :2]
+    return found, found.transform(vectors)[:, :2]
 
 
 def _tokenizer(opened: ServedModel, table: str) -> Tokenizer | None:

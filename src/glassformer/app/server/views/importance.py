@@ -26,7 +26,7 @@ from glassformer.app.server.views.text_case import case_at, case_script, column_
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import AttributionCase, Occlusion, RankAgreement, agreement, occlude
 from glassformer.inspection.attribution.agreement import LEAST
-from glassformer.inspection.attribution.importance import importance, occlusion_work
+from glassformer.inspection.attribution.importance import importance, occlusion_flops
 from glassformer.inspection.receipt.parts import stack_of
 from glassformer.inspection.trace import Trace
 from glassformer.tasks import AnyTextModel, Translator
@@ -82,7 +82,7 @@ def _made(opened: ServedModel, question: ImportanceQuestion) -> tuple[Attributio
     case = case_at(opened, question)
     tokens = case.tokens.shape[1]
     target = None if case.target is None else case.target.shape[1]
-    if (work := occlusion_work(case.model, tokens, target)) > MOST_WORK:
+    if (work := occlusion_flops(case.model, tokens, target)) > MOST_WORK:
         longest = max(tokens, target or 0)
         raise GlassError(
             f"occlusion of each of {longest:,} tokens would take {work:.1e} FLOPs",

@@ -26,7 +26,7 @@ from glassformer.app.server.view import Binary, PageView, TextQuestion
 from glassformer.app.server.views.text_case import case_at, case_script, labels_of
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import AttributionCase, Lens, lens
-from glassformer.inspection.attribution.importance import pass_work
+from glassformer.inspection.attribution.importance import estimate_forward_flops
 from glassformer.inspection.attribution.lens import TOP, refuse_post
 from glassformer.inspection.receipt.parts import stack_of
 from glassformer.model.transformer import Classifier
@@ -99,7 +99,7 @@ def lens_work(case: AttributionCase) -> float:
     """
     layers = len(stack_of(case.model).blocks) + 1
     target = None if case.target is None else case.target.shape[1]
-    one = pass_work(case.model, case.tokens.shape[1], target)
+    one = estimate_forward_flops(case.model, case.tokens.shape[1], target)
     if isinstance(case.model, Classifier):
         return (2 + layers) * one
     cells = layers * (target or case.tokens.shape[1]) * case.model.vocab_size

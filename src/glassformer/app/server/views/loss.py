@@ -25,7 +25,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.app.server.views.tokens import Counts, count_tokens
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.probes.row_probabilities import Readable, readable
+from glassformer.evaluation.probes.row_probabilities import ScorableModel, require_scorable
 from glassformer.evaluation.probes.surprisal import Listed, SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_split, surprisal_of_target, surprisal_of_text
 from glassformer.evaluation.simple_predictors import counts_of
@@ -74,13 +74,13 @@ def answer(opened: ServedModel, question: LossQuestion) -> dict[str, Any]:
     }
 
 
-def _scored(model: AnyTextModel) -> Readable | Translator:
+def _scored(model: AnyTextModel) -> ScorableModel | Translator:
     """Return the model if it can score the tokens of a text.
 
     Raises:
         GlassError: the model cannot; the error gives the reason.
     """
-    return model if isinstance(model, Translator) else readable(model)
+    return model if isinstance(model, Translator) else require_scorable(model)
 
 
 def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
@@ -113,17 +113,17 @@ def _columns(found: SurprisalResult) -> dict[str, list[Any]]:
 def _split(opened: ServedModel, start: bool) -> dict[str, Any]:
     """Return the state and the result of the measurement on the validation split; start it if requested."""
     work = opened.task("held-out loss")
-    if start and (work is None or not work.done):
+    if start and (work is None or not work.succeeded):
         run = opened.copy()
         model = _scored(run.text_model)
         work = opened.task("held-out loss", lambda tell: _of_split(run, model))
     if work is None:
         return {**IDLE, "result": None}
-    found = work.result() if work.done else None
+    found = work.result() if work.succeeded else None
     return {**work.facts(), "result": None if found is None else _facts(found)}
 
 
-def _of_split(run: OpenedRun, model: Readable | Translator) -> SurprisalResult:
+def _of_split(run: OpenedRun, model: ScorableModel | Translator) -> SurprisalResult:
     """Measure the loss on the validation split, grouped by the frequencies of the training split."""
     data = run.data
     return surprisal_of_split(model, data, counts_of(data.train.target.tokens, model.tokenizer.vocab_size))

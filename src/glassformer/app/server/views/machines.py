@@ -30,7 +30,7 @@ from glassformer.app.server.views.text_case import refuse_unencoded
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.token_losses import Surprisals, predict_token, surprisals
 from glassformer.inspection.explain import Subject
-from glassformer.inspection.visibility import sights
+from glassformer.inspection.visibility import attention_masks
 from glassformer.tasks import ChatModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.training.validation import loss_on_rows
 
@@ -110,7 +110,7 @@ def _ids_of(opened: ServedModel, text: str) -> tuple[int, ...]:
 def _masks(subject: Subject) -> list[dict[str, Any]]:
     """Return the attention masks: the keys that each query may attend to."""
     found = []
-    for kind, allowed in sights(subject, SHOWN).items():
+    for kind, allowed in attention_masks(subject, SHOWN).items():
         decodes = kind.startswith("dec.") and subject.target_labels is not None
         queries = (subject.target_labels if decodes else subject.labels) or ()
         keys = subject.labels if kind == "dec.cross" else queries
@@ -129,7 +129,7 @@ def _masks(subject: Subject) -> list[dict[str, Any]]:
 def _guess(opened: ServedModel, question: MachinesQuestion, costs: Surprisals) -> dict[str, Any] | None:
     """Return the likeliest tokens at one position of the text; None if the model predicts no token there."""
     model = opened.model
-    place = place_at(costs, question.at or 0)
+    place = token_index_at(costs, question.at or 0)
     if not isinstance(model, TextModel | MaskFiller) or place is None or costs.nats[place] is None:
         return None
     found = predict_token(model, question.text, place)
@@ -145,7 +145,7 @@ def _guess(opened: ServedModel, question: MachinesQuestion, costs: Surprisals) -
     }
 
 
-def place_at(costs: Surprisals, character: int) -> int | None:
+def token_index_at(costs: Surprisals, character: int) -> int | None:
     """Return the index of the token that contains the character at an index of the text; None if no token does."""
     for place, (end, writes) in enumerate(zip(costs.ends, costs.writes, strict=True)):
         if writes and end > character:
@@ -197,7 +197,7 @@ def python(opened: ServedModel, question: MachinesQuestion) -> str:
     ]
     names = "surprisals"
     if isinstance(model, TextModel | MaskFiller) and question.at is not None:
-        place = place_at(surprisals(model, question.text), question.at)
+        place = token_index_at(surprisals(model, question.text), question.at)
         if place is not None and not (isinstance(model, TextModel) and place == 0):
             names = "predict_token, surprisals"
             lines += [

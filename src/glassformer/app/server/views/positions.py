@@ -30,16 +30,16 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, PageView, Text, TextQuestion, ViewQuestion, script
 from glassformer.app.server.views.text_case import case_at, case_lines, column_at, labels_of
 from glassformer.base.errors import GlassError
-from glassformer.inspection.attribution.importance import pass_work
+from glassformer.inspection.attribution.importance import estimate_forward_flops
 from glassformer.inspection.position_curves import (
     bias_by_distance,
     by_distance,
     distances_of,
     embedding_of,
     evenly,
-    place_vectors,
+    position_vectors,
+    rotary_effect_by_distance,
     shuffle_test,
-    turn_by_distance,
 )
 from glassformer.inspection.sites import stacks
 from glassformer.tasks import Translator
@@ -86,10 +86,10 @@ def _curves(opened: ServedModel, question: PositionsQuestion) -> Binary:
     names = list(stacks(model))
     which = question.stack or names[-1]
     stack, embedding = embedding_of(model, which)
-    vectors = place_vectors(embedding, stack.context)
+    vectors = position_vectors(embedding, stack.context)
     distances = distances_of(stack, DISTANCES)
     bias = bias_by_distance(stack, distances)
-    turn = turn_by_distance(stack, distances)
+    turn = rotary_effect_by_distance(stack, distances)
     likeness = None if vectors is None else by_distance(vectors)
     rows = [] if vectors is None else evenly(stack.context, min(PLACES, CELLS // vectors.shape[1]))
     header = {
@@ -150,7 +150,7 @@ def times_of(opened: ServedModel, question: PositionsQuestion) -> int:
     """Return the number of orders to test: `times`, or fewer to stay below `MOST_WORK`, but at least one."""
     subject = opened.subject(_text(question).text, question.target)
     target = None if subject.target_ids is None else len(subject.target_ids)
-    work = pass_work(subject.model, len(subject.ids), target)
+    work = estimate_forward_flops(subject.model, len(subject.ids), target)
     return max(1, min(question.times, int(MOST_WORK / work)))
 
 
@@ -189,10 +189,10 @@ def python(opened: ServedModel, question: PositionsQuestion) -> str:
         "from glassformer.inspection.position_curves import *",
         "",
         f"stack, embedding = embedding_of(model.model, {which!r})",
-        f"vectors, distances = place_vectors(embedding, stack.context), distances_of(stack, {DISTANCES})",
+        f"vectors, distances = position_vectors(embedding, stack.context), distances_of(stack, {DISTANCES})",
         "if vectors is not None:",
         "    print(vectors.tolist(), *(curve[distances.abs()].tolist() for curve in by_distance(vectors)))",
-        "bias, turn = bias_by_distance(stack, distances), turn_by_distance(stack, distances)",
+        "bias, turn = bias_by_distance(stack, distances), rotary_effect_by_distance(stack, distances)",
         "if bias is not None:",
         "    print(bias.tolist())",
         "if turn is not None:",

@@ -23,7 +23,7 @@ from glassformer.app.server import view
 from glassformer.app.server.background import IDLE, OnResult
 from glassformer.app.server.registry import ServedModel
 from glassformer.evaluation.probes.probe import SIZE, TAUGHT_BY, ProbeReport, ProbeRequest, probe_run
-from glassformer.evaluation.probes.row_probabilities import readable
+from glassformer.evaluation.probes.row_probabilities import require_scorable
 
 WITHOUT = ("surprisal",)
 """Probes to leave out, because they have a separate view."""
@@ -43,17 +43,17 @@ class ProbesQuestion(view.ViewQuestion):
 
 def answer(opened: ServedModel, question: ProbesQuestion) -> dict[str, Any]:
     """Return the probe results available so far; `start` runs the probes in the background."""
-    readable(opened.model)
+    require_scorable(opened.model)
     name = f"probes {question.size}"
     work = opened.task(name)
-    if question.start and (work is None or not work.done):
+    if question.start and (work is None or not work.succeeded):
         run = opened.copy()
 
         def ask(tell: OnResult) -> ProbeReport:
             return probe_run(ProbeRequest(opened.folder, without=WITHOUT, size=question.size, tell=tell), run)
 
         work = opened.task(name, ask)
-    report = work.result() if work is not None and work.done else None
+    report = work.result() if work is not None and work.succeeded else None
     return {
         "names": list(TAUGHT_BY),
         "size": question.size,

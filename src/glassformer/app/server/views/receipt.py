@@ -25,7 +25,14 @@ from torch import Tensor
 
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Name, PageView, TextQuestion
-from glassformer.app.server.views.text_case import case_at, case_script, column_at, labels_of, named, refuse_long
+from glassformer.app.server.views.text_case import (
+    case_at,
+    case_script,
+    column_at,
+    labels_of,
+    refuse_long,
+    token_or_label_id,
+)
 from glassformer.generation.sampling import ranked
 from glassformer.inspection.attribution import AttributionCase, Output, split_output
 from glassformer.inspection.attribution.case import check_number
@@ -55,9 +62,9 @@ def answer(opened: ServedModel, question: ReceiptQuestion) -> dict[str, Any]:
     """Return the contribution of each part to a logit, or to the difference of two, and their sum."""
     refuse_inexact(opened.model.model)
     subject = opened.subject(question.text, question.target)
-    against = named(opened.model, question.against)
+    against = token_or_label_id(opened.model, question.against)
     refuse_long(subject)
-    token = named(opened.model, question.token)
+    token = token_or_label_id(opened.model, question.token)
     key = "receipt", question.text, question.target, question.place, token, against
     case, output, parts, logits = opened.cached(key, lambda: _made(opened, question, token, against), _bytes)
     logit = float(logits[output.answer] - (0.0 if against is None else logits[against]))
@@ -122,7 +129,7 @@ def _by_token(parts: list[LogitPart], cross: bool) -> list[float] | None:
 def python(opened: ServedModel, question: ReceiptQuestion) -> str:
     """Return a script that prints all parts, their sum, and the logit."""
     place = "" if question.place is None else f" if each.place == {question.place}"
-    against = named(opened.model, question.against)
+    against = token_or_label_id(opened.model, question.against)
     split = [] if question.part is None else [f"print(parts[{question.part}].sources)"]
     return case_script(
         opened,

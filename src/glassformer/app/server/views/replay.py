@@ -109,7 +109,7 @@ def evenly(values: Sequence[T], most: int) -> list[T]:
 def _history(opened: ServedModel, run: Run) -> tuple[History | None, GlassError | None]:
     """Return the snapshots (cached) and None, or None and the error that gives the reason."""
     try:
-        files = tuple((path.name, path.stat().st_mtime_ns) for path in snapshot_files(run.snapshots).values())
+        files = tuple((path.name, path.stat().st_mtime_ns) for path in snapshot_files(run.snapshots_folder).values())
         return opened.cached(("history", files), lambda: read_history(run), _bytes), None
     except GlassError as error:
         return None, error
@@ -173,11 +173,11 @@ def _check(opened: ServedModel, run: Run, history: History | None, asked: bool) 
         name = f"last snapshot, of {history.steps[-1]}"
         device = str(opened.model.model.embedding.tokens.weight.device)
         work = opened.task(name)
-        if asked and (work is None or not work.done):
+        if asked and (work is None or not work.succeeded):
             work = opened.task(name, lambda tell: agreement(run, history, device))
     if work is None:
         return {**IDLE, "found": None}
-    found = work.result() if work.done else None
+    found = work.result() if work.succeeded else None
     return {**work.facts(), "found": None if found is None else asdict(found)}
 
 

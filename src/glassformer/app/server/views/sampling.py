@@ -98,8 +98,10 @@ def settings_of(question: SamplingQuestion) -> SampleConfig:
 
 
 def _stage(stage: SamplingStage, before: SamplingStage | None) -> dict[str, Any]:
-    shares = stage.shares  # (V)
-    removed = torch.zeros_like(shares, dtype=torch.bool) if before is None else (shares == 0) & (before.shares > 0)
+    shares = stage.probabilities  # (V)
+    removed = (
+        torch.zeros_like(shares, dtype=torch.bool) if before is None else (shares == 0) & (before.probabilities > 0)
+    )
     known = shares[shares > 0]
     return {
         "filter": stage.filter,
@@ -107,22 +109,22 @@ def _stage(stage: SamplingStage, before: SamplingStage | None) -> dict[str, Any]
         "sum": float(shares.sum()),
         "left": stage.left,
         "cut": int(removed.sum()),
-        "cut_share": 0.0 if before is None else float(before.shares[removed].sum()),
+        "cut_share": 0.0 if before is None else float(before.probabilities[removed].sum()),
         "entropy": float(-(known * known.log()).sum()),
         "largest": float(shares.max()),
     }
 
 
 def _tokens(found: Draw, top: int, name: Any) -> list[dict[str, Any]]:
-    ids = {id: None for stage in (found.stages[-1], found.stages[0]) for id in _best(stage.shares, top)}
+    ids = {id: None for stage in (found.stages[-1], found.stages[0]) for id in _best(stage.probabilities, top)}
     listed = []
-    for id in sorted(ids, key=lambda each: -float(found.stages[0].shares[each])):
+    for id in sorted(ids, key=lambda each: -float(found.stages[0].probabilities[each])):
         runner = found.runner(id)
         listed.append(
             {
                 "id": id,
                 "text": name(id),
-                "shares": [float(stage.shares[id]) for stage in found.stages],
+                "shares": [float(stage.probabilities[id]) for stage in found.stages],
                 "number": None if runner is None else runner.number,
                 "arrival": None if runner is None else runner.arrival,
             }
@@ -136,10 +138,12 @@ def _best(shares: Tensor, n: int) -> list[int]:
 
 def _curve(found: Draw) -> dict[str, Any]:
     """Return probabilities by rank; for a large vocabulary, at ranks evenly spaced on a logarithmic scale."""
-    V = len(found.stages[0].shares)
+    V = len(found.stages[0].probabilities)
     ranks = sorted({int(rank) for rank in np.geomspace(1, V, min(V, RANKS)).round()})
     indices = torch.tensor(ranks) - 1
-    ordered = [stage.shares.sort(descending=True).values for stage in (found.stages[0], found.stages[-1])]  # (V) each
+    ordered = [
+        stage.probabilities.sort(descending=True).values for stage in (found.stages[0], found.stages[-1])
+    ]  # (V) each
     return {
         "ranks": ranks,
         "shares": [shares[indices].tolist() for shares in ordered],

@@ -172,7 +172,7 @@ def _room(rows: int, columns: int) -> tuple[int, int]:
 
 
 def _cell(tape: Tape, number: int, row: int, column: int) -> dict[str, Any]:
-    working = tape.working(number, row, column)
+    working = tape.derive_cell(number, row, column)
     shown = float(tape.matrix(number).values[row, column])
     where = {"matrix": number, "cell": [row, column]}
     if working is None:

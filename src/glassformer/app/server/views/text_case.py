@@ -17,7 +17,7 @@ MOST_TRACE = 2 << 30
 """Maximum size in bytes of all scores and weights of one pass, for views that need them at the same time."""
 
 
-def named(model: AnyTextModel, name: str | None) -> int | None:
+def token_or_label_id(model: AnyTextModel, name: str | None) -> int | None:
     """Return the id of the token, or the number of the label, called `name`; None if `name` is None.
 
     Raises:
@@ -92,7 +92,7 @@ def case_lines(
     opened: ServedModel, question: TextQuestion, token: str | None = None, everywhere: bool = False
 ) -> list[str]:
     """Return the lines of a script that create `subject` and `case`."""
-    more = "" if token is None else f", {named(opened.model, token)}"
+    more = "" if token is None else f", {token_or_label_id(opened.model, token)}"
     if end_of(opened.model, question) is not None:
         more += ", end=model.tokenizer.end_id"
     more += ", everywhere=True" if everywhere else ""

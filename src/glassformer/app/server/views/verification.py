@@ -74,7 +74,7 @@ def _is_current(opened: ServedModel) -> bool:
 
 def _weights(opened: ServedModel) -> str | None:
     """Return the SHA-256 of the weights file, computed once; None if the file does not exist."""
-    path = Run(opened.folder).checkpoints / opened.version / "model.safetensors"
+    path = Run(opened.folder).checkpoints_folder / opened.version / "model.safetensors"
     return opened.cached("weights", lambda: sha256(path) if path.exists() else None, lambda text: 64)
 
 

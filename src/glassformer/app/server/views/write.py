@@ -134,7 +134,7 @@ def conversation_of(model: ChatModel, question: WriteQuestion) -> list[Message]:
     messages: list[Message] = [{"role": each.role, "content": each.content} for each in question.history]
     messages.append({"role": "user", "content": question.text})
     first = next(at for at, message in enumerate(messages) if message["role"] != "system")
-    return model.fitting(messages, question.tokens, first)
+    return model.fit_to_context(messages, question.tokens, first)
 
 
 def answer(opened: ServedModel, question: WriteQuestion) -> dict[str, Any]:

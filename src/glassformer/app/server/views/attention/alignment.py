@@ -147,7 +147,7 @@ def _hypotheses(opened: ServedModel, text: str, beams: int) -> list[dict[str, An
         settings = model.config.sample.replace(beams=beams, temperature=0.0, repetition_penalty=1.0)
         return [
             {"text": each.text, "score": each.score, "tokens": each.tokens, "ended": each.ended}
-            for each in model.best([text], settings)[0]
+            for each in model.n_best([text], settings)[0]
         ]
 
     return opened.cached(("hypotheses", text, beams), search, lambda found: 1_000 * len(found))

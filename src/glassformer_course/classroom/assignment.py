@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import clear_disk_errors, write_text
+from glassformer.base.files import convert_os_errors, write_text
 from glassformer.base.wording import counted
 from glassformer_course.course import find, numbers
 from glassformer_course.exercise import Exercise
@@ -62,7 +62,7 @@ def assign(
     if content is not None and not about:
         names = ", ".join(find(number).name for number in numbers() if find(number).takes_text)
         raise GlassError("none of these exercises uses a text", f"Add one of {names}, or leave --text out.")
-    with clear_disk_errors(out):
+    with convert_os_errors(out):
         (out / "pages").mkdir(parents=True)
         if content is not None:
             write_text(out / TEXT, content)

@@ -11,7 +11,7 @@ from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted, quoted
 
 if TYPE_CHECKING:
-    from glassformer_course.classes.grading import Mark
+    from glassformer_course.classroom.grading import Mark
 
 ASSIGN = ("out", "text", "notebooks")
 MOST = {"seconds": 3600, "megabytes": 1 << 20, "workers": 256}
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def assign(arguments: argparse.Namespace) -> int:
     """Write an assignment into the new folder given by `--out`."""
-    from glassformer_course.classes.assignment import assign, chosen_exercises
+    from glassformer_course.classroom.assignment import assign, chosen_exercises
 
     if not arguments.words:
         raise GlassError("no exercise was given", "For example: glass learn assign 2 softmax 7-9 --out week-1")
@@ -64,7 +64,7 @@ def assign(arguments: argparse.Namespace) -> int:
 def grade(arguments: argparse.Namespace) -> int:
     """Mark submissions and print the results; with `--out`, also write them as CSV."""
     from glassformer.base.files import refuse_no_folder, write_text
-    from glassformer_course.classes.grading import as_csv, grade, submissions
+    from glassformer_course.classroom.grading import as_csv, grade, submissions
     from glassformer_course.folder import STATE, CourseFolder
     from glassformer_course.judging.sandbox import MEGABYTES, SECONDS
 

@@ -9,7 +9,15 @@ from glassformer.base.config import GATED, ModelConfig
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.attention_fields import HeadFields
 from glassformer.interop.huggingface.decoders import PLAIN
-from glassformer.interop.huggingface.fields import Always, Field, Must, NumberField, Refusal, Theirs, WordField
+from glassformer.interop.huggingface.fields import (
+    ConfigReader,
+    Field,
+    FixedSetting,
+    NumberField,
+    Refusal,
+    RestrictedField,
+    WordField,
+)
 from glassformer.interop.huggingface.weights import (
     ONE_ROW,
     SAME,
@@ -37,18 +45,18 @@ _FIELDS: tuple[Field, ...] = (
     NumberField("dropout", "dropout_embedding", float, 0.1),
     NumberField("dropout", "dropout_residual", float, 0.1),
     NumberField("attention_dropout", "dropout_attention", float, 0.0),
-    Must("tie_word_embeddings", (True,), True),
-    Must("is_decoder", (False,), False),
-    Always("tied", (True,)),
-    Always("norm", ("layernorm",)),
-    Always("norm_eps", (1e-5,)),
-    Always("norm_bias", (True, False)),
-    Always("attention_bias", (True, False)),
-    Always("feedforward_bias", (True, False)),
-    Always("head_bias", (True, False)),
-    Always("window", (None,)),
-    Always("qk_norm", ("none",)),
-    Always("head_transform", (False,)),
+    RestrictedField("tie_word_embeddings", (True,), True),
+    RestrictedField("is_decoder", (False,), False),
+    FixedSetting("tied", (True,)),
+    FixedSetting("norm", ("layernorm",)),
+    FixedSetting("norm_eps", (1e-5,)),
+    FixedSetting("norm_bias", (True, False)),
+    FixedSetting("attention_bias", (True, False)),
+    FixedSetting("feedforward_bias", (True, False)),
+    FixedSetting("head_bias", (True, False)),
+    FixedSetting("window", (None,)),
+    FixedSetting("qk_norm", ("none",)),
+    FixedSetting("head_transform", (False,)),
 )
 _COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _EMBEDDINGS = dict.fromkeys((*(f"model.{name}" for name in _COPIES), "lm_head.weight"), "model.shared.weight")
@@ -93,12 +101,12 @@ def _bart_rules(positions: Change | None, embedding_norm: bool, last_norm: bool)
     return tuple(rules)
 
 
-def _one_vocabulary(theirs: Theirs) -> int:
+def _one_vocabulary(theirs: ConfigReader) -> int:
     return int(theirs.number("vocab_size", int))
 
 
 _MARIAN: tuple[Field, ...] = (
-    Must("share_encoder_decoder_embeddings", (True,), True),
+    RestrictedField("share_encoder_decoder_embeddings", (True,), True),
     NumberField("decoder_vocab_size", "vocab_size", otherwise=_one_vocabulary),
 )
 
@@ -111,7 +119,7 @@ class _SaidBesides:
     sinusoidal: bool
     embedding_norm: bool
 
-    def read(self, theirs: Theirs) -> dict[str, Any]:
+    def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Check that the optional fields agree with the class, and return no settings."""
         theirs.same("num_hidden_layers", theirs.number("encoder_layers", int))
         theirs.same("normalize_before", self.order == "pre")
@@ -141,10 +149,10 @@ def _bart_like(name: str, kind: str, order: str, positions: Change | None, embed
         fields=(
             *_FIELDS,
             _SaidBesides(order, sinusoidal, embedding_norm),
-            Always("positions", ("sinusoidal" if sinusoidal else "learned",)),
-            Always("norm_order", (order,)),
-            Always("embedding_norm", (embedding_norm,)),
-            Always("shared_embedding", (False,)),
+            FixedSetting("positions", ("sinusoidal" if sinusoidal else "learned",)),
+            FixedSetting("norm_order", (order,)),
+            FixedSetting("embedding_norm", (embedding_norm,)),
+            FixedSetting("shared_embedding", (False,)),
             *(_MARIAN if name == "marian" else ()),
         ),
         rules=_bart_rules(positions, embedding_norm, order == "pre"),
@@ -201,7 +209,7 @@ def _t5_rules() -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _encoder_layers(theirs: Theirs) -> int:
+def _encoder_layers(theirs: ConfigReader) -> int:
     return int(theirs.number("num_layers", int))
 
 
@@ -219,7 +227,7 @@ _T5_WORDS = {
 class _FeedForward(WordField):
     """T5's feed-forward activation, which newer files repeat in derived fields."""
 
-    def read(self, theirs: Theirs) -> dict[str, Any]:
+    def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Return the activation, and check the fields that newer files derive from it."""
         word = str(theirs.get(self.theirs, self.default))
         for name, wanted in (("dense_act_fn", word.removeprefix("gated-")), ("is_gated_act", word.startswith("gated"))):
@@ -247,23 +255,23 @@ T5 = Architecture(
         NumberField("dropout_rate", "dropout_embedding", float, 0.1),
         NumberField("dropout_rate", "dropout_residual", float, 0.1),
         NumberField("dropout_rate", "dropout_attention", float, 0.1),
-        Must("tie_word_embeddings", (True,), True),
-        Must("scale_decoder_outputs", (True,), True, said=False),
-        Must("is_decoder", (False,), False),
-        Always("positions", ("relative",)),
-        Always("norm", ("rmsnorm",)),
-        Always("norm_order", ("pre",)),
-        Always("tied", (True,)),
-        Always("shared_embedding", (True,)),
-        Always("embedding_norm", (False,)),
-        Always("embedding_scale", (False,)),
-        Always("norm_bias", (False,)),
-        Always("attention_bias", (False,)),
-        Always("feedforward_bias", (False,)),
-        Always("head_bias", (False,)),
-        Always("window", (None,)),
-        Always("qk_norm", ("none",)),
-        Always("head_transform", (False,)),
+        RestrictedField("tie_word_embeddings", (True,), True),
+        RestrictedField("scale_decoder_outputs", (True,), True, said=False),
+        RestrictedField("is_decoder", (False,), False),
+        FixedSetting("positions", ("relative",)),
+        FixedSetting("norm", ("rmsnorm",)),
+        FixedSetting("norm_order", ("pre",)),
+        FixedSetting("tied", (True,)),
+        FixedSetting("shared_embedding", (True,)),
+        FixedSetting("embedding_norm", (False,)),
+        FixedSetting("embedding_scale", (False,)),
+        FixedSetting("norm_bias", (False,)),
+        FixedSetting("attention_bias", (False,)),
+        FixedSetting("feedforward_bias", (False,)),
+        FixedSetting("head_bias", (False,)),
+        FixedSetting("window", (None,)),
+        FixedSetting("qk_norm", ("none",)),
+        FixedSetting("head_transform", (False,)),
     ),
     rules=_t5_rules(),
     prefix="",

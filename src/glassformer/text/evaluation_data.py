@@ -20,7 +20,7 @@ from glassformer.text.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
-class WholeData:
+class EvaluationData:
     """Encoded evaluation data.
 
     Attributes:
@@ -38,9 +38,9 @@ class WholeData:
     notes: list[str]
 
 
-def encode_whole(
+def encode_evaluation_data(
     kind: RecordKind, data: DataConfig, tokenizers: Mapping[str, Tokenizer], folder: Path, labels: Sequence[str] = ()
-) -> WholeData:
+) -> EvaluationData:
     """Encode the records of `data.source` as one store in `folder`, without a split.
 
     Args:
@@ -79,7 +79,7 @@ def encode_whole(
     store = RecordStore.open(kind, folder / "whole")
     if not kind.running_text:
         store = store.read_with(tokenizers[kind.roles[0]], tokenizers[kind.roles[-1]])
-    return WholeData(store, source.digest, dict(found.left_out), notes)
+    return EvaluationData(store, source.digest, dict(found.left_out), notes)
 
 
 def _never_learnt(name: str, unseen: Counter[str], labels: Sequence[str]) -> GlassError:

@@ -15,9 +15,16 @@ import torch
 
 from glassformer.base.errors import GlassError
 from glassformer.base.packages import version_of
-from glassformer.interop.export_report import Measured
-from glassformer.interop.gguf.targets import Target
-from glassformer.interop.output_comparison import LEVEL, TOKENS, Logits, largest_difference, logits_limit, random_rows
+from glassformer.interop.export_report import Comparison
+from glassformer.interop.gguf.targets import GgufArchitecture
+from glassformer.interop.output_comparison import (
+    TIE_TOLERANCE,
+    TOKENS,
+    Logits,
+    largest_difference,
+    logits_limit,
+    random_rows,
+)
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder
 from glassformer.runs.opening import OpenedRun
@@ -34,16 +41,16 @@ DISTANCE = {"f16": 5e-2, "q8_0": 5e-1}
 """Largest allowed change of logits or log-probabilities due to rounded weights and activations, as in `distance`."""
 
 
-def engine() -> str | None:
+def llama_cpp_version() -> str | None:
     """Return the name and version of the installed llama.cpp; None if it is not installed."""
     if importlib.util.find_spec(PACKAGE) is None:
         return None
     return f"llama.cpp ({version_of(PACKAGE)})"
 
 
-def compare_with_engine(
-    opened: OpenedRun, path: Path, kind: str, target: Target, ends: Collection[int]
-) -> list[Measured]:
+def compare_with_llama_cpp(
+    opened: OpenedRun, path: Path, kind: str, target: GgufArchitecture, ends: Collection[int]
+) -> list[Comparison]:
     """Compare llama.cpp with the run: log-probabilities after texts and rows of tokens and, for f32, greedy tokens.
 
     Texts that fill the context are left out, because llama.cpp needs a position for the next token.
@@ -73,21 +80,21 @@ def compare_with_engine(
     whole = next(id for id in opened.tokenizer.text_ids if "\ufffd" not in opened.tokenizer.decode([id]))
     asked = [_next_token(given, size, int(whole)) for given, _ in read]
     asked += [_greedy(prompt, count) for prompt, count in zip(prompts, counts, strict=True)]
-    answers = run_engine(path, context, asked)
+    answers = run_llama_cpp(path, context, asked)
     ours = [_log_probabilities(model, ids)[-1] for _, ids in read]  # (V) each
     theirs = [_answered(answer, size) for answer in answers[: len(read)]]  # (V) each
     said = f"log-probabilities after {len(rows)} rows of tokens and {len(read) - len(rows)} texts"
     if kind != "f32":
-        return [Measured("by llama.cpp", distance(ours, theirs), DISTANCE[kind], f"{said}, relative")]
+        return [Comparison("by llama.cpp", distance(ours, theirs), DISTANCE[kind], f"{said}, relative")]
     limit = logits_limit(ours) * (1 if target.gated else GELU)
-    found = [Measured("by llama.cpp", largest_difference(ours, theirs), limit, said)]
+    found = [Comparison("by llama.cpp", largest_difference(ours, theirs), limit, said)]
     differ = 0
     for prompt, answer in zip(prompts, answers[len(read) :], strict=True):
-        differ += _unlikely(model, prompt, answer["tokens"], ends, max(LEVEL, 2 * limit))
+        differ += _unlikely(model, prompt, answer["tokens"], ends, max(TIE_TOLERANCE, 2 * limit))
     written = [len(answer["tokens"]) for answer in answers[len(read) :]]
     differ += sum(abs(one - other) for one, other in zip(written, counts, strict=True))
     compared = f"{sum(written)} tokens after {len(prompts)} prompts, by llama.cpp with its cache in float32"
-    return [*found, Measured("greedy by llama.cpp", differ, 0, compared)]
+    return [*found, Comparison("greedy by llama.cpp", differ, 0, compared)]
 
 
 def known_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
@@ -101,7 +108,7 @@ def known_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
     return [text for text in known if text]
 
 
-def run_engine(path: Path, context: int, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def run_llama_cpp(path: Path, context: int, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return llama.cpp's responses to requests, from a separate process with a key-value cache in float32.
 
     Args:

@@ -110,7 +110,7 @@ def _mark(folder: Path, exercise: Exercise, check: Callable[[str], Verdict]) -> 
         exercise.name,
         verdict.result,
         verdict.passed,
-        verdict.asked,
+        verdict.cases_run,
         verdict.mistake,
         " ".join(verdict.lines),
         round(verdict.seconds, 2),

@@ -17,13 +17,13 @@ from glassformer.generation.logit_readers import next_logits
 from glassformer.inspection.receipt.draw import Draw, SamplingStage, explain_draw, model_stage
 from glassformer.model.evaluation_mode import inference
 from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
-from glassformer.tasks.written_text import Writer
+from glassformer.tasks.written_text import TextStreamer
 
 Writes = TextModel | Translator
 
 
 @dataclass(frozen=True)
-class Moment:
+class ExplainedPrediction:
     """One forward pass, and the choice made from its logits.
 
     Attributes:
@@ -32,7 +32,7 @@ class Moment:
         source: encoder input ids of an encoder-decoder; otherwise None.
         unread: number of tokens of the text (in a decoder, of the prompt and the generated tokens) that the model does
             not read.
-        places: position in `read` that the head reads, or all positions that a classifier pools.
+        positions: position in `read` that the head reads, or all positions that a classifier pools.
         logits: (V), or (classes), on the CPU.
         draw: choice of the token or class.
     """
@@ -40,19 +40,19 @@ class Moment:
     read: tuple[int, ...]
     source: tuple[int, ...] | None
     unread: int
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     logits: Tensor
     draw: Draw
 
 
-def of_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -> Moment:
+def predict_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -> ExplainedPrediction:
     """Return the choice of generated token number `step`, counted from 1, as in `glass generate`.
 
     Raises:
         GlassError: the generated text ends before that token, or the prompt does not fit the model.
     """
     prompt = model.prompt_ids(text)
-    settings = model.until_the_end(settings)
+    settings = model.with_stop_strings(settings)
     if settings.beams > 1:
         written, logits = _found(model, prompt, settings, step)
     else:
@@ -63,12 +63,12 @@ def of_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -
     if settings.beams == 1:
         draw = explain_draw(logits, settings, before if isinstance(model, Translator) else row, step)
     if isinstance(model, Translator):
-        return Moment(tuple(row), tuple(prompt), model.unread_tokens(text), (len(row) - 1,), logits, draw)
+        return ExplainedPrediction(tuple(row), tuple(prompt), model.unread_tokens(text), (len(row) - 1,), logits, draw)
     seen = window(row, model.config.model.context)
-    return Moment(tuple(seen), None, len(row) - len(seen), (len(seen) - 1,), logits, draw)
+    return ExplainedPrediction(tuple(seen), None, len(row) - len(seen), (len(seen) - 1,), logits, draw)
 
 
-def of_hole(model: MaskFiller, text: str, hole: int) -> Moment:
+def predict_mask(model: MaskFiller, text: str, hole: int) -> ExplainedPrediction:
     """Return the choice for [MASK] number `hole`, counted from 1: the likeliest token that is not special.
 
     Raises:
@@ -85,12 +85,16 @@ def of_hole(model: MaskFiller, text: str, hole: int) -> Moment:
     with inference(model.model):
         logits = model.model(torch.tensor([ids], device=_device(model)))[0, position].cpu()  # (V)
     check_finite(logits)
-    left = model_stage(logits.index_fill(0, torch.tensor(sorted(model.tokenizer.special)), -torch.inf)).shares  # (V)
+    left = model_stage(
+        logits.index_fill(0, torch.tensor(sorted(model.tokenizer.special)), -torch.inf)
+    ).probabilities  # (V)
     stages = (model_stage(logits), SamplingStage("special tokens left out", None, left))
-    return Moment(tuple(ids), None, 0, (position,), logits, Draw("likeliest", int(left.argmax()), stages, 0, 1, ()))
+    return ExplainedPrediction(
+        tuple(ids), None, 0, (position,), logits, Draw("likeliest", int(left.argmax()), stages, 0, 1, ())
+    )
 
 
-def of_label(model: TextClassifier, text: str) -> Moment:
+def predict_label(model: TextClassifier, text: str) -> ExplainedPrediction:
     """Return the choice of a label for a text: the likeliest class."""
     ids = model.ids(text)
     tokens = torch.tensor([ids], device=_device(model))  # (1, T)
@@ -99,12 +103,12 @@ def of_label(model: TextClassifier, text: str) -> Moment:
     check_finite(logits)
     positions = (0,) if model.config.model.pooling == "first" else tuple(range(len(ids)))
     draw = Draw("likeliest", int(logits.argmax()), (model_stage(logits),), 0, 1, ())
-    return Moment(tuple(ids), None, model.unread_tokens(text), positions, logits, draw)
+    return ExplainedPrediction(tuple(ids), None, model.unread_tokens(text), positions, logits, draw)
 
 
 def _sampled(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
     """Return the first `step` generated tokens, and the logits (V) from which the last of them was sampled."""
-    writer = Writer(model.tokenizer, model.ids_before_text(prompt), settings.stop)
+    writer = TextStreamer(model.tokenizer, model.ids_before_text(prompt), settings.stop)
     settings = settings.replace(tokens=step)
     start = model.tokenizer.target_start
 

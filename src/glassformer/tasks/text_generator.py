@@ -1,4 +1,4 @@
-"""`TextWriter`: the base class of models that generate text, with streaming, batches, beam search and stop strings."""
+"""`TextGenerator`: base class of models that generate text, with streaming, batches, beam search and stop strings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from glassformer.generation.decoding import Ended, Stop, TokenStep, candidates, 
 from glassformer.generation.length_batches import batches_by_length
 from glassformer.generation.slot_reader import Engine
 from glassformer.model.transformer import Decoder, EncoderDecoder
-from glassformer.tasks.written_text import Sample, Writer, written
+from glassformer.tasks.written_text import Sample, TextStreamer, decode_until_stop
 from glassformer.text.tokenizers import Tokenizer
 
 ROWS = 128  # maximum number of prompts in a batch: a CPU is no faster with more
 TOKENS = 65_536  # maximum number of tokens in a batch, with prompts and all beams: limits the memory of the cache
 
 
-class TextWriter(ABC):
+class TextGenerator(ABC):
     """Base class of models that generate text for a prompt: a continuation, an answer, a translation or a summary.
 
     Args:
@@ -54,7 +54,7 @@ class TextWriter(ABC):
         """Return the tokens that end a text in addition to the tokenizer's end token."""
         return self.tokenizer.more_ends
 
-    def until_the_end(self, settings: SampleConfig) -> SampleConfig:
+    def with_stop_strings(self, settings: SampleConfig) -> SampleConfig:
         """Return settings with the further stop strings of the model; a subclass may have such strings."""
         return settings
 
@@ -95,10 +95,12 @@ class TextWriter(ABC):
             GlassError: the prompt is not valid Unicode, or a stop string is empty.
         """
         ids = self.prompt_ids(prompt)
-        return self._stream(prompt, ids, Writer(self.tokenizer, self.ids_before_text(ids), settings.stop), settings)
+        return self._stream(
+            prompt, ids, TextStreamer(self.tokenizer, self.ids_before_text(ids), settings.stop), settings
+        )
 
     def _stream(
-        self, prompt: str, ids: list[int], writer: Writer, settings: SampleConfig
+        self, prompt: str, ids: list[int], writer: TextStreamer, settings: SampleConfig
     ) -> Generator[str, None, Sample]:
         if settings.beams > 1:
             sample = self.generate([prompt], settings)[0]
@@ -132,7 +134,7 @@ class TextWriter(ABC):
             GlassError: a prompt is not valid Unicode, a stop string is empty, or there are too few or too many seeds.
         """
         if settings.beams > 1:
-            return [found[0] for found in self.best(prompts, settings, 1)]
+            return [found[0] for found in self.n_best(prompts, settings, 1)]
         if seeds is not None and len(seeds) != len(prompts):
             problem = f"{counted(len(seeds), 'seeds')} for {counted(len(prompts), 'prompts')}"
             raise GlassError(problem, "Give one seed for each prompt.")
@@ -147,7 +149,7 @@ class TextWriter(ABC):
     def _sampled(
         self, prompts: list[str], rows: list[list[int]], settings: SampleConfig, seeds: list[int] | None
     ) -> list[Sample]:
-        writers = [Writer(self.tokenizer, self.ids_before_text(ids), settings.stop) for ids in rows]
+        writers = [TextStreamer(self.tokenizer, self.ids_before_text(ids), settings.stop) for ids in rows]
         counts = [0] * len(rows)
         ended: dict[int, Ended] = {}
         for step in self._steps(rows, settings, lambda row, new: writers[row].add(new[-1]), seeds):
@@ -159,7 +161,7 @@ class TextWriter(ABC):
             for row, (prompt, writer) in enumerate(zip(prompts, writers, strict=True))
         ]
 
-    def best(
+    def n_best(
         self,
         prompts: Sequence[str | Sequence[int]],
         settings: SampleConfig,
@@ -204,5 +206,5 @@ class TextWriter(ABC):
         return batches_by_length(reach, ROWS, TOKENS)
 
     def _sample(self, prompt: str, before: Sequence[int], found: Hypothesis, settings: SampleConfig) -> Sample:
-        text, stopped = written(self.tokenizer, before, found.text_tokens, settings.stop)
+        text, stopped = decode_until_stop(self.tokenizer, before, found.text_tokens, settings.stop)
         return Sample(prompt, text, len(found.tokens), "stop" if stopped else found.ended, found.score)
