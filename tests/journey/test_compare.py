@@ -146,10 +146,10 @@ def workers(folder: Path) -> list[psutil.Process]:
 
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     text_file(tmp_path)
-    more = ["--set", "model.dropout_residual=0.1", "--set", "train.evaluate_every=80", "--seeds", "1", "--jobs", "1"]
-    words = ["compare", "proverbs.txt", "--vary", "train.steps=4,80", *SMALL, *more, "--out", "grid"]
+    more = ["--set", "model.dropout_residual=0.1", "--set", "train.evaluate_every=40", "--seeds", "1", "--jobs", "1"]
+    words = ["compare", "proverbs.txt", "--vary", "train.steps=4,400", *SMALL, *more, "--out", "grid"]
     process = start(*words, folder=tmp_path)
-    second = tmp_path / "grid" / "runs" / "01-steps=80-seed-0" / "checkpoints"
+    second = tmp_path / "grid" / "runs" / "01-steps=400-seed-0" / "checkpoints"
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not any(second.glob("step-*[1-9]*")):
         time.sleep(0.002)
@@ -160,7 +160,7 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path: Path) -> N
     training.wait(timeout=10)  # who has lost its parent ends too
     first = tmp_path / "grid" / "results" / "00-steps=4-seed-0.json"
     kept = first.stat().st_mtime_ns
-    assert not first.with_name("01-steps=80-seed-0.json").exists()
+    assert not first.with_name("01-steps=400-seed-0.json").exists()
     done = here(*words, "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert first.stat().st_mtime_ns == kept
