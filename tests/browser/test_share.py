@@ -35,7 +35,7 @@ PASSES = """(models) => models.map(({settings, tensors, data, ids, source}) => {
   const {encoder, stack, logits} = model.pass(ids, source);
   const weights = {};
   for (const each of [encoder, stack]) for (const part of each?.blocks.flat() ?? []) {
-    if (part.attention) weights[part.attention.of.site] = part.attention.weights.map((head) => [...head.data]);
+    if (part.attention) weights[part.attention.parameters.site] = part.attention.weights.map((head) => [...head.data]);
   }
   return {logits: [...logits.data], weights};
 })"""

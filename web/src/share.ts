@@ -2,19 +2,19 @@
 import { mount } from "svelte";
 
 import App from "./App.svelte";
-import { answerBy } from "./lib/api";
-import { ANSWERS } from "./share/answers";
+import { SAMPLING } from "./explanations/sampling";
+import { CHAT, TRANSLATE, WRITE } from "./explanations/write";
+import { setSource } from "./lib/api";
 import About from "./share/About.svelte";
+import { ANSWERS } from "./share/answers";
 import { Transformer } from "./share/model";
 import type { Settings } from "./share/settings";
-import { type Header, Shared } from "./share/shared";
-import { Embedded } from "./share/source";
+import { type Header, SharedFile } from "./share/shared-file";
+import { SharedFileSource } from "./share/source";
 import { Tokenizer, type TokenizerJson } from "./share/tokenizer";
-import { fromBase64, type Stored, Weights } from "./share/weights";
+import { fromBase64, type PackedTensor, Weights } from "./share/weights";
 import "./style.css";
 import { VIEWS } from "./views";
-import { SAMPLING } from "./words/sampling";
-import { CHAT, TURN, WRITE } from "./words/write";
 
 function part(id: string): HTMLElement {
   const found = document.getElementById(id);
@@ -22,11 +22,11 @@ function part(id: string): HTMLElement {
   return found;
 }
 
-function openShared(header: Header, data: string): Shared {
-  return new Shared(header, data);
+function openShared(header: Header, data: string): SharedFile {
+  return new SharedFile(header, data);
 }
 
-function openModel(settings: Settings, tensors: Stored[], data: string): Transformer {
+function openModel(settings: Settings, tensors: PackedTensor[], data: string): Transformer {
   return new Transformer(settings, new Weights(tensors, fromBase64(data)));
 }
 
@@ -37,18 +37,18 @@ function openTokenizer(json: TokenizerJson): Tokenizer {
 const data = part("glass-data");
 const shared = openShared(JSON.parse(part("glass-header").textContent) as Header, data.textContent);
 data.remove(); // the weights are already unpacked
-const source = new Embedded(shared);
-answerBy(source);
+const source = new SharedFileSource(shared);
+setSource(source);
 // For the browser's console: glass.shared.tokenizer.encode("text"), glass.shared.model.pass(ids).logits.data
 Object.assign(window, { glass: { shared, answers: ANSWERS, open: openShared, model: openModel, tokenizer: openTokenizer } });
 // Sampled text differs from the library's, because the browser uses other random numbers.
-WRITE.agrees = "greedy text and beam search match `glass generate` with the weights in this file; sampling uses the same probabilities, but other random numbers.";
-TURN.agrees = WRITE.agrees;
-CHAT.agrees = "greedy text and beam search match `glass chat` with the weights in this file; sampling uses the same probabilities, but other random numbers.";
-SAMPLING.agrees = "each stage sums to 1 over the whole vocabulary and matches the library; sampling uses other random numbers than the library.";
+WRITE.check = "greedy text and beam search match `glass generate` with the weights in this file; sampling uses the same probabilities, but other random numbers.";
+TRANSLATE.check = WRITE.check;
+CHAT.check = "greedy text and beam search match `glass chat` with the weights in this file; sampling uses the same probabilities, but other random numbers.";
+SAMPLING.check = "each stage sums to 1 over the whole vocabulary and matches the library; sampling uses other random numbers than the library.";
 mount(App, {
   target: part("app"),
   // Here each question is answered separately: the conversation view needs the server.
-  props: { views: VIEWS.filter((view) => source.has(view.name)).map((view) => ({ ...view, instead: {} })), about: About },
+  props: { views: VIEWS.filter((view) => source.has(view.name)).map((view) => ({ ...view, taskComponents: {} })), about: About },
   context: new Map([["shared", shared]]),
 });

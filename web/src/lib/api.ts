@@ -1,11 +1,11 @@
 /**
  * Requests of the page to its source: `glass serve`, or the model in a shared file. All numbers come from here.
  *
- * `main.ts` and `share.ts` set the source with `answerBy` before the page is drawn.
+ * `main.ts` and `share.ts` set the source with `setSource` before the page is drawn.
  */
 
 /** An error of glassformer: what happened, and what to do. */
-export class Problem extends Error {
+export class GlassError extends Error {
   readonly what: string;
   readonly remedy: string;
   readonly status: number;
@@ -18,7 +18,7 @@ export class Problem extends Error {
   }
 }
 
-export const BROKEN = new Problem("The connection to the server was lost.", "Try again.");
+export const CONNECTION_LOST = new GlassError("The connection to the server was lost.", "Try again.");
 
 /** A run in the server's list. */
 export interface Run {
@@ -52,7 +52,7 @@ export interface Run {
 }
 
 /** A binary answer: the bytes of the numbers, and a header that describes them. */
-export interface Bytes<Header> {
+export interface BinaryAnswer<Header> {
   header: Header;
   bytes: ArrayBuffer;
 }
@@ -71,23 +71,23 @@ export interface Source {
 let source: Source | null = null;
 
 /** Set the source of all answers. */
-export function answerBy(chosen: Source): void {
+export function setSource(chosen: Source): void {
   source = chosen;
 }
 
-function asked(): Source {
-  if (source === null) throw new Error("answerBy was not called");
+function currentSource(): Source {
+  if (source === null) throw new Error("setSource was not called");
   return source;
 }
 
 /** The runs that are served, in the order of the command line. */
 export function listRuns(): Promise<Run[]> {
-  return asked().listRuns();
+  return currentSource().listRuns();
 }
 
 /** The answer of a view, as JSON. */
 export async function ask<Answer>(run: string, view: string, question: object, signal?: AbortSignal): Promise<Answer> {
-  return (await asked().ask(run, view, question, signal)) as Answer;
+  return (await currentSource().ask(run, view, question, signal)) as Answer;
 }
 
 /** The binary answer of a view: its header and its numbers. */
@@ -96,8 +96,8 @@ export async function askBytes<Header>(
   view: string,
   question: object,
   signal?: AbortSignal,
-): Promise<Bytes<Header>> {
-  const whole = await asked().askBytes(run, view, question, signal);
+): Promise<BinaryAnswer<Header>> {
+  const whole = await currentSource().askBytes(run, view, question, signal);
   const length = new DataView(whole).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(whole, 4, length))) as Header;
   return { header, bytes: whole.slice(4 + length) };
@@ -105,5 +105,5 @@ export async function askBytes<Header>(
 
 /** The events of a streamed answer, one at a time. The stream may break, so check that the last event arrived. */
 export function events<Event>(path: string, body: object, signal: AbortSignal): AsyncGenerator<Event> {
-  return asked().events(path, body, signal) as AsyncGenerator<Event>;
+  return currentSource().events(path, body, signal) as AsyncGenerator<Event>;
 }

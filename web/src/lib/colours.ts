@@ -1,7 +1,7 @@
 /** Colours of numbers in the page's theme: a ramp for weights, and a ramp for signed values. */
 import { MediaQuery } from "svelte/reactivity";
 
-import { place } from "./place.svelte";
+import { pageState } from "./page-state.svelte";
 
 type Rgb = [number, number, number];
 
@@ -22,14 +22,14 @@ export type Scale = "linear" | "sqrt" | "log";
 const FLOOR = 1e-4; // of the log scale
 
 /** Position of a fraction (0 to 1) on a scale, from 0 to 1. */
-export function scaled(share: number, scale: Scale): number {
-  if (scale === "sqrt") return Math.sqrt(share);
-  return scale === "log" ? Math.max(0, 1 - Math.log10(Math.max(share, FLOOR)) / Math.log10(FLOOR)) : share;
+export function scaled(fraction: number, scale: Scale): number {
+  if (scale === "sqrt") return Math.sqrt(fraction);
+  return scale === "log" ? Math.max(0, 1 - Math.log10(Math.max(fraction, FLOOR)) / Math.log10(FLOOR)) : fraction;
 }
 
 /** Whether the page is dark. It is reactive: effects and markup that read it are updated when it changes. */
 export function isDark(): boolean {
-  return place.theme === "system" ? system.current : place.theme === "dark";
+  return pageState.theme === "system" ? system.current : pageState.theme === "dark";
 }
 
 const SHADES = 512;
@@ -38,25 +38,25 @@ const SHADES = 512;
 export function painter(kind: "weight" | "signed", scale: Scale = "linear", largest = 1): (value: number) => Rgb {
   const mode = isDark() ? "dark" : "light";
   if (kind === "weight") {
-    const shades = shadesOf(RAMPS[mode]);
-    return (value) => (Number.isNaN(value) ? MASKED[mode] : shade(shades, scaled(Math.min(1, value / largest), scale)));
+    const shades = colourTable(RAMPS[mode]);
+    return (value) => (Number.isNaN(value) ? MASKED[mode] : lookUp(shades, scaled(Math.min(1, value / largest), scale)));
   }
   const { minus, zero, plus } = SIGNED[mode];
-  const below = shadesOf([zero, minus]);
-  const above = shadesOf([zero, plus]);
+  const below = colourTable([zero, minus]);
+  const above = colourTable([zero, plus]);
   return (value) => {
     if (Number.isNaN(value)) return MASKED[mode];
-    return shade(value < 0 ? below : above, Math.min(1, Math.abs(value) / (largest || 1)));
+    return lookUp(value < 0 ? below : above, Math.min(1, Math.abs(value) / (largest || 1)));
   };
 }
 
 /** A ramp as a table, because a large map needs a hundred thousand colours. */
-function shadesOf(ramp: Rgb[]): Rgb[] {
-  return Array.from({ length: SHADES + 1 }, (_, at) => along(ramp, at / SHADES));
+function colourTable(ramp: Rgb[]): Rgb[] {
+  return Array.from({ length: SHADES + 1 }, (_, at) => interpolate(ramp, at / SHADES));
 }
 
-function shade(shades: readonly Rgb[], share: number): Rgb {
-  return shades[Math.round(Math.max(0, share || 0) * SHADES)]!;
+function lookUp(shades: readonly Rgb[], fraction: number): Rgb {
+  return shades[Math.round(Math.max(0, fraction || 0) * SHADES)]!;
 }
 
 export function css([red, green, blue]: Rgb): string {
@@ -64,13 +64,13 @@ export function css([red, green, blue]: Rgb): string {
 }
 
 /** Black or white, whichever has the higher contrast on this colour: at least 4.5 to 1. */
-export function inkOn(colour: Rgb): string {
+export function textColourOn(colour: Rgb): string {
   const [red, green, blue] = colour.map((part) => (part <= 10 ? part / 3294 : ((part / 255 + 0.055) / 1.055) ** 2.4)) as Rgb;
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
-function along(ramp: Rgb[], share: number): Rgb {
-  const at = Math.max(0, Math.min(1, share)) * (ramp.length - 1);
+function interpolate(ramp: Rgb[], fraction: number): Rgb {
+  const at = Math.max(0, Math.min(1, fraction)) * (ramp.length - 1);
   const from = Math.min(Math.floor(at), ramp.length - 2);
   const low = ramp[from]!;
   const high = ramp[from + 1]!;

@@ -13,14 +13,14 @@ export interface Conversation {
   forgotten: number;
 }
 
-export const NEW: Conversation = { messages: [], forgotten: 0 };
+export const EMPTY_CONVERSATION: Conversation = { messages: [], forgotten: 0 };
 
-const held = new SvelteMap<string, Conversation>();
+const conversations = new SvelteMap<string, Conversation>();
 
 export function conversationWith(run: string): Conversation {
-  return held.get(run) ?? NEW;
+  return conversations.get(run) ?? EMPTY_CONVERSATION;
 }
 
-export function keepConversation(run: string, conversation: Conversation): void {
-  held.set(run, conversation);
+export function saveConversation(run: string, conversation: Conversation): void {
+  conversations.set(run, conversation);
 }

@@ -15,9 +15,9 @@ export function brief(value: number): string {
 }
 
 /** A fraction between 0 and 1 in percent: 12.3 %. */
-export function percent(share: number | null): string {
-  if (share === null) return "–";
-  return share > 0 && share < 0.0005 ? "< 0.05 %" : `${(100 * share).toFixed(1)} %`;
+export function percent(fraction: number | null): string {
+  if (fraction === null) return "–";
+  return fraction > 0 && fraction < 0.0005 ? "< 0.05 %" : `${(100 * fraction).toFixed(1)} %`;
 }
 
 /** An integer with thousands separators: 1,234. */
@@ -31,7 +31,7 @@ export function visible(token: string): string {
 }
 
 /** The first graphemes of a text: a vowel sign stays with its consonant. */
-export function cut(text: string, letters: number): string {
+export function truncate(text: string, letters: number): string {
   const found = [...new Intl.Segmenter().segment(text)];
   return found.length <= letters ? text : found.slice(0, Math.max(1, letters - 1)).map((each) => each.segment).join("") + "…";
 }

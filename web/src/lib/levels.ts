@@ -3,9 +3,9 @@ export const LEVELS = ["school", "student", "practitioner", "engineer", "researc
 export type Level = (typeof LEVELS)[number];
 
 /** Texts of a view: the question it answers, the explanation at each depth, the formula, and the check at the bottom. */
-export interface Words {
+export interface Explanation {
   question: string;
   depths: Record<Level, string>;
   formula?: string;
-  agrees: string;
+  check: string;
 }

@@ -1,7 +1,7 @@
 /** The answer of one of the three machines for the text. */
-import { Asked } from "./asked.svelte";
+import { RequestState } from "./request-state.svelte";
 
-export interface Costs {
+export interface TokenLosses {
   tokens: string[];
   starts: number[];
   ends: number[];
@@ -16,7 +16,7 @@ export interface MachineAnswer {
   task: string;
   target: string | null;
   masks: { kind: string; rows: string[]; columns: string[]; allowed: string[] }[];
-  costs: Costs;
+  costs: TokenLosses;
   guess: {
     place: number;
     token: string;
@@ -30,14 +30,14 @@ export interface MachineAnswer {
 }
 
 export class Machine {
-  readonly asked: Asked<MachineAnswer>;
+  readonly request: RequestState<MachineAnswer>;
 
   /** Call it when a component is created. */
-  constructor(question: () => ((signal: AbortSignal) => Promise<MachineAnswer>) | null) {
-    this.asked = new Asked<MachineAnswer>(question, 150);
+  constructor(createRequest: () => ((signal: AbortSignal) => Promise<MachineAnswer>) | null) {
+    this.request = new RequestState<MachineAnswer>(createRequest, 150);
   }
 
   get answer(): MachineAnswer | null {
-    return this.asked.answer;
+    return this.request.answer;
   }
 }

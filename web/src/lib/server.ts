@@ -1,7 +1,7 @@
 /** Source of the answers that sends requests to the `glass serve` that served the page. */
-import { BROKEN, Problem, type Run, type Source } from "./api";
+import { CONNECTION_LOST, GlassError, type Run, type Source } from "./api";
 
-const UNREACHED = new Problem(
+const NO_ANSWER = new GlassError(
   "The server did not answer.",
   "If `glass serve` has stopped, start it again and open the address that it prints.",
 );
@@ -39,7 +39,7 @@ async function next(reader: ReadableStreamDefaultReader<string>): Promise<Readab
     return await reader.read();
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw BROKEN;
+    throw CONNECTION_LOST;
   }
 }
 
@@ -57,18 +57,18 @@ async function send(path: string, init?: RequestInit): Promise<Response> {
     reply = await fetch(path, init);
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw UNREACHED;
+    throw NO_ANSWER;
   }
-  if (!reply.ok) throw await problemOf(reply);
+  if (!reply.ok) throw await errorOf(reply);
   return reply;
 }
 
-async function problemOf(reply: Response): Promise<Problem> {
+async function errorOf(reply: Response): Promise<GlassError> {
   try {
     const { error } = await reply.json();
-    return new Problem(error.what, error.remedy, reply.status);
+    return new GlassError(error.what, error.remedy, reply.status);
   } catch {
-    return new Problem(
+    return new GlassError(
       `The server answered with ${reply.status} ${reply.statusText}.`,
       "Open the address that `glass serve` printed, with its token.",
       reply.status,

@@ -17,7 +17,7 @@ export function titleOf(part: string): string {
 }
 
 /** The components of a head's name; null if the name is not valid. */
-export function parsed(name: string): HeadName | null {
+export function parseHeadName(name: string): HeadName | null {
   const found = /^(enc|dec)\.(\d+)\.(self|cross)\.(\d+)$/.exec(name);
   return found && { part: `${found[1]}.${found[3]}`, layer: Number(found[2]), head: Number(found[4]) };
 }
@@ -32,7 +32,7 @@ export function headsOf(run: Run): string[] {
 }
 
 /** The requested head or, if the run does not have it, the first head. */
-export function headOf(run: Run, asked: string): string {
+export function headOrFirst(run: Run, requested: string): string {
   const all = headsOf(run);
-  return all.includes(asked) ? asked : (all[0] ?? "");
+  return all.includes(requested) ? requested : (all[0] ?? "");
 }

@@ -8,28 +8,28 @@ export interface Stop {
   /** Name of the view. */
   view: string;
   title: string;
-  words: string;
+  explanation: string;
   /** Something to try in the view. */
   attempt: string;
   /** Other things to try, for runs of these tasks. */
-  instead?: Partial<Record<Task, string>>;
+  taskAttempts?: Partial<Record<Task, string>>;
   /** State of the view to set. */
-  more?: Record<string, string | number>;
+  viewState?: Record<string, string | number>;
 }
 
 export const STOPS: readonly Stop[] = [
   {
     view: "tokens",
     title: "The model reads tokens",
-    words: "First the text is split into tokens, and each token becomes a number. The model sees only this sequence of numbers.",
+    explanation: "First the text is split into tokens, and each token becomes a number. The model sees only this sequence of numbers.",
     attempt: "Change one letter in the text above, and see which tokens change. Then type a word that is not in the training text.",
   },
   {
     view: "write",
     title: "The output is probabilities",
-    words: "From these numbers the model computes the probability of each possible answer. It does not look up any text: the result is computed from the input and from the model's weights.",
+    explanation: "From these numbers the model computes the probability of each possible answer. It does not look up any text: the result is computed from the input and from the model's weights.",
     attempt: "Let the model write once, and then again with a temperature near 0. What changes? Does the second text repeat itself, and why?",
-    instead: {
+    taskAttempts: {
       classify: "Type a text that fits no label. Do the probabilities still sum to 100 %?",
       masked: "Move the [MASK] to another position, and see how the predictions change with the context on both sides.",
       chat: "Ask a question, and then a second one that makes sense only after the first. Begin a new conversation and ask only the second question: what is missing?",
@@ -39,57 +39,57 @@ export const STOPS: readonly Stop[] = [
   {
     view: "attention",
     title: "Tokens attend to one another",
-    words: "In each layer, a token can read information from all tokens that the mask allows. A row of this map is one query token: its weights sum to 1.",
+    explanation: "In each layer, a token can read information from all tokens that the mask allows. A row of this map is one query token: its weights sum to 1.",
     attempt: "Point at the cell with the strongest colour in the last row. Then choose another layer: does it attend to the same token?",
   },
   {
     view: "score",
     title: "How one weight is computed",
-    words: "The query and the key, two lists of numbers, are multiplied entry by entry, summed and scaled. Softmax turns these scores into weights.",
+    explanation: "The query and the key, two lists of numbers, are multiplied entry by entry, summed and scaled. Softmax turns these scores into weights.",
     attempt: "Find the largest product. Then divide all scores by a larger or a smaller number: does the row become flatter or more peaked?",
   },
   {
     view: "heads",
     title: "Heads have different roles",
-    words: "Each layer has several heads. Some have a role that can be measured, such as attending to the previous token. Below each map are the score of the head's clearest role, its interval, and the chance level.",
+    explanation: "Each layer has several heads. Some have a role that can be measured, such as attending to the previous token. Below each map are the score of the head's clearest role, its interval, and the chance level.",
     attempt: "Sort by importance, and look at the first head. Does the most important head have a role?",
   },
   {
     view: "receipt",
     title: "The receipt: why this answer",
-    words: "A token's logit is the sum of one contribution from every part of the model. The receipt lists the contributions; they add up to the model's own logit.",
+    explanation: "A token's logit is the sum of one contribution from every part of the model. The receipt lists the contributions; they add up to the model's own logit.",
     attempt: "Open the head with the longest bar. Which token contributes most?",
   },
   {
     view: "lens",
     title: "The answer, layer by layer",
-    words: "The lens shows the prediction after each layer: often uncertain in the first layers, and decided in the last ones.",
+    explanation: "The lens shows the prediction after each layer: often uncertain in the first layers, and decided in the last ones.",
     attempt: "Find the first layer that already gives the final answer. Does it come earlier for easy tokens?",
   },
   {
     view: "ablation",
     title: "Remove a part",
-    words: "A large attention weight does not prove that a part matters. Remove the part, and measure how the loss, the answer and the generated text change.",
+    explanation: "A large attention weight does not prove that a part matters. Remove the part, and measure how the loss, the answer and the generated text change.",
     attempt: "Switch off the head with the longest bar in the receipt. Then switch off a head with a short bar, and compare.",
   },
   {
     view: "replay",
     title: "How the model learned",
-    words: "None of this was programmed. Training usually starts from random weights, and step by step it makes the correct answers more likely.",
+    explanation: "None of this was programmed. Training usually starts from random weights, and step by step it makes the correct answers more likely.",
     attempt: "Press play. Compare the first and the last step: how has the loss changed? If the run has snapshots, find the step at which the attention map gets its pattern.",
   },
   {
     view: "loss",
     title: "Tokens with a high loss",
-    words: "The loss is the mean surprisal over all tokens. This view shows which tokens have a high surprisal, and which have a low one.",
+    explanation: "The loss is the mean surprisal over all tokens. This view shows which tokens have a high surprisal, and which have a low one.",
     attempt: "Insert an unexpected word in the middle of the text. After how many tokens is the surprisal low again?",
   },
   {
     view: "verification",
     title: "Check the computation",
-    words: "Errors in a program can go unnoticed. Each square is a check of one property of this model, for example that padding does not change the predictions.",
+    explanation: "Errors in a program can go unnoticed. Each square is a check of one property of this model, for example that padding does not change the predictions.",
     attempt: "Verify the weights, and read the line “future-blind”. The strip at the top of the page shows the results.",
-    instead: {
+    taskAttempts: {
       classify: "Verify the weights, and read the line “padding-blind”. The strip at the top of the page shows the results.",
       masked: "Verify the weights, and read the line “padding-blind”. The strip at the top of the page shows the results.",
     },
@@ -98,11 +98,11 @@ export const STOPS: readonly Stop[] = [
 
 /** The stops whose views are available and apply to a run. */
 export function stopsFor(run: Run, views: readonly ViewEntry[]): Stop[] {
-  const fitting = new Set(views.filter((view) => !view.missing?.(run)).map((view) => view.name));
+  const fitting = new Set(views.filter((view) => !view.unavailable?.(run)).map((view) => view.name));
   return STOPS.filter((stop) => fitting.has(stop.view));
 }
 
 /** What to try at a stop with a run. */
 export function attemptOf(stop: Stop, run: Run): string {
-  return stop.instead?.[run.task] ?? stop.attempt;
+  return stop.taskAttempts?.[run.task] ?? stop.attempt;
 }

@@ -2,7 +2,7 @@
 import type { Matrix } from "./tensors";
 
 /** Cached keys and values of one attention layer. */
-export class Rows {
+export class LayerCache {
   keys: Matrix | null = null;
   values: Matrix | null = null;
 
@@ -10,8 +10,8 @@ export class Rows {
     return this.keys?.rows ?? 0;
   }
 
-  copy(): Rows {
-    const copy = new Rows();
+  copy(): LayerCache {
+    const copy = new LayerCache();
     copy.keys = copied(this.keys);
     copy.values = copied(this.values);
     return copy;
@@ -19,8 +19,8 @@ export class Rows {
 
   /** Append keys and values; return all of them. */
   append(keys: Matrix, values: Matrix): [Matrix, Matrix] {
-    this.keys = joined(this.keys, keys);
-    this.values = joined(this.values, values);
+    this.keys = appended(this.keys, keys);
+    this.values = appended(this.values, values);
     return [this.keys, this.values];
   }
 }
@@ -32,7 +32,7 @@ function copied(x: Matrix | null): Matrix | null {
 
 /** Cache of one stack: `self` and `cross` of each layer. */
 export class Cache {
-  readonly #rows = new Map<string, Rows>();
+  readonly #layers = new Map<string, LayerCache>();
   /** Number of tokens read. */
   length = 0;
 
@@ -43,30 +43,30 @@ export class Cache {
   /** A copy for a row with another continuation. */
   copy(): Cache {
     const copy = new Cache();
-    for (const [site, rows] of this.#rows) copy.#rows.set(site, rows.copy());
+    for (const [site, layer] of this.#layers) copy.#layers.set(site, layer.copy());
     copy.length = this.length;
     return copy;
   }
 
-  of(site: string): Rows {
-    let rows = this.#rows.get(site);
-    if (rows === undefined) {
-      rows = new Rows();
-      this.#rows.set(site, rows);
+  of(site: string): LayerCache {
+    let layer = this.#layers.get(site);
+    if (layer === undefined) {
+      layer = new LayerCache();
+      this.#layers.set(site, layer);
     }
-    return rows;
+    return layer;
   }
 }
 
 /** The rows of `below` appended to `above`. The buffer doubles when it is full, so that n tokens cost O(n) copied rows. */
-function joined(above: Matrix | null, below: Matrix): Matrix {
+function appended(above: Matrix | null, below: Matrix): Matrix {
   if (above === null) return below;
   const needed = above.data.length + below.data.length;
-  let room = new Float64Array(above.data.buffer);
-  if (room.length < needed) {
-    room = new Float64Array(2 * needed);
-    room.set(above.data);
+  let buffer = new Float64Array(above.data.buffer);
+  if (buffer.length < needed) {
+    buffer = new Float64Array(2 * needed);
+    buffer.set(above.data);
   }
-  room.set(below.data, above.data.length);
-  return { rows: above.rows + below.rows, columns: below.columns, data: room.subarray(0, needed) };
+  buffer.set(below.data, above.data.length);
+  return { rows: above.rows + below.rows, columns: below.columns, data: buffer.subarray(0, needed) };
 }

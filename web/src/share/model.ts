@@ -5,9 +5,9 @@
  * and weights of every attention layer, for the views.
  */
 import { activate } from "./activations";
-import { attend, type AttentionPass, type AttentionWeights, attentionWeights, EVERYTHING, type Sight } from "./attention";
+import { attend, type AttentionParameters, attentionParameters, type AttentionPass, type MaskAndBias, NO_MASK } from "./attention";
 import { Cache } from "./cache";
-import { addWaves, alibiBias, relativeBias } from "./positions";
+import { addSinusoids, alibiBias, relativeBias } from "./positions";
 import type { Settings } from "./settings";
 import { type Affine, linear, type Matrix, normed, plus, rowOf, zeros } from "./tensors";
 import type { Weights } from "./weights";
@@ -18,7 +18,7 @@ export type PartName = "attention" | "cross" | "feedforward";
 export interface PartPass {
   name: PartName;
   /** Output of the part, (T, D), before an output norm; and the vector added to the residual stream. */
-  written: Matrix;
+  output: Matrix;
   added: Matrix;
   attention: AttentionPass | null;
 }
@@ -29,7 +29,7 @@ export interface StackPass {
   ids: readonly number[];
   /** Terms of the embedding before its norm, (T, D): token vectors and, if added, position vectors. */
   tokenVectors: Matrix;
-  placeVectors: Matrix | null;
+  positionVectors: Matrix | null;
   /** The residual stream after the embedding and after each block, (T, D) each. */
   streams: Matrix[];
   blocks: PartPass[][];
@@ -45,23 +45,23 @@ export interface Pass {
   logits: Matrix;
 }
 
-/** The weights of one part of a block. */
-export interface Part {
+/** The parameters of one part of a block. */
+export interface PartParameters {
   name: PartName;
   norm: Affine | null;
-  attention: AttentionWeights | null;
+  attention: AttentionParameters | null;
   up: Affine | null;
   gate: Affine | null;
   down: Affine | null;
 }
 
-/** The weights of a stack. */
+/** The parameters of a stack, and the mask and position bias of its attention layers. */
 export interface Stack {
   name: "enc" | "dec";
   embedding: string;
-  blocks: Part[][];
+  blocks: PartParameters[][];
   norm: Affine | null;
-  sight: Sight;
+  maskAndBias: MaskAndBias;
 }
 
 export class Transformer {
@@ -108,13 +108,13 @@ export class Transformer {
   /** Run a stack on token ids. */
   run(stack: Stack, ids: readonly number[], memory: Matrix | null, cache: Cache | null): StackPass {
     const first = cache?.length ?? 0;
-    const { tokenVectors, placeVectors, x } = this.#embed(stack.embedding, ids, first);
-    const pass: StackPass = { name: stack.name, ids, tokenVectors, placeVectors, streams: [x], blocks: [], out: x };
+    const { tokenVectors, positionVectors, x } = this.#embed(stack.embedding, ids, first);
+    const pass: StackPass = { name: stack.name, ids, tokenVectors, positionVectors, streams: [x], blocks: [], out: x };
     for (const parts of stack.blocks) {
       let stream = pass.streams.at(-1)!;
       const made: PartPass[] = [];
       for (const part of parts) {
-        const [next, own] = this.#add(stream, part, memory, stack.sight, cache);
+        const [next, own] = this.#add(stream, part, memory, stack.maskAndBias, cache);
         stream = next;
         made.push(own);
       }
@@ -132,34 +132,34 @@ export class Transformer {
     if (settings.classifier) return linear(pooled(x, settings.pooling), weights.affine("head"));
     let vectors = x;
     if (settings.head_transform) {
-      const opened = activate(linear(x, weights.affine("head.transform")), settings.activation);
-      vectors = this.#norm(opened, weights.findAffine("head.norm"));
+      const transformed = activate(linear(x, weights.affine("head.transform")), settings.activation);
+      vectors = this.#norm(transformed, weights.findAffine("head.norm"));
     }
     const weight = weights.find("head.weight") ?? weights.get("embedding.tokens.weight");
     return linear(vectors, { weight, bias: weights.find("head.bias") });
   }
 
   /** x + part(norm(x)), norm(x + part(x)) or x + norm(part(x)), and the activations. */
-  #add(x: Matrix, part: Part, memory: Matrix | null, sight: Sight, cache: Cache | null): [Matrix, PartPass] {
+  #add(x: Matrix, part: PartParameters, memory: Matrix | null, maskAndBias: MaskAndBias, cache: Cache | null): [Matrix, PartPass] {
     const order = this.settings.norm_order;
     const read = order === "pre" ? this.#norm(x, part.norm) : x;
-    let written: Matrix = read;
+    let output: Matrix = read;
     let attention: AttentionPass | null = null;
-    if (part.attention === null) written = this.#feedforward(read, part);
+    if (part.attention === null) output = this.#feedforward(read, part);
     else {
       const cross = part.name === "cross";
-      [written, attention] = attend(
-        read, cross ? memory : null, part.attention, this.settings, cross ? EVERYTHING : sight,
+      [output, attention] = attend(
+        read, cross ? memory : null, part.attention, this.settings, cross ? NO_MASK : maskAndBias,
         cache?.of(part.attention.site) ?? null,
       );
     }
-    const added = order === "output" ? this.#norm(written, part.norm) : written;
+    const added = order === "output" ? this.#norm(output, part.norm) : output;
     const sum = plus(x, added);
-    return [order === "post" ? this.#norm(sum, part.norm) : sum, { name: part.name, written, added, attention }];
+    return [order === "post" ? this.#norm(sum, part.norm) : sum, { name: part.name, output, added, attention }];
   }
 
   /** W_down f(W_up x), or gated W_down (f(W_gate x) · W_up x). */
-  #feedforward(x: Matrix, part: Part): Matrix {
+  #feedforward(x: Matrix, part: PartParameters): Matrix {
     const up = linear(x, part.up!);
     const hidden = activate(part.gate === null ? up : linear(x, part.gate), this.settings.activation);
     if (part.gate !== null) {
@@ -169,7 +169,7 @@ export class Transformer {
   }
 
   /** scale · E[token] + P[position], and a norm if the model has one. */
-  #embed(name: string, ids: readonly number[], first: number): { tokenVectors: Matrix; placeVectors: Matrix | null; x: Matrix } {
+  #embed(name: string, ids: readonly number[], first: number): { tokenVectors: Matrix; positionVectors: Matrix | null; x: Matrix } {
     const { settings, weights } = this;
     const table = weights.get(`${name}.tokens.weight`);
     const scale = settings.embedding_scale ? Math.sqrt(settings.width) : 1;
@@ -178,17 +178,17 @@ export class Transformer {
       const to = rowOf(tokenVectors, t);
       for (let at = 0; at < to.length; at += 1) to[at] = table.data[id * table.columns + at]! * scale;
     });
-    let placeVectors: Matrix | null = null;
+    let positionVectors: Matrix | null = null;
     if (settings.positions === "learned" || settings.positions === "sinusoidal") {
-      placeVectors = zeros(ids.length, settings.width);
-      if (settings.positions === "sinusoidal") addWaves(placeVectors, first);
+      positionVectors = zeros(ids.length, settings.width);
+      if (settings.positions === "sinusoidal") addSinusoids(positionVectors, first);
       else {
-        const places = weights.get(`${name}.positions.table.weight`);
-        placeVectors.data.set(places.data.subarray(first * places.columns, (first + ids.length) * places.columns));
+        const positionTable = weights.get(`${name}.positions.table.weight`);
+        positionVectors.data.set(positionTable.data.subarray(first * positionTable.columns, (first + ids.length) * positionTable.columns));
       }
     }
-    const sum = placeVectors === null ? tokenVectors : plus(tokenVectors, placeVectors);
-    return { tokenVectors, placeVectors, x: this.#norm(sum, weights.findAffine(`${name}.norm`)) };
+    const sum = positionVectors === null ? tokenVectors : plus(tokenVectors, positionVectors);
+    return { tokenVectors, positionVectors, x: this.#norm(sum, weights.findAffine(`${name}.norm`)) };
   }
 
   #norm(x: Matrix, own: Affine | null): Matrix {
@@ -197,7 +197,7 @@ export class Transformer {
 
   #stack(name: "enc" | "dec", prefix: string, embedding: string): Stack {
     const { settings, weights } = this;
-    const blocks: Part[][] = [];
+    const blocks: PartParameters[][] = [];
     while (settings.attentions[`${name}.${blocks.length}.self`] !== undefined) {
       blocks.push(this.#block(`${prefix}.blocks.${blocks.length}`, `${name}.${blocks.length}`));
     }
@@ -205,16 +205,16 @@ export class Transformer {
     const table = weights.find(`${prefix}.score_positions.table.weight`);
     let bias = settings.positions === "alibi" ? alibiBias(settings.heads) : null;
     if (table !== null) bias = relativeBias(table, settings.relative_max_distance, causal);
-    const sight: Sight = { causal, window: settings.window, bias };
-    return { name, embedding, blocks, norm: weights.findAffine(`${prefix}.norm`), sight };
+    const maskAndBias: MaskAndBias = { causal, window: settings.window, bias };
+    return { name, embedding, blocks, norm: weights.findAffine(`${prefix}.norm`), maskAndBias };
   }
 
-  #block(prefix: string, site: string): Part[] {
+  #block(prefix: string, site: string): PartParameters[] {
     const { settings, weights } = this;
-    const part = (name: PartName, of: string | null): Part => ({
+    const part = (name: PartName, layerSite: string | null): PartParameters => ({
       name,
       norm: weights.findAffine(`${prefix}.${name}_norm`),
-      attention: of === null ? null : attentionWeights(weights, `${prefix}.${name}`, of, settings),
+      attention: layerSite === null ? null : attentionParameters(weights, `${prefix}.${name}`, layerSite, settings),
       up: weights.findAffine(`${prefix}.${name}.up`),
       gate: weights.findAffine(`${prefix}.${name}.gate`),
       down: weights.findAffine(`${prefix}.${name}.down`),

@@ -2,7 +2,7 @@
 import type { Matrix, Table } from "./tensors";
 
 /** sin(p / 10000^(2i/D)) in channel 2i and cos of it in 2i + 1 (Vaswani et al. 2017, section 3.5). */
-export function addWaves(x: Matrix, first: number): void {
+export function addSinusoids(x: Matrix, first: number): void {
   const D = x.columns;
   for (let t = 0; t < x.rows; t += 1) {
     for (let channel = 0; channel < D; channel += 2) {
@@ -14,7 +14,7 @@ export function addWaves(x: Matrix, first: number): void {
 }
 
 /** Rotate channels i and i + K/2 of each head by the angle p base^(-2i/K), in place (Su et al. 2021, section 3.2.2). */
-export function turn(x: Matrix, K: number, base: number, first: number): void {
+export function rotate(x: Matrix, K: number, base: number, first: number): void {
   const half = K / 2;
   for (let t = 0; t < x.rows; t += 1) {
     for (let i = 0; i < half; i += 1) {

@@ -31,7 +31,7 @@ export interface Settings {
 
 /** Index of the key head of each query head, among the key heads in use (Ainslie et al. 2023). */
 export function keyHeads(settings: Settings, heads: readonly number[]): number[] {
-  const asked = heads.map((head) => Math.floor((head * settings.kv_heads) / settings.heads));
-  const there = [...new Set(asked)].sort((a, b) => a - b);
-  return asked.map((head) => there.indexOf(head));
+  const keyHeadOf = heads.map((head) => Math.floor((head * settings.kv_heads) / settings.heads));
+  const used = [...new Set(keyHeadOf)].sort((a, b) => a - b);
+  return keyHeadOf.map((head) => used.indexOf(head));
 }

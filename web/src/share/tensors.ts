@@ -101,7 +101,7 @@ export function normed(x: Matrix, kind: NormKind, own: Affine | null, epsilon: n
   const width = own.weight.data.length;
   for (let start = 0; start < x.data.length; start += width) {
     const part = x.data.subarray(start, start + width);
-    const { mean, scale } = spread(part, kind, epsilon);
+    const { mean, scale } = normStatistics(part, kind, epsilon);
     for (let at = 0; at < width; at += 1) {
       y.data[start + at] = ((part[at]! - mean) / scale) * gain[at]! + (offset === null ? 0 : offset[at]!);
     }
@@ -110,7 +110,7 @@ export function normed(x: Matrix, kind: NormKind, own: Affine | null, epsilon: n
 }
 
 /** The mean that a norm subtracts from a vector, and the scale by which it divides. */
-export function spread(x: Float64Array, kind: NormKind, epsilon: number): { mean: number; scale: number } {
+export function normStatistics(x: Float64Array, kind: NormKind, epsilon: number): { mean: number; scale: number } {
   let mean = 0;
   if (kind === "layernorm") {
     for (const value of x) mean += value;

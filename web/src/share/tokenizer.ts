@@ -3,9 +3,9 @@
  *
  * Classes of characters (letters, marks, digits, graphemes) follow the browser's version of Unicode.
  */
-import { Problem } from "../lib/api";
-import { byteLetters, type Model, modelOf, type ModelJson } from "./pieces";
-import { BYTE_LETTERS, expression, printable, textOf, together, utf8 } from "./unicode";
+import { GlassError } from "../lib/api";
+import { byteLetters, type Model, type ModelJson, modelOf } from "./tokenizer-models";
+import { BYTE_LETTERS, concatBytes, printable, textOf, toRegExp, utf8 } from "./unicode";
 
 interface Node {
   type: string;
@@ -25,8 +25,8 @@ interface Document {
   model: ModelJson & { glassformer: { kind: string; roles?: object } };
 }
 
-/** Ids with special roles; see the library's `Roles`. */
-export interface Roles {
+/** Ids with special roles; see the library's `Vocabulary`. */
+export interface Vocabulary {
   size: number;
   start: number;
   end: number;
@@ -43,12 +43,12 @@ export interface TokenizerJson {
   document: Document;
   description: string;
   exact: boolean;
-  roles: Roles;
+  roles: Vocabulary;
 }
 
 const IDEOGRAPHS = /[\u{4e00}-\u{9fff}\u{3400}-\u{4dbf}\u{20000}-\u{2a6df}\u{2a700}-\u{2b73f}\u{2b740}-\u{2b81f}\u{2b920}-\u{2ceaf}\u{f900}-\u{faff}\u{2f800}-\u{2fa1f}]/gu;
 /** Punctuation added after Unicode 8, which the library's WordPiece uses; U+166D and U+111C9 were punctuation then. */
-const NEWER =
+const NEWER_PUNCTUATION =
   String.raw`\u{61d}\u{9fd}\u{a76}\u{c77}\u{c84}\u{1b4e}-\u{1b4f}\u{1b7d}-\u{1b7f}\u{2e43}-\u{2e4f}` +
   String.raw`\u{2e52}-\u{2e5d}\u{10d6e}\u{10ead}\u{10ed0}\u{10f55}-\u{10f59}\u{10f86}-\u{10f89}` +
   String.raw`\u{113d4}-\u{113d5}\u{113d7}-\u{113d8}\u{1144b}-\u{1144f}\u{1145a}-\u{1145b}\u{1145d}` +
@@ -56,12 +56,12 @@ const NEWER =
   String.raw`\u{11a9a}-\u{11a9c}\u{11a9e}-\u{11aa2}\u{11b00}-\u{11b09}\u{11be1}\u{11c41}-\u{11c45}` +
   String.raw`\u{11c70}-\u{11c71}\u{11ef7}-\u{11ef8}\u{11f43}-\u{11f4f}\u{11fff}\u{12ff1}-\u{12ff2}` +
   String.raw`\u{16d6d}-\u{16d6f}\u{16e97}-\u{16e9a}\u{16fe2}\u{1e5ff}\u{1e95e}-\u{1e95f}`;
-const PUNCTUATION = new RegExp(`(?![${NEWER}])[\\p{P}\\u{166d}\\u{111c9}$+<=>^\`|~]`, "gu");
+const PUNCTUATION = new RegExp(`(?![${NEWER_PUNCTUATION}])[\\p{P}\\u{166d}\\u{111c9}$+<=>^\`|~]`, "gu");
 const METASPACE = /\u2581/g;
 
 export class Tokenizer {
   readonly kind: string;
-  readonly roles: Roles;
+  readonly roles: Vocabulary;
   readonly special: ReadonlySet<number>;
   readonly #document: Document;
   readonly #model: Model;
@@ -83,19 +83,19 @@ export class Tokenizer {
 
   encode(text: string): number[] {
     if (/\p{Surrogate}/u.test(text)) {
-      throw new Problem("The text contains half of a surrogate pair: it is not valid Unicode.", "Remove that character.");
+      throw new GlassError("The text contains half of a surrogate pair: it is not valid Unicode.", "Remove that character.");
     }
-    const clean = nodes(this.#document.normalizer).reduce((each, node) => normalized(each, node), text);
+    const clean = nodes(this.#document.normalizer).reduce((each, node) => normalize(each, node), text);
     if (this.kind === "bytes") return [...utf8(clean)];
     if (this.kind === "graphemes") return graphemes(clean).flatMap(this.#model);
     let words = [clean];
-    for (const node of nodes(this.#document.pre_tokenizer)) words = words.flatMap((word) => cut(word, node));
+    for (const node of nodes(this.#document.pre_tokenizer)) words = words.flatMap((word) => preTokenize(word, node));
     return words.filter((word) => word !== "").flatMap((word) => this.#model(word));
   }
 
   /** Text of ids without special tokens; U+FFFD for unknown symbols and for invalid UTF-8. */
   decode(ids: readonly number[]): string {
-    const text = textOf(together(ids.map((id) => this.bytes(id))));
+    const text = textOf(concatBytes(ids.map((id) => this.bytes(id))));
     const first = ids.find((id) => this.bytes(id).length > 0);
     return this.roles.drops_space && first !== undefined && this.bytes(first)[0] === 0x20 ? text.slice(1) : text;
   }
@@ -130,10 +130,10 @@ export class Tokenizer {
     const pairs: [string, number][] = Array.isArray(model.vocab)
       ? model.vocab.map(([token], id) => [token, id])
       : Object.entries(model.vocab);
-    const stands = standsFor(this.kind, model.glassformer.roles !== undefined);
+    const bytesOf = tokenDecoder(this.kind, model.glassformer.roles !== undefined);
     for (const [token, id] of pairs) {
       this.#names.set(id, token);
-      if (!this.special.has(id)) all[id] = stands(token);
+      if (!this.special.has(id)) all[id] = bytesOf(token);
     }
     for (const { id, content } of added_tokens) this.#names.set(id, content);
     if (this.roles.unknown !== null) all[this.roles.unknown] = utf8("\ufffd");
@@ -147,17 +147,17 @@ function nodes(node: Node | null): Node[] {
   return node.type === "Sequence" ? [...(node.normalizers ?? []), ...(node.pretokenizers ?? [])].flatMap(nodes) : [node];
 }
 
-function normalized(text: string, node: Node): string {
+function normalize(text: string, node: Node): string {
   switch (node.type) {
     case "NFC": case "NFD": case "NFKC": case "NFKD":
       return text.normalize(node.type);
     case "Lowercase":
-      return lowered(text);
+      return lowercase(text);
     case "Replace":
       return text.replace(patternOf(node), () => node.content ?? "");
     case "BertNormalizer": {
       const apart = node.handle_chinese_chars ? text.replace(IDEOGRAPHS, " $& ") : text;
-      return node.lowercase ? lowered(apart) : apart;
+      return node.lowercase ? lowercase(apart) : apart;
     }
     default:
       throw new Error(`the page has no normalizer ${node.type}`);
@@ -165,30 +165,30 @@ function normalized(text: string, node: Node): string {
 }
 
 /** Lowercase each character separately, so that none depends on its neighbours, as a final sigma would. */
-function lowered(text: string): string {
+function lowercase(text: string): string {
   return Array.from(text, (letter) => letter.toLowerCase()).join("");
 }
 
-function cut(text: string, node: Node): string[] {
+function preTokenize(text: string, node: Node): string[] {
   switch (node.type) {
     case "ByteLevel":
       return [byteLetters(text)];
     case "BertPreTokenizer":
-      return text.split(/\p{White_Space}/u).flatMap((word) => isolated(word, PUNCTUATION));
+      return text.split(/\p{White_Space}/u).flatMap((word) => splitIsolated(word, PUNCTUATION));
     case "Split":
-      return node.behavior === "MergedWithNext" ? merged(text, patternOf(node)) : isolated(text, patternOf(node));
+      return node.behavior === "MergedWithNext" ? splitMergedWithNext(text, patternOf(node)) : splitIsolated(text, patternOf(node));
     default:
       throw new Error(`the page has no pre-tokenizer ${node.type}`);
   }
 }
 
 function patternOf({ pattern }: Node): RegExp {
-  if (pattern?.Regex !== undefined) return expression(pattern.Regex);
+  if (pattern?.Regex !== undefined) return toRegExp(pattern.Regex);
   return new RegExp((pattern?.String ?? "").replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&"), "gu");
 }
 
 /** The matches, and the text between them. */
-function isolated(text: string, pattern: RegExp): string[] {
+function splitIsolated(text: string, pattern: RegExp): string[] {
   const parts: string[] = [];
   let at = 0;
   for (const match of text.matchAll(pattern)) {
@@ -199,12 +199,12 @@ function isolated(text: string, pattern: RegExp): string[] {
 }
 
 /** Each match with the text after it, unless another match follows. */
-function merged(text: string, pattern: RegExp): string[] {
+function splitMergedWithNext(text: string, pattern: RegExp): string[] {
   const matches = new Set([...text.matchAll(pattern)].map((match) => match.index));
   const parts: string[] = [];
   let at = 0;
   let open = "";
-  for (const part of isolated(text, pattern)) {
+  for (const part of splitIsolated(text, pattern)) {
     if (matches.has(at)) {
       if (open !== "") parts.push(open);
       open = part;
@@ -222,7 +222,7 @@ function graphemes(text: string): string[] {
 }
 
 /** Function from a token of the vocabulary to its bytes, by scheme. */
-function standsFor(kind: string, imported: boolean): (token: string) => Uint8Array {
+function tokenDecoder(kind: string, imported: boolean): (token: string) => Uint8Array {
   if (kind === "bytes" || kind === "bpe") {
     const byte = new Map(BYTE_LETTERS.map((letter, value) => [letter, value]));
     return (token) => Uint8Array.from(token, (letter) => byte.get(letter) ?? 0);

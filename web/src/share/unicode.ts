@@ -19,7 +19,7 @@ export function textOf(bytes: Uint8Array): string {
 }
 
 /** Concatenate byte arrays. */
-export function together(parts: readonly Uint8Array[]): Uint8Array {
+export function concatBytes(parts: readonly Uint8Array[]): Uint8Array {
   const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
   let at = 0;
   for (const part of parts) {
@@ -63,7 +63,7 @@ function isReplacement(bytes: Uint8Array, at: number): boolean {
  *
  * In the library, `\s` is Unicode's White_Space, which includes U+0085 but not U+FEFF. Some browsers lack `(?i:…)`.
  */
-export function expression(pattern: string): RegExp {
+export function toRegExp(pattern: string): RegExp {
   const anyCase = pattern.replace(/\(\?i:([^)]*)\)/g, (_, inner: string) => `(?:${inner.replace(/[a-z]/g, bothCases)})`);
   return new RegExp(anyCase.replaceAll("\\s", "\\p{White_Space}").replaceAll("\\S", "\\P{White_Space}"), "gu");
 }

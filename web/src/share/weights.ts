@@ -2,7 +2,7 @@
 import type { Affine, Table } from "./tensors";
 
 /** Location of one tensor in the bytes; see `app/share/quantize.py`. */
-export interface Stored {
+export interface PackedTensor {
   name: string;
   shape: number[];
   kind: "int8" | "float16" | "float32";
@@ -13,8 +13,8 @@ export interface Stored {
 export class Weights {
   readonly #tables = new Map<string, Table>();
 
-  constructor(stored: readonly Stored[], bytes: ArrayBuffer) {
-    for (const each of stored) this.#tables.set(each.name, read(each, bytes));
+  constructor(packed: readonly PackedTensor[], bytes: ArrayBuffer) {
+    for (const each of packed) this.#tables.set(each.name, unpack(each, bytes));
   }
 
   get names(): string[] {
@@ -50,7 +50,7 @@ export function fromBase64(text: string): ArrayBuffer {
   return bytes.buffer;
 }
 
-function read({ shape, kind, offset }: Stored, bytes: ArrayBuffer): Table {
+function unpack({ shape, kind, offset }: PackedTensor, bytes: ArrayBuffer): Table {
   const columns = shape.at(-1) ?? 1;
   const count = shape.reduce((product, each) => product * each, 1);
   const rows = shape.length > 1 ? shape[0]! : 1;
@@ -58,7 +58,7 @@ function read({ shape, kind, offset }: Stored, bytes: ArrayBuffer): Table {
   const data = new Float32Array(count);
   if (kind === "float16") {
     const halves = new Uint16Array(bytes, offset, count);
-    for (let at = 0; at < count; at += 1) data[at] = ofHalf(halves[at]!);
+    for (let at = 0; at < count; at += 1) data[at] = fromFloat16(halves[at]!);
     return { rows, columns, data };
   }
   const scales = new Float32Array(bytes, offset, rows);
@@ -68,7 +68,7 @@ function read({ shape, kind, offset }: Stored, bytes: ArrayBuffer): Table {
 }
 
 /** Decode an IEEE 754 binary16 number. */
-function ofHalf(bits: number): number {
+function fromFloat16(bits: number): number {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 31;
   const fraction = bits & 1023;

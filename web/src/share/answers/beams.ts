@@ -1,6 +1,6 @@
 /** Answer of the view `beams`; see `app/server/views/beams.py`. */
-import { type Hypothesis, type Look, penalty, type Rule, search } from "../beams";
-import type { Shared } from "../shared";
+import { type BeamSettings, type Hypothesis, penalty, search, type SearchStep } from "../beams";
+import type { SharedFile } from "../shared-file";
 import { quoted, script } from "./python";
 
 interface Node {
@@ -14,13 +14,13 @@ interface Node {
   rank: number | null;
 }
 
-export function beams(shared: Shared, question: Partial<Rule> & { text: string }): object {
-  const rule = { beams: question.beams ?? 3, tokens: question.tokens ?? 8, length_penalty: question.length_penalty ?? 0.6 };
-  const looks: Look[] = [];
-  const found = search(shared, question.text, rule, rule.beams, (look) => looks.push(look));
-  const start = shared.writesForSource ? ", start=model.tokenizer.target_start" : "";
+export function beams(shared: SharedFile, question: Partial<BeamSettings> & { text: string }): object {
+  const settings = { beams: question.beams ?? 3, tokens: question.tokens ?? 8, length_penalty: question.length_penalty ?? 0.6 };
+  const steps: SearchStep[] = [];
+  const found = search(shared, question.text, settings, settings.beams, (step) => steps.push(step));
+  const start = shared.isEncoderDecoder ? ", start=model.tokenizer.target_start" : "";
   return {
-    nodes: tree(shared, looks, found, rule.length_penalty),
+    nodes: tree(shared, steps, found, settings.length_penalty),
     found: found.map((each) => ({
       text: textOf(shared, question.text, each.tokens), tokens: each.tokens.length, log_probability: each.logProbability,
       score: each.score, ended: each.ended,
@@ -29,7 +29,7 @@ export function beams(shared: Shared, question: Partial<Rule> & { text: string }
       shared,
       ["from glassformer.base.config import SampleConfig", "from glassformer.generation.beam import beam_search"],
       [
-        `settings = SampleConfig(beams=${rule.beams}, tokens=${rule.tokens}, length_penalty=${rule.length_penalty})`,
+        `settings = SampleConfig(beams=${settings.beams}, tokens=${settings.tokens}, length_penalty=${settings.length_penalty})`,
         `ids, end = model.prompt_ids(${quoted(question.text)}), model.tokenizer.end_id`,
         `for each in beam_search(model.model, [ids], settings, end${start})[0]:`,
         "    print(each.score, each.log_probability, repr(model.tokenizer.decode(each.tokens)))",
@@ -39,30 +39,30 @@ export function beams(shared: Shared, question: Partial<Rule> & { text: string }
 }
 
 /** The generated text, in complete characters. */
-export function textOf(shared: Shared, prompt: string, tokens: readonly number[]): string {
-  const decoded = shared.tokenizer.stream();
-  if (shared.continues) shared.read(prompt).forEach((id) => decoded(id));
-  return tokens.map((id) => decoded(id)).join("");
+export function textOf(shared: SharedFile, prompt: string, tokens: readonly number[]): string {
+  const decodeNext = shared.tokenizer.stream();
+  if (shared.continuesText) shared.encode(prompt).forEach((id) => decodeNext(id));
+  return tokens.map((id) => decodeNext(id)).join("");
 }
 
 /** All hypotheses that the search considered. Parents precede their children; the first node is the root. */
-function tree(shared: Shared, looks: readonly Look[], found: readonly Hypothesis[], alpha: number): Node[] {
+function tree(shared: SharedFile, steps: readonly SearchStep[], found: readonly Hypothesis[], alpha: number): Node[] {
   const nodes: Node[] = [{ parent: null, token: null, text: "", tokens: 0, log_probability: 0, score: 0, fate: "ran on", rank: null }];
-  const places = new Map([["", 0]]);
-  for (const { before, children, after } of looks) {
-    const runs = new Set(after.map(String));
-    for (const { parent, token, logProbability } of children) {
+  const indices = new Map([["", 0]]);
+  for (const { before, candidates, after } of steps) {
+    const continued = new Set(after.map(String));
+    for (const { parent, token, logProbability } of candidates) {
       const tokens = [...before[parent]!, token];
-      places.set(String(tokens), nodes.length);
+      indices.set(String(tokens), nodes.length);
       nodes.push({
-        parent: places.get(String(before[parent]))!, token, text: shared.tokenizer.text(token), tokens: tokens.length,
+        parent: indices.get(String(before[parent]))!, token, text: shared.tokenizer.text(token), tokens: tokens.length,
         log_probability: logProbability, score: logProbability / penalty(tokens.length, alpha),
-        fate: runs.has(String(tokens)) ? "ran on" : "dropped", rank: null,
+        fate: continued.has(String(tokens)) ? "ran on" : "dropped", rank: null,
       });
     }
   }
   found.forEach(({ tokens, ended }, rank) => {
-    const node = nodes[places.get(String(tokens))!]!;
+    const node = nodes[indices.get(String(tokens))!]!;
     node.rank = rank;
     node.fate = ended === "end" ? "ended" : "ran on";
   });

@@ -2,9 +2,9 @@
 import { type Scale, scaled } from "../../lib/colours";
 
 /** Byte that represents a masked cell. */
-export const HIDDEN = 255;
+export const MASKED_BYTE = 255;
 /** Byte that represents the weight 1. */
-export const FULL = 254;
+export const FULL_BYTE = 254;
 export type Span = [start: number, stop: number] | null;
 
 export interface Cells {
@@ -14,9 +14,9 @@ export interface Cells {
   largest: number;
 }
 
-/** Smallest side of the blocks for which a length fits into `most` cells. */
-export function blockFor(length: number, most: number): number {
-  return Math.ceil(length / most);
+/** Smallest side of the blocks for which a length fits into `maxCells` cells. */
+export function blockFor(length: number, maxCells: number): number {
+  return Math.ceil(length / maxCells);
 }
 
 /** The largest weight of each block; NaN if the whole block is masked. `row(i)`: the weights of query i, NaN where masked. */
@@ -42,7 +42,7 @@ export function cellsOf(row: (query: number) => Float64Array, queries: [number, 
 
 /** One byte for each cell, on the scale. */
 export function asBytes(values: Float32Array, scale: Scale): Uint8Array {
-  return Uint8Array.from(values, (value) => (Number.isNaN(value) ? HIDDEN : Math.round(scaled(Math.min(1, value), scale) * FULL)));
+  return Uint8Array.from(values, (value) => (Number.isNaN(value) ? MASKED_BYTE : Math.round(scaled(Math.min(1, value), scale) * FULL_BYTE)));
 }
 
 /** Entropy -Σ w ln w, in nats. */

@@ -1,5 +1,5 @@
 /** Answers of a shared file by view name, with the fields of the server's answers. */
-import type { Shared } from "../shared";
+import type { SharedFile } from "../shared-file";
 import { alignment, focus, heads, map, score } from "./attention";
 import { beams } from "./beams";
 import { lens } from "./lens";
@@ -14,6 +14,6 @@ export interface Binary {
   data: Float32Array | Uint8Array;
 }
 
-export const ANSWERS: Record<string, (shared: Shared, question: never) => object> = {
+export const ANSWERS: Record<string, (shared: SharedFile, question: never) => object> = {
   write, tokens, attention: map, score, heads, focus, alignment, lens, receipt, sampling, beams,
 };

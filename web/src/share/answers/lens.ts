@@ -1,8 +1,8 @@
 /** Answer of the view `lens`; see `app/server/views/lens.py`. */
-import { Problem } from "../../lib/api";
-import type { Shared, Subject } from "../shared";
+import { GlassError } from "../../lib/api";
+import type { SharedFile, Subject } from "../shared-file";
 import { largest, logSumExp, type Matrix, normed, rowOf } from "../tensors";
-import { labelsOf, shown, type TextQuestion } from "./looked";
+import { labelsOf, type TextQuestion, visibleToken } from "./attention-layers";
 import { arguments_, script } from "./python";
 
 /** Maximum number of positions in an answer. */
@@ -14,44 +14,45 @@ const TOP = 3;
 
 /** An answer at a position; `known`: whether it is the actual next token of the text. */
 export interface Output {
-  place: number;
-  reads: number[];
+  position: number;
+  /** Positions whose vectors the output head reads. */
+  readPositions: number[];
   answer: number;
   known: boolean;
 }
 
 /** The answer at each position: `answer`, else the next token of the text, else the likeliest. A classifier has one: a label. */
-export function outputsOf(shared: Shared, subject: Subject, whole: boolean, answer: number | null = null): Output[] {
+export function outputsOf(shared: SharedFile, subject: Subject, whole: boolean, answer: number | null = null): Output[] {
   const { ids, pass } = subject;
   const { settings } = shared.model;
-  const likeliest = (place: number) => largest(without(rowOf(pass.logits, place), shared, subject), 1)[0]!;
+  const likeliest = (row: number) => largest(candidateLogits(rowOf(pass.logits, row), shared, subject), 1)[0]!;
   if (settings.classifier) {
-    const reads = settings.pooling === "first" ? [0] : ids.map((_, place) => place);
-    return [{ place: 0, reads, answer: answer ?? likeliest(0), known: false }];
+    const readPositions = settings.pooling === "first" ? [0] : ids.map((_, position) => position);
+    return [{ position: 0, readPositions, answer: answer ?? likeliest(0), known: false }];
   }
-  const end = whole && shared.writesForSource ? shared.tokenizer.roles.end : null;
+  const end = whole && shared.isEncoderDecoder ? shared.tokenizer.roles.end : null;
   const following = settings.family === "encoder" ? [] : [...ids.slice(1), end];
-  return ids.map((_, place) => {
-    const next = following[place] ?? null;
-    return { place, reads: [place], answer: answer ?? next ?? likeliest(place), known: answer === null && next !== null };
+  return ids.map((_, position) => {
+    const next = following[position] ?? null;
+    return { position, readPositions: [position], answer: answer ?? next ?? likeliest(position), known: answer === null && next !== null };
   });
 }
 
 /** Logits, with -∞ for tokens that are not candidates: the special tokens of a masked model. */
-function without(logits: Float64Array, shared: Shared, subject: Subject): Float64Array {
+function candidateLogits(logits: Float64Array, shared: SharedFile, subject: Subject): Float64Array {
   if (shared.run.task !== "masked" || subject.source !== null) return logits;
   return logits.map((value, id) => (shared.tokenizer.special.has(id) ? -Infinity : value));
 }
 
 /** Text of a token, or name of a class. */
-export function nameOf(shared: Shared): (id: number) => string {
-  return shared.model.settings.classifier ? (id) => shared.run.labels[id]! : (id) => shown(shared.tokenizer.text(id));
+export function nameOf(shared: SharedFile): (id: number) => string {
+  return shared.model.settings.classifier ? (id) => shared.run.labels[id]! : (id) => visibleToken(shared.tokenizer.text(id));
 }
 
-export function lens(shared: Shared, question: TextQuestion & { first?: number }): object {
+export function lens(shared: SharedFile, question: TextQuestion & { first?: number }): object {
   const { model } = shared;
   if (model.settings.norm_order === "post") {
-    throw new Problem(
+    throw new GlassError(
       "This model's blocks each end with a norm (model.norm_order = post), so the head cannot read earlier layers.",
       "Choose a run with model.norm_order = pre or output.",
     );
@@ -59,7 +60,7 @@ export function lens(shared: Shared, question: TextQuestion & { first?: number }
   const subject = shared.subject(question.text, question.target ?? null);
   const outputs = outputsOf(shared, subject, question.target != null);
   const name = nameOf(shared);
-  const rows = subject.pass.stack.streams.map((stream) => read(shared, stream).map((cell, at) => cellOf(cell, outputs[at]!)));
+  const rows = subject.pass.stack.streams.map((stream) => logitsOf(shared, stream).map((cell, at) => cellOf(cell, outputs[at]!)));
   const known = outputs.map((output, at) => (output.known ? at : -1)).filter((at) => at >= 0);
   const mean = (cells: readonly Cell[]) => (known.length === 0 ? null : known.reduce((sum, at) => sum + cells[at]!.loss, 0) / known.length);
   const last = rows.at(-1)!;
@@ -67,9 +68,9 @@ export function lens(shared: Shared, question: TextQuestion & { first?: number }
   const first = Math.min(question.first ?? 0, Math.max(0, outputs.length - width));
   return {
     ...labelsOf(shared, subject), pass: "browser", layers: rows.length, count: outputs.length, first,
-    holes: shared.run.task === "masked" ? subject.ids.flatMap((id, place) => (id === shared.tokenizer.roles.mask ? [place] : [])) : [],
+    holes: shared.run.task === "masked" ? subject.ids.flatMap((id, position) => (id === shared.tokenizer.roles.mask ? [position] : [])) : [],
     outputs: outputs.slice(first, first + width).map((output, at) => ({
-      place: output.place, answer: output.answer, known: output.known, text: name(output.answer), loss: last[first + at]!.loss,
+      place: output.position, answer: output.answer, known: output.known, text: name(output.answer), loss: last[first + at]!.loss,
     })),
     grid: rows.map((cells) => cells.slice(first, first + width).map((cell) => ({
       ...cell, top: cell.top.map(([id, probability]) => ({ id, text: name(id), probability })),
@@ -97,7 +98,7 @@ interface Cell {
 }
 
 /** Logits of the final norm and the output head on a residual stream: a row for each output. */
-function read(shared: Shared, stream: Matrix): Float64Array[] {
+function logitsOf(shared: SharedFile, stream: Matrix): Float64Array[] {
   const { model } = shared;
   const { norm, norm_eps } = model.settings;
   const logits = model.head(normed(stream, norm, model.last.norm, norm_eps));

@@ -1,9 +1,9 @@
 /** Python scripts that compute the numbers of a view from the shared file with the library. */
-import type { Shared } from "../shared";
-import type { TextQuestion } from "./looked";
+import type { SharedFile } from "../shared-file";
+import type { TextQuestion } from "./attention-layers";
 
 /** A script: imports, loading of the model, and the given lines. */
-export function script(shared: Shared, imports: readonly string[], lines: readonly string[]): string {
+export function script(shared: SharedFile, imports: readonly string[], lines: readonly string[]): string {
   const own = [...imports.filter((line) => line.includes("glassformer")), "from glassformer.app.share.loading import load_shared"];
   const others = imports.filter((line) => !line.includes("glassformer"));
   const first = others.length > 0 ? [...others, "", ...own.sort()] : own.sort();
@@ -11,14 +11,14 @@ export function script(shared: Shared, imports: readonly string[], lines: readon
 }
 
 /** A script that records activations of one forward pass in `found`. */
-export function recorded(shared: Shared, question: TextQuestion, kept: readonly string[], lines: readonly string[]): string {
+export function recordingScript(shared: SharedFile, question: TextQuestion, names: readonly string[], lines: readonly string[]): string {
   return script(
     shared,
     ["import torch", "from glassformer.inspection.explain import whole_subject_of", "from glassformer.inspection.recording import record"],
     [
       `subject = whole_subject_of(model, ${arguments_(question)})`,
-      `target = ${shared.writesForSource ? "torch.tensor([subject.target_ids])" : "None"}`,
-      `found = record(subject.model, torch.tensor([subject.ids]), target, keep=(${kept.map(quoted).join(", ")},))`,
+      `target = ${shared.isEncoderDecoder ? "torch.tensor([subject.target_ids])" : "None"}`,
+      `found = record(subject.model, torch.tensor([subject.ids]), target, keep=(${names.map(quoted).join(", ")},))`,
       ...lines,
     ],
   );
@@ -34,6 +34,6 @@ export function quoted(text: string): string {
   return JSON.stringify(text);
 }
 
-function fileName(shared: Shared): string {
+function fileName(shared: SharedFile): string {
   return decodeURIComponent(location.pathname.split("/").at(-1) ?? "") || `${shared.run.name}.html`;
 }

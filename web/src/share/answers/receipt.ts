@@ -1,10 +1,10 @@
 /** Answer of the view `receipt`; see `app/server/views/receipt.py`. */
-import { Problem } from "../../lib/api";
-import type { Shared } from "../shared";
+import { GlassError } from "../../lib/api";
+import type { SharedFile } from "../shared-file";
 import { largest, logSumExp, rowOf } from "../tensors";
 import type { Tokenizer } from "../tokenizer";
+import { labelsOf, type TextQuestion } from "./attention-layers";
 import { nameOf, outputsOf } from "./lens";
-import { labelsOf, type TextQuestion } from "./looked";
 import { arguments_, script } from "./python";
 import { nameOfPart, type Part, splitLogit } from "./split";
 
@@ -17,25 +17,25 @@ interface Question extends TextQuestion {
   part?: number | null;
 }
 
-export function receipt(shared: Shared, question: Question): object {
+export function receipt(shared: SharedFile, question: Question): object {
   refuseInexact(shared);
   const subject = shared.subject(question.text, question.target ?? null);
-  const asked = named(shared, question.token);
-  const against = named(shared, question.against);
-  const outputs = outputsOf(shared, subject, question.target != null, asked).filter((output) => isAnswered(shared, output.place, subject.ids));
-  const output = question.place == null ? outputs.at(-1) : outputs.find((each) => each.place === question.place);
-  if (output === undefined) throw new Problem(`There is no answer at position ${question.place}.`, "Choose another position.");
-  const parts = splitLogit(shared, subject, output.reads, output.answer, against);
-  const logits = rowOf(subject.pass.logits, output.place);
+  const token = tokenOrLabelId(shared, question.token);
+  const against = tokenOrLabelId(shared, question.against);
+  const outputs = outputsOf(shared, subject, question.target != null, token).filter((output) => isAnswered(shared, output.position, subject.ids));
+  const output = question.place == null ? outputs.at(-1) : outputs.find((each) => each.position === question.place);
+  if (output === undefined) throw new GlassError(`There is no answer at position ${question.place}.`, "Choose another position.");
+  const parts = splitLogit(shared, subject, output.readPositions, output.answer, against);
+  const logits = rowOf(subject.pass.logits, output.position);
   const logit = logits[output.answer]! - (against === null ? 0 : logits[against]!);
   const sum = parts.reduce((total, part) => total + part.value, 0);
   const name = nameOf(shared);
   const chosen = question.part == null ? null : (parts[question.part] ?? null);
   const all = logSumExp(logits);
-  const place = question.place == null ? "" : ` if each.place == ${question.place}`;
-  const more = [asked === null ? "" : `, ${asked}`, question.target != null && shared.writesForSource ? ", end=model.tokenizer.end_id" : ""];
+  const condition = question.place == null ? "" : ` if each.place == ${question.place}`;
+  const more = [token === null ? "" : `, ${token}`, question.target != null && shared.isEncoderDecoder ? ", end=model.tokenizer.end_id" : ""];
   return {
-    ...labelsOf(shared, subject), pass: "browser", places: outputs.map((each) => each.place), place: output.place, reads: output.reads,
+    ...labelsOf(shared, subject), pass: "browser", places: outputs.map((each) => each.position), place: output.position, reads: output.readPositions,
     token: { id: output.answer, text: name(output.answer), known: output.known },
     against: against === null ? null : { id: against, text: name(against) },
     candidates: largest(logits, CANDIDATES).map((id) => ({ id, text: name(id), probability: Math.exp(logits[id]! - all), logit: logits[id] })),
@@ -53,7 +53,7 @@ export function receipt(shared: Shared, question: Question): object {
       [
         `subject = whole_subject_of(model, ${arguments_(question)})`,
         `case = case_of(subject${more.join("")})`,
-        `output = [each for each in case.outputs${place}][-1]`,
+        `output = [each for each in case.outputs${condition}][-1]`,
         `parts = split_output(case.model, case.trace(), output, ${against ?? "None"})`,
         "for part in parts:",
         "    print(part.name, part.value)",
@@ -65,8 +65,8 @@ export function receipt(shared: Shared, question: Question): object {
 }
 
 /** A masked model answers only at its masks. */
-function isAnswered(shared: Shared, place: number, ids: readonly number[]): boolean {
-  return shared.run.task !== "masked" || ids[place] === shared.tokenizer.roles.mask;
+function isAnswered(shared: SharedFile, position: number, ids: readonly number[]): boolean {
+  return shared.run.task !== "masked" || ids[position] === shared.tokenizer.roles.mask;
 }
 
 /** Total contribution of each token of the row or of the source, over all parts that read tokens. */
@@ -76,15 +76,15 @@ function byToken(parts: readonly Part[], cross: boolean): number[] | null {
   return Array.from(rows[0]!.sources!, (_, at) => rows.reduce((sum, part) => sum + part.sources![at]!, 0));
 }
 
-function refuseInexact({ model: { settings } }: Shared): void {
+function refuseInexact({ model: { settings } }: SharedFile): void {
   if (settings.norm_order === "post") {
-    throw new Problem(
+    throw new GlassError(
       "This model's blocks each end with a norm (model.norm_order = post), so a logit has no exact split into parts.",
       "Choose a run with model.norm_order = pre or output.",
     );
   }
   if (settings.head_transform) {
-    throw new Problem(
+    throw new GlassError(
       "This model has an activation before the output layer (model.head_transform = true), so a logit has no exact split into parts.",
       "Choose a run with model.head_transform = false.",
     );
@@ -92,19 +92,19 @@ function refuseInexact({ model: { settings } }: Shared): void {
 }
 
 /** The id of a token or label, given by an id, a text or a text in "quotes"; null for null. */
-function named(shared: Shared, name: string | null | undefined): number | null {
+function tokenOrLabelId(shared: SharedFile, name: string | null | undefined): number | null {
   if (name == null || name === "") return null;
   const { labels } = shared.run;
-  if (!shared.model.settings.classifier) return tokenNamed(shared.tokenizer, name);
+  if (!shared.model.settings.classifier) return tokenId(shared.tokenizer, name);
   const at = labels.includes(name) ? labels.indexOf(name) : Number(name);
   if (Number.isInteger(at) && at >= 0 && at < labels.length) return at;
-  throw new Problem(`There is no label ${name}.`, `Choose one of ${labels.join(", ")}.`);
+  throw new GlassError(`There is no label ${name}.`, `Choose one of ${labels.join(", ")}.`);
 }
 
-function tokenNamed(tokenizer: Tokenizer, name: string): number {
+function tokenId(tokenizer: Tokenizer, name: string): number {
   if (/^\d+$/.test(name)) {
     if (Number(name) < tokenizer.size) return Number(name);
-    throw new Problem(`Token ${name} is outside the vocabulary.`, `Give an id from 0 to ${tokenizer.size - 1}.`);
+    throw new GlassError(`Token ${name} is outside the vocabulary.`, `Give an id from 0 to ${tokenizer.size - 1}.`);
   }
   const text = /^".+"$/s.test(name) ? name.slice(1, -1) : name;
   const special = [...tokenizer.special].find((id) => tokenizer.text(id) === text);
@@ -112,5 +112,5 @@ function tokenNamed(tokenizer: Tokenizer, name: string): number {
   const ids = tokenizer.encode(text);
   if (ids.length === 1 && ids[0] !== tokenizer.roles.unknown) return ids[0]!;
   const many = ids.length > 1 ? `is ${ids.length} tokens, not one` : "is not in the vocabulary";
-  throw new Problem(`${text} ${many}.`, "Give the text or the id of one token.");
+  throw new GlassError(`${text} ${many}.`, "Give the text or the id of one token.");
 }

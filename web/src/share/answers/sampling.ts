@@ -1,50 +1,50 @@
 /** Answer of the view `sampling`; see `app/server/views/sampling.py`. */
-import { Problem } from "../../lib/api";
-import { Reader } from "../reader";
-import type { Shared } from "../shared";
+import { GlassError } from "../../lib/api";
+import { CachedDecoder } from "../cached-decoder";
+import type { SharedFile } from "../shared-file";
 import { largest } from "../tensors";
-import { argmax, type Drawing, race, randomNumbers, type Stage, stages } from "./drawing";
-import type { TextQuestion } from "./looked";
+import type { TextQuestion } from "./attention-layers";
 import { quoted, script } from "./python";
+import { argmax, race, randomNumbers, type SamplingFilters, type Stage, stages } from "./sampling-filters";
 
 /** Maximum number of ranks in `curve`. */
 const RANKS = 160;
 /** Number of tokens in `race`. */
-const RUNNERS = 12;
+const MAX_RACE_ENTRIES = 12;
 /** Number of tokens of the text in `after`. */
 const LAST = 12;
 
-type Question = TextQuestion & Partial<Drawing> & { seed?: number; top?: number };
+type Question = TextQuestion & Partial<SamplingFilters> & { seed?: number; top?: number };
 
-export function sampling(shared: Shared, question: Question): object {
+export function sampling(shared: SharedFile, question: Question): object {
   const { tokenizer, run } = shared;
   if (run.task === "classify" || run.task === "masked") {
-    throw new Problem(`${run.name} was trained with train.task = ${run.task}: it does not sample tokens.`, "Choose another view.");
+    throw new GlassError(`${run.name} was trained with train.task = ${run.task}: it does not sample tokens.`, "Choose another view.");
   }
   const { temperature = 1, top_k = null, top_p = null, min_p = null, repetition_penalty = 1, seed = 0, top = 20 } = question;
   const written = tokenizer.encode(question.target ?? "");
-  const source = shared.writesForSource ? shared.cut(question.text) : null;
-  const read = source === null ? shared.read(question.text) : [...tokenizer.roles.target_start, ...written];
-  const logits = Reader.after(shared.model, source).read(read);
+  const source = shared.isEncoderDecoder ? shared.encodeTruncated(question.text) : null;
+  const ids = source === null ? shared.encode(question.text) : [...tokenizer.roles.target_start, ...written];
+  const logits = CachedDecoder.forSource(shared.model, source).nextLogits(ids);
   const step = source === null ? 1 : written.length + 1;
-  const found = stages(logits, { temperature, top_k, top_p, min_p, repetition_penalty }, source === null ? read : written);
-  const first = found[0]!.shares;
-  const last = found.at(-1)!.shares;
-  const runners = temperature === 0 ? [] : race(last, numbersOf(seed, step, last.length));
-  const token = runners[0]?.id ?? argmax(last);
-  const ran = new Map(runners.map((runner) => [runner.id, runner]));
+  const found = stages(logits, { temperature, top_k, top_p, min_p, repetition_penalty }, source === null ? ids : written);
+  const first = found[0]!.probabilities;
+  const last = found.at(-1)!.probabilities;
+  const entries = temperature === 0 ? [] : race(last, stepRandomNumbers(seed, step, last.length));
+  const token = entries[0]?.id ?? argmax(last);
+  const entryOf = new Map(entries.map((entry) => [entry.id, entry]));
   const listed = [...new Set([...largest(last, top), ...largest(first, top)])].sort((a, b) => first[b]! - first[a]! || a - b);
   return {
-    vocabulary: logits.length, after: tokenizer.decode(read.slice(-LAST)), step,
-    stages: found.map((stage, at) => facts(stage, found[at - 1] ?? null)),
+    vocabulary: logits.length, after: tokenizer.decode(ids.slice(-LAST)), step,
+    stages: found.map((stage, at) => stageStatistics(stage, found[at - 1] ?? null)),
     tokens: listed.map((id) => ({
-      id, text: tokenizer.text(id), shares: found.map((stage) => stage.shares[id]), number: ran.get(id)?.number ?? null,
-      arrival: ran.get(id)?.arrival ?? null,
+      id, text: tokenizer.text(id), shares: found.map((stage) => stage.probabilities[id]), number: entryOf.get(id)?.number ?? null,
+      arrival: entryOf.get(id)?.arrival ?? null,
     })),
     curve: curve(first, last),
     draw: {
       how: temperature === 0 ? "likeliest" : "drawn", token, text: tokenizer.text(token), seed, step,
-      race: runners.slice(0, RUNNERS).map((runner) => ({ ...runner, text: tokenizer.text(runner.id) })),
+      race: entries.slice(0, MAX_RACE_ENTRIES).map((entry) => ({ ...entry, text: tokenizer.text(entry.id) })),
     },
     python: script(
       shared,
@@ -65,32 +65,32 @@ export function sampling(shared: Shared, question: Question): object {
 }
 
 /** The random numbers of a step: each earlier token has used V numbers. */
-function numbersOf(seed: number, step: number, V: number): () => number {
+function stepRandomNumbers(seed: number, step: number, V: number): () => number {
   const random = randomNumbers(seed);
   for (let used = 0; used < (step - 1) * V; used += 1) random();
   return random;
 }
 
-function facts({ filter, setting, shares }: Stage, before: Stage | null): object {
+function stageStatistics({ filter, setting, probabilities }: Stage, before: Stage | null): object {
   let sum = 0;
   let left = 0;
   let cut = 0;
-  let cutShare = 0;
+  let cutProbability = 0;
   let entropy = 0;
   let most = 0;
-  shares.forEach((share, id) => {
-    const earlier = before?.shares[id] ?? 0;
-    if (share > 0) {
+  probabilities.forEach((probability, id) => {
+    const earlier = before?.probabilities[id] ?? 0;
+    if (probability > 0) {
       left += 1;
-      entropy -= share * Math.log(share);
+      entropy -= probability * Math.log(probability);
     } else if (earlier > 0) {
       cut += 1;
-      cutShare += earlier;
+      cutProbability += earlier;
     }
-    sum += share;
-    most = Math.max(most, share);
+    sum += probability;
+    most = Math.max(most, probability);
   });
-  return { filter, setting, sum, left, cut, cut_share: cutShare, entropy, largest: most };
+  return { filter, setting, sum, left, cut, cut_share: cutProbability, entropy, largest: most };
 }
 
 /** Probabilities by rank; for a large vocabulary, at ranks evenly spaced on a logarithmic scale. */
@@ -98,11 +98,11 @@ function curve(first: Float64Array, last: Float64Array): object {
   const count = Math.min(first.length, RANKS);
   const even = Array.from({ length: count }, (_, at) => Math.round(first.length ** (at / Math.max(1, count - 1))));
   const ranks = [...new Set(even)];
-  const ordered = [first, last].map((shares) => shares.slice().sort().reverse());
-  const held = ordered.map((shares) => {
+  const ordered = [first, last].map((probabilities) => probabilities.slice().sort().reverse());
+  const cumulative = ordered.map((probabilities) => {
     let sum = 0;
-    return shares.map((share) => (sum += share));
+    return probabilities.map((probability) => (sum += probability));
   });
   const at = (values: Float64Array) => ranks.map((rank) => values[rank - 1]);
-  return { ranks, shares: ordered.map(at), held: held.map(at) };
+  return { ranks, shares: ordered.map(at), held: cumulative.map(at) };
 }

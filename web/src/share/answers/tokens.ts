@@ -1,31 +1,31 @@
 /** Answer of the view `tokens` (see `app/server/views/tokens.py`), without counts, which need the training text. */
-import { holes, MASK, type Shared } from "../shared";
+import { MASK, type SharedFile, textsAroundMasks } from "../shared-file";
 import type { Tokenizer } from "../tokenizer";
 import { quoted, script } from "./python";
 
-export function tokens(shared: Shared, { text, target }: { text: string; target: string | null }): object {
+export function tokens(shared: SharedFile, { text, target }: { text: string; target: string | null }): object {
   const { tokenizer, sourceTokenizer, run } = shared;
-  if (!shared.writesForSource) {
-    const whole = run.task === "masked" && text.includes(MASK) ? holes(text, tokenizer.kind).join("") : text;
+  if (!shared.isEncoderDecoder) {
+    const whole = run.task === "masked" && text.includes(MASK) ? textsAroundMasks(text, tokenizer.kind).join("") : text;
     const python = script(shared, [], [`print(model.tokenizer.encode(${quoted(whole)}))`]);
-    return { ...facts(shared), sides: [side("text", text, whole, tokenizer, shared.read(text))], python };
+    return { ...tokenizerFacts(shared), sides: [side("text", text, whole, tokenizer, shared.encode(text))], python };
   }
-  const made = target == null ? shared.subject(text, null) : null;
-  const shown = target ?? made?.target ?? "";
-  const written = made?.ids ?? [...tokenizer.roles.target_start, ...tokenizer.encode(shown)];
+  const subject = target == null ? shared.subject(text, null) : null;
+  const targetText = target ?? subject?.target ?? "";
+  const written = subject?.ids ?? [...tokenizer.roles.target_start, ...tokenizer.encode(targetText)];
   return {
-    ...facts(shared),
+    ...tokenizerFacts(shared),
     sides: [
-      side("source", text, text, sourceTokenizer, shared.read(text)),
-      side("target", shown, shown, tokenizer, written),
+      side("source", text, text, sourceTokenizer, shared.encode(text)),
+      side("target", targetText, targetText, tokenizer, written),
     ],
     python: script(shared, [], [
-      `print(model.source_tokenizer.encode(${quoted(text)}))`, `print(model.tokenizer.encode(${quoted(shown)}))`,
+      `print(model.source_tokenizer.encode(${quoted(text)}))`, `print(model.tokenizer.encode(${quoted(targetText)}))`,
     ]),
   };
 }
 
-function facts({ tokenizer, model }: Shared): object {
+function tokenizerFacts({ tokenizer, model }: SharedFile): object {
   return {
     kind: tokenizer.kind, description: tokenizer.json.description, vocabulary: tokenizer.size, exact: tokenizer.json.exact,
     context: model.settings.context, counts: "absent", why: "a shared file does not contain the training text of the run",

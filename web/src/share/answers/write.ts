@@ -1,39 +1,39 @@
 /** Answer of the view `write`; see `app/server/views/write.py`. */
-import { Problem } from "../../lib/api";
-import { MASK, type Sampling, type Shared } from "../shared";
+import { GlassError } from "../../lib/api";
 import { search } from "../beams";
-import { Reader } from "../reader";
+import { CachedDecoder } from "../cached-decoder";
+import { MASK, type SampleConfig, type SharedFile } from "../shared-file";
 import { largest, rowOf, softmax } from "../tensors";
 import { textOf } from "./beams";
-import { argmax, probabilities, race, randomNumbers } from "./drawing";
 import { quoted, script } from "./python";
+import { argmax, race, randomNumbers, samplingDistribution } from "./sampling-filters";
 
-export interface WriteQuestion extends Partial<Sampling> {
+export interface WriteQuestion extends Partial<SampleConfig> {
   text: string;
   beams?: number;
   top?: number;
   written?: string | null;
 }
 
-type Ended = "end" | "stop" | "length";
+type EndReason = "end" | "stop" | "length";
 /** An event: some complete characters, or the end of the text. */
-export type Piece = { text: string } | { ended: Ended; tokens: number; score: number | null };
+export type GenerationEvent = { text: string } | { ended: EndReason; tokens: number; score: number | null };
 
-export async function write(shared: Shared, question: WriteQuestion): Promise<object> {
+export async function write(shared: SharedFile, question: WriteQuestion): Promise<object> {
   const { task } = shared.run;
-  if (task === "classify") return classified(shared, question.text);
-  if (task === "masked") return filled(shared, question.text, question.top ?? 8);
+  if (task === "classify") return classify(shared, question.text);
+  if (task === "masked") return fillMasks(shared, question.text, question.top ?? 8);
   let text = question.written ?? "";
   let tokens: number | null = null;
-  let ended: Ended | null = null;
+  let ended: EndReason | null = null;
   let score: number | null = null;
   if (question.written == null) {
-    for await (const piece of writing(shared, question)) {
-      if ("text" in piece) text += piece.text;
+    for await (const event of generationEvents(shared, question)) {
+      if ("text" in event) text += event.text;
       else {
-        tokens = piece.tokens;
-        ended = piece.ended;
-        score = piece.score;
+        tokens = event.tokens;
+        ended = event.ended;
+        score = event.score;
       }
     }
   }
@@ -52,36 +52,36 @@ export async function write(shared: Shared, question: WriteQuestion): Promise<ob
 }
 
 /** Generate text; yield its events. */
-export async function* writing(shared: Shared, question: WriteQuestion, signal?: AbortSignal): AsyncGenerator<Piece> {
+export async function* generationEvents(shared: SharedFile, question: WriteQuestion, signal?: AbortSignal): AsyncGenerator<GenerationEvent> {
   const { model, tokenizer } = shared;
   const settings = settingsOf(shared, question);
   if (settings.beams > 1) {
-    yield* searched(shared, question.text, settings);
+    yield* beamSearchEvents(shared, question.text, settings);
     return;
   }
-  const source = shared.writesForSource ? shared.cut(question.text) : null;
-  const row = source === null ? shared.read(question.text) : [...tokenizer.roles.target_start];
-  const begun = row.length;
-  const reader = Reader.after(model, source);
+  const source = shared.isEncoderDecoder ? shared.encodeTruncated(question.text) : null;
+  const row = source === null ? shared.encode(question.text) : [...tokenizer.roles.target_start];
+  const startLength = row.length;
+  const decoder = CachedDecoder.forSource(model, source);
   const random = randomNumbers(settings.seed);
-  const most = source === null ? settings.tokens : Math.min(settings.tokens, model.settings.context - begun + 1);
+  const most = source === null ? settings.tokens : Math.min(settings.tokens, model.settings.context - startLength + 1);
   const text = new StopFilter(settings.stop);
-  const decoded = tokenizer.stream();
-  if (shared.continues) row.forEach(decoded); // the text continues the prompt, so its first word may begin with a space
-  let ended: Ended = "length";
+  const decodeNext = tokenizer.stream();
+  if (shared.continuesText) row.forEach(decodeNext); // the text continues the prompt, so its first word may begin with a space
+  let ended: EndReason = "length";
   let count = 0;
   let pause = 0;
   while (count < most) {
-    const logits = reader.read(row);
-    const shares = probabilities(logits, settings, source === null ? row : row.slice(begun));
-    const token = settings.temperature === 0 ? argmax(shares) : race(shares, random)[0]!.id;
+    const logits = decoder.nextLogits(row);
+    const probabilities = samplingDistribution(logits, settings, source === null ? row : row.slice(startLength));
+    const token = settings.temperature === 0 ? argmax(probabilities) : race(probabilities, random)[0]!.id;
     row.push(token);
     count += 1;
     if (token === tokenizer.roles.end) {
       ended = "end";
       break;
     }
-    const piece = text.feed(decoded(token));
+    const piece = text.feed(decodeNext(token));
     if (piece !== "") yield { text: piece };
     if (text.found) {
       ended = "stop";
@@ -98,13 +98,13 @@ export async function* writing(shared: Shared, question: WriteQuestion, signal?:
   yield { ended, tokens: count, score: null };
 }
 
-function settingsOf(shared: Shared, question: WriteQuestion): Sampling {
-  const asked = Object.fromEntries(Object.entries(question).filter(([, value]) => value !== undefined));
-  return { ...shared.header.sample, beams: 1, ...asked };
+function settingsOf(shared: SharedFile, question: WriteQuestion): SampleConfig {
+  const given = Object.fromEntries(Object.entries(question).filter(([, value]) => value !== undefined));
+  return { ...shared.header.sample, beams: 1, ...given };
 }
 
 /** The best text of beam search, as one event. */
-async function* searched(shared: Shared, text: string, settings: Sampling): AsyncGenerator<Piece> {
+async function* beamSearchEvents(shared: SharedFile, text: string, settings: SampleConfig): AsyncGenerator<GenerationEvent> {
   await new Promise((go) => setTimeout(go, 20)); // let the page show first that work has started
   const found = search(shared, text, settings, 1)[0]!;
   const filter = new StopFilter(settings.stop);
@@ -116,55 +116,55 @@ async function* searched(shared: Shared, text: string, settings: Sampling): Asyn
 
 /** Passes text on up to the first stop text, and holds back a possible beginning of a stop text. */
 class StopFilter {
-  #held = "";
+  #buffer = "";
   found = false;
 
   constructor(readonly stops: readonly string[]) {}
 
   feed(text: string): string {
-    this.#held += text;
-    const places = this.stops.map((stop) => ({ at: this.#held.indexOf(stop), stop })).filter(({ at }) => at >= 0);
-    const first = places.sort((a, b) => a.at + a.stop.length - b.at - b.stop.length || a.at - b.at)[0];
+    this.#buffer += text;
+    const matches = this.stops.map((stop) => ({ at: this.#buffer.indexOf(stop), stop })).filter(({ at }) => at >= 0);
+    const first = matches.sort((a, b) => a.at + a.stop.length - b.at - b.stop.length || a.at - b.at)[0];
     if (first !== undefined) {
       this.found = true;
-      return this.#take(first.at, true);
+      return this.#release(first.at, true);
     }
     const longest = Math.max(0, ...this.stops.map((stop) => stop.length - 1));
-    for (let size = Math.min(longest, this.#held.length); size > 0; size -= 1) {
-      const end = this.#held.slice(-size);
-      if (this.stops.some((stop) => stop.startsWith(end))) return this.#take(this.#held.length - size, false);
+    for (let size = Math.min(longest, this.#buffer.length); size > 0; size -= 1) {
+      const end = this.#buffer.slice(-size);
+      if (this.stops.some((stop) => stop.startsWith(end))) return this.#release(this.#buffer.length - size, false);
     }
     return this.finish();
   }
 
   finish(): string {
-    return this.#take(this.#held.length, true);
+    return this.#release(this.#buffer.length, true);
   }
 
-  #take(upTo: number, forget: boolean): string {
-    const taken = this.#held.slice(0, upTo);
-    this.#held = forget ? "" : this.#held.slice(upTo);
+  #release(upTo: number, forget: boolean): string {
+    const taken = this.#buffer.slice(0, upTo);
+    this.#buffer = forget ? "" : this.#buffer.slice(upTo);
     return taken;
   }
 }
 
-function classified(shared: Shared, text: string): object {
-  const shares = softmax(shared.model.pass(shared.cut(text)).logits.data.slice());
-  const labels = largest(shares, shares.length).map((at) => ({ name: shared.run.labels[at], probability: shares[at] }));
+function classify(shared: SharedFile, text: string): object {
+  const probabilities = softmax(shared.model.pass(shared.encodeTruncated(text)).logits.data.slice());
+  const labels = largest(probabilities, probabilities.length).map((at) => ({ name: shared.run.labels[at], probability: probabilities[at] }));
   const python = script(shared, [], [
     `(found,) = model.classify([${quoted(text)}])`, "for name, probability in found.probabilities.items():", "    print(probability, name)",
   ]);
   return { kind: "label", labels, python };
 }
 
-function filled(shared: Shared, text: string, top: number): object {
+function fillMasks(shared: SharedFile, text: string, top: number): object {
   const { tokenizer } = shared;
-  if (!text.includes(MASK)) throw new Problem(`There is no ${MASK} in the text.`, `Write ${MASK} where a token is missing.`);
+  if (!text.includes(MASK)) throw new GlassError(`There is no ${MASK} in the text.`, `Write ${MASK} where a token is missing.`);
   const { ids, pass } = shared.subject(text, null);
-  const places = ids.flatMap((id, place) => (id === tokenizer.roles.mask ? [place] : []));
-  const holes = places.map((place) => {
-    const shares = softmax(rowOf(pass.logits, place).map((value, id) => (tokenizer.special.has(id) ? -Infinity : value)));
-    return largest(shares, top).map((id) => ({ id, text: tokenizer.decode([id]), probability: shares[id]! }));
+  const positions = ids.flatMap((id, position) => (id === tokenizer.roles.mask ? [position] : []));
+  const holes = positions.map((position) => {
+    const probabilities = softmax(rowOf(pass.logits, position).map((value, id) => (tokenizer.special.has(id) ? -Infinity : value)));
+    return largest(probabilities, top).map((id) => ({ id, text: tokenizer.decode([id]), probability: probabilities[id]! }));
   });
   const parts = text.split(MASK);
   const last = parts.pop()!;
