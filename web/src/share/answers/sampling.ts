@@ -58,7 +58,7 @@ export function sampling(shared: SharedFile, question: Question): object {
         `    min_p=${min_p ?? "None"}, repetition_penalty=${repetition_penalty}, seed=${seed})`,
         "found = explain_draw(after.logits, settings, after.previous, after.step)",
         "for stage in found.stages:  # the same as on the page, which samples with other random numbers",
-        "    print(stage.filter, float(stage.shares.sum()), stage.left, float(stage.shares.max()))",
+        "    print(stage.filter, float(stage.probabilities.sum()), stage.left, float(stage.probabilities.max()))",
       ],
     ),
   };
