@@ -54,43 +54,54 @@ def predict_next_token(model: Writes, text: str, settings: SampleConfig, step: i
     prompt = model.prompt_ids(text)
     settings = model.with_stop_strings(settings)
     if settings.beams > 1:
-        written, logits = _found(model, prompt, settings, step)
+        written, logits = _beam_searched(model, prompt, settings, step)
     else:
         written, logits = _sampled(model, prompt, settings, step)
     before = written[:-1]
-    row = [*(model.tokenizer.target_start if isinstance(model, Translator) else prompt), *before]
+    row_ids = [*(model.tokenizer.target_start if isinstance(model, Translator) else prompt), *before]
     draw = Draw("beam search", written[-1], (model_stage(logits),), settings.seed, step, ())
     if settings.beams == 1:
-        draw = explain_draw(logits, settings, before if isinstance(model, Translator) else row, step)
+        draw = explain_draw(logits, settings, before if isinstance(model, Translator) else row_ids, step)
     if isinstance(model, Translator):
-        return ExplainedPrediction(tuple(row), tuple(prompt), model.unread_tokens(text), (len(row) - 1,), logits, draw)
-    seen = window(row, model.config.model.context)
-    return ExplainedPrediction(tuple(seen), None, len(row) - len(seen), (len(seen) - 1,), logits, draw)
+        return ExplainedPrediction(
+            tuple(row_ids), tuple(prompt), model.unread_tokens(text), (len(row_ids) - 1,), logits, draw
+        )
+    window_ids = window(row_ids, model.config.model.context)
+    return ExplainedPrediction(
+        tuple(window_ids), None, len(row_ids) - len(window_ids), (len(window_ids) - 1,), logits, draw
+    )
 
 
-def predict_mask(model: MaskFiller, text: str, hole: int) -> ExplainedPrediction:
-    """Return the choice for [MASK] number `hole`, counted from 1: the likeliest token that is not special.
+def predict_mask(model: MaskFiller, text: str, mask_number: int) -> ExplainedPrediction:
+    """Return the choice for [MASK] number `mask_number`, counted from 1: the likeliest token that is not special.
 
     Raises:
         GlassError: the text has no such [MASK], or is longer than the context.
     """
     ids = model.ids(text)
-    holes = [position for position, token in enumerate(ids) if token == model.mask_id]
-    if not 1 <= hole <= len(holes):
+    mask_positions = [position for position, token in enumerate(ids) if token == model.mask_id]
+    if not 1 <= mask_number <= len(mask_positions):
         remedy = (
-            f"Give a number from 1 to {len(holes)}." if len(holes) > 1 else "Leave the number out: the text has one."
+            f"Give a number from 1 to {len(mask_positions)}."
+            if len(mask_positions) > 1
+            else "Leave the number out: the text has one."
         )
-        raise GlassError(f"there is no {model.MASK} number {hole} in the text", remedy)
-    position = holes[hole - 1]
+        raise GlassError(f"there is no {model.MASK} number {mask_number} in the text", remedy)
+    position = mask_positions[mask_number - 1]
     with inference(model.model):
         logits = model.model(torch.tensor([ids], device=_device(model)))[0, position].cpu()  # (V)
     check_finite(logits)
-    left = model_stage(
+    candidate_probabilities = model_stage(
         logits.index_fill(0, torch.tensor(sorted(model.tokenizer.special)), -torch.inf)
     ).probabilities  # (V)
-    stages = (model_stage(logits), SamplingStage("special tokens left out", None, left))
+    stages = (model_stage(logits), SamplingStage("special tokens left out", None, candidate_probabilities))
     return ExplainedPrediction(
-        tuple(ids), None, 0, (position,), logits, Draw("likeliest", int(left.argmax()), stages, 0, 1, ())
+        tuple(ids),
+        None,
+        0,
+        (position,),
+        logits,
+        Draw("likeliest", int(candidate_probabilities.argmax()), stages, 0, 1, ()),
     )
 
 
@@ -116,16 +127,16 @@ def _sampled(model: Writes, prompt: list[int], settings: SampleConfig, step: int
         return writer.add(new[-1])
 
     written = []
-    for each in generate(
+    for last_step in generate(
         model.model, [prompt], settings, model.tokenizer.end_id, stop, start=start, more_ends=model.more_ends
     ):
-        written.append(each.tokens[0])
+        written.append(last_step.tokens[0])
     if len(written) < step:
-        raise _too_short(len(written), each.ended[0])
-    return written, each.logits[0].cpu()
+        raise _too_short(len(written), last_step.ended[0])
+    return written, last_step.logits[0].cpu()
 
 
-def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
+def _beam_searched(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
     """Return the first `step` tokens that beam search finds, and the logits (V) that predict the last of them."""
     start = model.tokenizer.target_start
     best = beam_search(
