@@ -113,10 +113,10 @@ def _check_ids(ids: Tensor, embedding: Embedding) -> None:
         )
     low = int(ids.min())
     high = int(ids.max())
-    size = embedding.tokens.num_embeddings
-    if low < 0 or high >= size:
+    vocab_size = embedding.tokens.num_embeddings
+    if low < 0 or high >= vocab_size:
         invalid_id = low if low < 0 else high
-        raise GlassError(f"the token {invalid_id} is outside the vocabulary", f"Give ids from 0 to {size - 1}.")
+        raise GlassError(f"the token {invalid_id} is outside the vocabulary", f"Give ids from 0 to {vocab_size - 1}.")
 
 
 class Calls:

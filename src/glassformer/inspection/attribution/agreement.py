@@ -108,7 +108,7 @@ def _correlations(a: Tensor, b: Tensor, counts: list[int]) -> list[float]:
     """
     rows = zip(a.numpy(), b.numpy(), counts, strict=True)
     correlations = [spearman(x[:count], y[:count]) for x, y, count in rows if count >= LEAST]
-    return [each for each in correlations if each is not None]
+    return [correlation for correlation in correlations if correlation is not None]
 
 
 def _average(correlations: list[float]) -> float | None:

@@ -82,28 +82,28 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Atten
         raise GlassError(f"layers is {layers}, but the number of layers is {count}", f"Give {span(1, count)}.")
     network = Network()
     memory = range(S)
-    size = S + T
+    n_nodes = S + T
     tokens = range(S, S + T)
     for layer in [] if trace.source is None else mixes(trace.source):
         for mix in layer:
-            network.add(mix.own, range(size, size + S), memory)
-            memory = range(size, size + S)
-            size += S
+            network.add(mix.own, range(n_nodes, n_nodes + S), memory)
+            memory = range(n_nodes, n_nodes + S)
+            n_nodes += S
     level = tokens
     for layer in mixes(trace.stack)[:layers]:
         for mix in layer:
-            above = range(size, size + T)
+            above = range(n_nodes, n_nodes + T)
             network.add(mix.own, above, level)
             if mix.memory is not None:
                 network.add(mix.memory, above, memory)
             level = above
-            size += T
+            n_nodes += T
     network.add(
         torch.full((1, len(reads)), 1 / len(reads), dtype=torch.float64),
-        range(size, size + 1),
+        range(n_nodes, n_nodes + 1),
         [level[position] for position in reads],
     )
-    flows = [network.most(size, token) for token in range(S + T)]
+    flows = [network.most(n_nodes, token) for token in range(S + T)]
     values = torch.tensor(flows, dtype=torch.float64)  # (S + T)
     return AttentionFlow(tuple(reads), layers, values[S:], values[:S] if S else None)
 
@@ -140,7 +140,9 @@ class Network:
                     continue
                 node = path[-1]
                 next_nodes = (
-                    n for n in unexplored[node] if residual[node][n] > ROUNDING and depth.get(n) == depth[node] + 1
+                    neighbour
+                    for neighbour in unexplored[node]
+                    if residual[node][neighbour] > ROUNDING and depth.get(neighbour) == depth[node] + 1
                 )
                 next_node = next(next_nodes, None)
                 path.append(next_node) if next_node is not None else path.pop()

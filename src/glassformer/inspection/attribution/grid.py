@@ -209,11 +209,13 @@ def _patched_differences(model: Model, inputs: PatchingInputs, patched: Tensor, 
         clean: activations of the clean pass by name, (1, T, D), or (1, T, K) for a head.
     """
     target = _corrupt_target(inputs)
-    size = max(1, MOST_LOGITS // ((inputs.corrupt if target is None else target).shape[1] * model.vocab_size))
+    copies_per_pass = max(
+        1, MOST_LOGITS // ((inputs.corrupt if target is None else target).shape[1] * model.vocab_size)
+    )
     differences = []
-    for batch in patched.split(size):  # (b, C)
-        wheres = [batch] if len(clean) == 1 else list(batch.split(1, dim=1))
-        patches = {name: Value(value, where=where) for (name, value), where in zip(clean.items(), wheres, strict=True)}
+    for batch in patched.split(copies_per_pass):  # (b, C)
+        masks = [batch] if len(clean) == 1 else list(batch.split(1, dim=1))
+        patches = {name: Value(value, where=where) for (name, value), where in zip(clean.items(), masks, strict=True)}
         with patch(model, patches):
             rows = inputs.corrupt.expand(len(batch), -1)  # (b, T)
             logits = run_model(model, rows, None if target is None else target.expand(len(batch), -1))

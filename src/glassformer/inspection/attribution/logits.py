@@ -65,7 +65,7 @@ class LogitSplit:
         """
         groups: dict[str, Tensor] = {}
         for part, values in zip(self.parts, self.values, strict=True):
-            name = _group(part)
+            name = _group_name(part)
             groups[name] = groups.get(name, torch.zeros_like(values)) + values
         return groups
 
@@ -98,7 +98,7 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
         GlassError: the model's logits have no exact split.
     """
     refuse_inexact(model)
-    rows, output_index, w, bias = _read(model, outputs, against)
+    rows, output_index, w, bias = _read_positions(model, outputs, against)
     parts = []
     values = []
     for part in split_logits(model, trace, rows, w, bias):
@@ -119,7 +119,7 @@ def split_output(model: Model, trace: Trace, output: Output, against: int | None
     For the arguments and errors, see `split_outputs`.
     """
     refuse_inexact(model)
-    rows, _, w, bias = _read(model, [output], against)
+    rows, _, w, bias = _read_positions(model, [output], against)
     return [part.part() for part in split_logits(model, trace, rows, w, bias)]
 
 
@@ -183,7 +183,7 @@ def split_neurons(model: Model, trace: Trace, output: Output, layer: int, agains
     assert isinstance(block, Block)
     feedforward_trace = trace.stack.blocks[layer].feedforward
     down = block.feedforward.down
-    rows, _, w, _ = _read(model, [output], against)
+    rows, _, w, _ = _read_positions(model, [output], against)
     u = final_directions(model, trace, rows, w)  # (R, D)
     u, _ = output_norm(block.norm_order, block.feedforward_norm, feedforward_trace.output, rows, u)  # (R, D)
     values = (double(feedforward_trace.hidden[0, rows]) * (u @ double(down.weight))).sum(dim=0)  # (F)
@@ -191,7 +191,7 @@ def split_neurons(model: Model, trace: Trace, output: Output, layer: int, agains
     return Neurons(layer, values, bias)
 
 
-def _read(
+def _read_positions(
     model: Model, outputs: Sequence[Output], against: int | None
 ) -> tuple[list[int], Tensor, Tensor, Tensor | None]:
     """Return the R positions that the outputs read, and for each position the index of its output, w and bias.
@@ -211,7 +211,7 @@ def _read(
     )
 
 
-def _group(part: LogitPart) -> str:
+def _group_name(part: LogitPart) -> str:
     if part.kind in ("token embedding", "position embedding", "embedding norm bias"):
         return "embedding"
     if part.layer is None:

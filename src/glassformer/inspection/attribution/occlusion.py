@@ -92,11 +92,15 @@ def _blanked(row: Tensor, replacement: int) -> Tensor:
 
 def _log_p_in_batches(case: AttributionCase, tokens: Tensor, target: Tensor | None) -> Tensor:
     """Return ln p of the answers, (B, P), for B rows, which are read in batches of at most `MOST_LOGITS` logits."""
-    size = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
+    rows_per_pass = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     return torch.cat(
         [
-            _log_p(case, tokens[n : n + size], None if target is None else target[n : n + size])
-            for n in range(0, len(tokens), size)
+            _log_p(
+                case,
+                tokens[start : start + rows_per_pass],
+                None if target is None else target[start : start + rows_per_pass],
+            )
+            for start in range(0, len(tokens), rows_per_pass)
         ]
     )
 

@@ -83,7 +83,7 @@ def rollout(trace: Trace, uniform: bool = False) -> Rollout:
                 )  # (T, S)
         by_layer.append(contributions)
         source_by_layer.append(source_contributions)
-    source_layers = [each for each in source_by_layer if each is not None]
+    source_layers = [contribution for contribution in source_by_layer if contribution is not None]
     return Rollout(torch.stack(by_layer), torch.stack(source_layers) if source_layers else None)
 
 

@@ -63,8 +63,8 @@ def lens_place(lens: Lens, column: int, name: Name) -> Iterator[str]:
     answer = lens.outputs[column].answer
     yield f"{'after':<10}  {'rank':>6}  {'nats':>7}  of {_cut(name(answer))}; the likeliest"
     for layer in range(len(lens.top)):
-        tops = zip(lens.top[layer, column].tolist(), lens.probabilities[layer, column].tolist(), strict=True)
-        likeliest = "  ".join(f"{_cut(name(id))} {probability:.1%}" for id, probability in tops)
+        top_tokens = zip(lens.top[layer, column].tolist(), lens.probabilities[layer, column].tolist(), strict=True)
+        likeliest = "  ".join(f"{_cut(name(id))} {probability:.1%}" for id, probability in top_tokens)
         after = "embedding" if layer == 0 else f"layer {layer - 1}"
         rank = int(lens.ranks[layer, column])
         loss = float(lens.losses[layer, column])
@@ -124,7 +124,7 @@ def token_lines(columns: dict[str, Tensor], labels: Sequence[str], form: str = "
     widths = [max(9, len(title)) for title in columns]
     yield f"{'':<{label_width}}" + "".join(f"  {title:>{width}}" for title, width in zip(columns, widths, strict=True))
     for position in range(len(labels)):
-        cells = [_signed(float(values[position]), form) for values in columns.values()]
+        cells = [_format_value(float(values[position]), form) for values in columns.values()]
         row = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         bar = "█" * round(BAR * abs(float(first[position])) / largest) if float(cells[0]) else ""
         yield f"{_position_label(labels, position):<{label_width}}{row}  {bar}".rstrip()
@@ -155,7 +155,9 @@ def grid_lines(grid: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) ->
         yield f"{'head':<12}" + "".join(f"{head:>8}" for head in heads)
         for site, numbers, values in zip(grid.sites, grid.columns, grid.values, strict=True):
             value_of_head = dict(zip(numbers, values, strict=True))
-            cells = (_signed(value_of_head[head], ">8.3f") if head in value_of_head else f"{'-':>8}" for head in heads)
+            cells = (
+                _format_value(value_of_head[head], ">8.3f") if head in value_of_head else f"{'-':>8}" for head in heads
+            )
             yield f"{site:<12}{''.join(cells)}"
         return
     position_labels = [
@@ -166,11 +168,13 @@ def grid_lines(grid: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) ->
     widths = [max(8, len(site) + 2) for site in grid.sites]
     yield f"{'':<{label_width}}" + "".join(f"{site:>{width}}" for site, width in zip(grid.sites, widths, strict=True))
     for position, label in enumerate(position_labels):
-        cells = (_signed(values[position], f">{width}.3f") for values, width in zip(grid.values, widths, strict=True))
+        cells = (
+            _format_value(values[position], f">{width}.3f") for values, width in zip(grid.values, widths, strict=True)
+        )
         yield f"{label:<{label_width}}{''.join(cells)}"
     for title, row in (("none patched", grid.nothing), ("all patched", grid.everything)):
         yield f"{title:<{label_width}}" + "".join(
-            _signed(value, f">{width}.3f") for value, width in zip(row, widths, strict=True)
+            _format_value(value, f">{width}.3f") for value, width in zip(row, widths, strict=True)
         )
 
 
@@ -184,10 +188,10 @@ def _output_label(output: Output, labels: Sequence[str]) -> str:
     return "all positions" if len(output.reads) > 1 else _position_label(labels, output.place)
 
 
-def _signed(value: float, form: str) -> str:
+def _format_value(value: float, number_format: str) -> str:
     """Format a number without the minus sign of a value that rounds to zero."""
-    text = format(value, form)
-    return text if float(text) else format(0.0, form)
+    text = format(value, number_format)
+    return text if float(text) else format(0.0, number_format)
 
 
 def _position_label(labels: Sequence[str], position: int) -> str:

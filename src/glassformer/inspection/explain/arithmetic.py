@@ -263,9 +263,9 @@ class Masked:
 
     def derive_cell(self, context: FormulaContext, row: int, column: int) -> CellDerivation:
         value = float(self.compute_matrix(context)[row, column])
-        before = self.scores.derive_cell(context, row, column)
-        why = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: unchanged"
-        return CellDerivation((*before.lines, (why, value)))
+        scores_derivation = self.scores.derive_cell(context, row, column)
+        label = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: unchanged"
+        return CellDerivation((*scores_derivation.lines, (label, value)))
 
 
 @dataclass(frozen=True)

@@ -82,13 +82,13 @@ def _head(trace: AttentionTrace, layer: Attention, head: int, captions: Attentio
     steps += _scores(trace, head, captions)
     steps.append(_mixing(trace, layer, head, captions))
     notes = [_largest_weights(trace.weights[0, head], captions)]
-    others = [
+    sharing_heads = [
         other
         for other, other_kv_head in zip(trace.heads, trace.kv_index, strict=True)
         if other_kv_head == kv_head and other != number
     ]
-    if others:
-        notes.append(f"The head shares its keys and values with {_heads(others)}.")
+    if sharing_heads:
+        notes.append(f"The head shares its keys and values with {_heads(sharing_heads)}.")
     children = tuple(replace(step, layer=captions.layer, head=number) for step in steps)
     return Section("head", f"Head {number}", notes=tuple(notes), children=children, layer=captions.layer, head=number)
 

@@ -143,5 +143,5 @@ def _matrix_cell(matrix: Matrix, row: int | None, column: int | None, number_for
 
 def _edge_rows(table: SectionTable) -> list[list[str]]:
     """Return the rows of a table as text; a long table is shortened to its edges."""
-    rows = [None if at is None else table.rows[at] for at in edges(len(table.rows), 40)]
+    rows = [None if index is None else table.rows[index] for index in edges(len(table.rows), 40)]
     return [["…"] * len(table.header) if row is None else list(map(write_number, row)) for row in rows]

@@ -39,7 +39,7 @@ def _shown_positions(subject: Subject) -> dict[int, str]:
     return {position: labels[position] for position in subject.places} if subject.places else {0: "text"}
 
 
-def _rows(subject: Subject, trace: Trace) -> Tensor:
+def _shown_logits(subject: Subject, trace: Trace) -> Tensor:
     """Return the logits at the P shown positions, (P, V), or (1, C) for a classifier."""
     return trace.logits[0, list(subject.places)] if subject.places else trace.logits
 
@@ -73,7 +73,7 @@ def _transform(subject: Subject, trace: Trace) -> Section:
 def _logits(subject: Subject, trace: Trace) -> Section:
     model = subject.model
     rows = tuple(_shown_positions(subject).values())
-    logits = _rows(subject, trace)  # (P, V)
+    logits = _shown_logits(subject, trace)  # (P, V)
     tied = not isinstance(model, Classifier) and model.head.weight is None
     output_weight = model.embedding.tokens.weight if tied else model.head.weight
     bias = model.head.bias
@@ -97,7 +97,7 @@ def _logits(subject: Subject, trace: Trace) -> Section:
 
 def _probabilities(subject: Subject, trace: Trace, top: int) -> Section:
     positions = _shown_positions(subject)
-    logits = _rows(subject, trace)  # (P, V)
+    logits = _shown_logits(subject, trace)  # (P, V)
     if subject.special:
         logits = logits.index_fill(1, torch.tensor(subject.special, device=logits.device), -math.inf)  # (P, V)
     position_logits = list(zip(positions.items(), logits, strict=True))
@@ -107,10 +107,10 @@ def _probabilities(subject: Subject, trace: Trace, top: int) -> Section:
         header = ("position", "token", "likeliest", "probability", "second", "probability")
         rows = tuple(_best_two(subject, position, token, row) for (position, token), row in position_logits)
         tables.insert(0, SectionTable("the two likeliest at each position", header, rows))
-    size = logits.shape[-1] - len(subject.special)
+    n_outputs = logits.shape[-1] - len(subject.special)
     outputs = "classes" if isinstance(subject.model, Classifier) else "tokens"
     left_out = "; special tokens are not candidates" if subject.special else ""
-    notes = (f"The probabilities of all {size:,} {outputs} add up to 1{left_out}.",)
+    notes = (f"The probabilities of all {n_outputs:,} {outputs} add up to 1{left_out}.",)
     return Section("probabilities", "Probabilities", tables=tuple(tables), notes=notes)
 
 

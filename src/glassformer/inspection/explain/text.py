@@ -148,7 +148,7 @@ def _matrix(matrix: Matrix, width: int) -> Iterator[str]:
 
 
 def _table(table: SectionTable, width: int) -> Iterator[str]:
-    rows = [None if at is None else table.rows[at] for at in edges(len(table.rows), 2 * ROWS)]
+    rows = [None if index is None else table.rows[index] for index in edges(len(table.rows), 2 * ROWS)]
     texts = [["…"] * len(table.header) if row is None else [write_number(value) for value in row] for row in rows]
     max_width = max(8, width // len(table.header) - 3)
     columns = list(zip(table.header, *texts, strict=True))

@@ -54,14 +54,14 @@ def predict_next_token(model: Writes, text: str, settings: SampleConfig, step: i
     prompt = model.prompt_ids(text)
     settings = model.with_stop_strings(settings)
     if settings.beams > 1:
-        written, logits = _beam_searched(model, prompt, settings, step)
+        written_ids, logits = _search_tokens(model, prompt, settings, step)
     else:
-        written, logits = _sampled(model, prompt, settings, step)
-    before = written[:-1]
-    row_ids = [*(model.tokenizer.target_start if isinstance(model, Translator) else prompt), *before]
-    draw = Draw("beam search", written[-1], (model_stage(logits),), settings.seed, step, ())
+        written_ids, logits = _sample_tokens(model, prompt, settings, step)
+    previous_ids = written_ids[:-1]
+    row_ids = [*(model.tokenizer.target_start if isinstance(model, Translator) else prompt), *previous_ids]
+    draw = Draw("beam search", written_ids[-1], (model_stage(logits),), settings.seed, step, ())
     if settings.beams == 1:
-        draw = explain_draw(logits, settings, before if isinstance(model, Translator) else row_ids, step)
+        draw = explain_draw(logits, settings, previous_ids if isinstance(model, Translator) else row_ids, step)
     if isinstance(model, Translator):
         return ExplainedPrediction(
             tuple(row_ids), tuple(prompt), model.unread_tokens(text), (len(row_ids) - 1,), logits, draw
@@ -117,7 +117,7 @@ def predict_label(model: TextClassifier, text: str) -> ExplainedPrediction:
     return ExplainedPrediction(tuple(ids), None, model.unread_tokens(text), positions, logits, draw)
 
 
-def _sampled(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
+def _sample_tokens(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
     """Return the first `step` generated tokens, and the logits (V) from which the last of them was sampled."""
     writer = TextStreamer(model.tokenizer, model.ids_before_text(prompt), settings.stop)
     settings = settings.replace(tokens=step)
@@ -126,34 +126,34 @@ def _sampled(model: Writes, prompt: list[int], settings: SampleConfig, step: int
     def stop(_: int, new: list[int]) -> bool:
         return writer.add(new[-1])
 
-    written = []
+    written_ids = []
     for last_step in generate(
         model.model, [prompt], settings, model.tokenizer.end_id, stop, start=start, more_ends=model.more_ends
     ):
-        written.append(last_step.tokens[0])
-    if len(written) < step:
-        raise _too_short(len(written), last_step.ended[0])
-    return written, last_step.logits[0].cpu()
+        written_ids.append(last_step.tokens[0])
+    if len(written_ids) < step:
+        raise _too_short_error(len(written_ids), last_step.ended[0])
+    return written_ids, last_step.logits[0].cpu()
 
 
-def _beam_searched(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
+def _search_tokens(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
     """Return the first `step` tokens that beam search finds, and the logits (V) that predict the last of them."""
     start = model.tokenizer.target_start
-    best = beam_search(
+    hypothesis = beam_search(
         model.model, [prompt], settings, model.tokenizer.end_id, wanted=1, start=start, more_ends=model.more_ends
     )[0][0]
-    written = list(best.tokens[:step])
-    if len(written) < step:
-        raise _too_short(len(written), best.ended)
+    written_ids = list(hypothesis.tokens[:step])
+    if len(written_ids) < step:
+        raise _too_short_error(len(written_ids), hypothesis.ended)
     with inference(model.model):
         if isinstance(model, Translator):
-            logits = next_logits(model.model, [[*start, *written[:-1]]], [prompt])  # (1, V)
+            logits = next_logits(model.model, [[*start, *written_ids[:-1]]], [prompt])  # (1, V)
         else:
-            logits = next_logits(model.model, [[*prompt, *written[:-1]]])  # (1, V)
-    return written, logits[0].cpu()
+            logits = next_logits(model.model, [[*prompt, *written_ids[:-1]]])  # (1, V)
+    return written_ids, logits[0].cpu()
 
 
-def _too_short(written: int, ended: str) -> GlassError:
+def _too_short_error(written: int, ended: str) -> GlassError:
     return GlassError(
         f"the generated text has {counted(written, 'tokens')} (ended by {ended})",
         f"Give step {span(1, written)}.",

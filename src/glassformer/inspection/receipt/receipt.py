@@ -101,8 +101,8 @@ class Receipt:
                 for part, fraction in self.ranked()
             ],
             "unread": self.prediction.unread,
-            "read": _tokens(ids, self.read, self.by_source()),
-            "source": None if memory is None else _tokens(memory, self.source or (), self.by_source(cross=True)),
+            "read": _token_facts(ids, self.read, self.by_source()),
+            "source": None if memory is None else _token_facts(memory, self.source or (), self.by_source(cross=True)),
             "draw": self._draw_facts(self.prediction.draw),
         }
 
@@ -185,11 +185,11 @@ def write_receipt(
 
 
 def _parts(model: AnyTextModel, prediction: ExplainedPrediction, token: int, against: int | None) -> list[LogitPart]:
-    read = torch.tensor([prediction.read])  # (1, T)
+    input_ids = torch.tensor([prediction.read])  # (1, T)
     if prediction.source is None:
-        forward_trace = trace(model.model, read)
+        forward_trace = trace(model.model, input_ids)
     else:
-        forward_trace = trace(model.model, torch.tensor([prediction.source]), read)
+        forward_trace = trace(model.model, torch.tensor([prediction.source]), input_ids)
     return split_logit(model.model, forward_trace, prediction.positions, token, against)
 
 
@@ -203,6 +203,6 @@ def _texts(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
     return tuple(tokenizer.token_text(id) for id in ids)
 
 
-def _tokens(ids: Sequence[int], texts: Sequence[str], values: Sequence[float]) -> list[dict[str, Any]]:
+def _token_facts(ids: Sequence[int], texts: Sequence[str], values: Sequence[float]) -> list[dict[str, Any]]:
     rows = enumerate(zip(ids, texts, values, strict=True))
     return [{"place": position, "id": id, "text": text, "value": value} for position, (id, text, value) in rows]

@@ -23,10 +23,20 @@ def table(receipt: Receipt, top: int = 12) -> str:
         receipt: the receipt.
         top: number of parts to list one by one; the others are summed up in one line.
     """
-    return "\n".join([*_head(receipt), "", *_parts(receipt, top), "", *_sources(receipt), "", *_draw(receipt)])
+    return "\n".join(
+        [
+            *_heading_lines(receipt),
+            "",
+            *_part_lines(receipt, top),
+            "",
+            *_source_lines(receipt),
+            "",
+            *_draw_lines(receipt),
+        ]
+    )
 
 
-def _head(receipt: Receipt) -> list[str]:
+def _heading_lines(receipt: Receipt) -> list[str]:
     prediction = receipt.prediction
     chosen = receipt.prediction.draw.token
     what = "label" if receipt.config.train.task in LABELLED else "token"
@@ -42,7 +52,7 @@ def _head(receipt: Receipt) -> list[str]:
     return lines
 
 
-def _parts(receipt: Receipt, top: int) -> list[str]:
+def _part_lines(receipt: Receipt, top: int) -> list[str]:
     ranked = receipt.ranked()
     listed = ranked[:top]
     others = ranked[top:]
@@ -73,7 +83,7 @@ def _main_source(receipt: Receipt, part: LogitPart) -> str:
     return f"  most from {in_quotes(texts[position])} at {position}: {value:+.4f}"
 
 
-def _sources(receipt: Receipt) -> list[str]:
+def _source_lines(receipt: Receipt) -> list[str]:
     """Return the lines on the contributions that come from each token, through heads and embeddings."""
     lines = _contribution_lines(
         "contributions by token, through all heads and embeddings", receipt.by_source(), receipt.read
@@ -96,7 +106,7 @@ def _contribution_lines(title: str, values: Sequence[float], texts: Sequence[str
     ]
 
 
-def _draw(receipt: Receipt) -> list[str]:
+def _draw_lines(receipt: Receipt) -> list[str]:
     draw = receipt.prediction.draw
     likeliest = draw.stages[0].probabilities.sort(descending=True, stable=True).indices[:SHOWN].tolist()
     named_tokens = [draw.token, receipt.token, *([] if receipt.against is None else [receipt.against])]
@@ -108,7 +118,7 @@ def _draw(receipt: Receipt) -> list[str]:
         cells = [f"{float(stage.probabilities[token]):.4%}" for token in columns]
         row = "".join(f"  {cell:>{w}}" for cell, w in zip(cells, widths, strict=True))
         lines.append(f"{_stage_name(stage):<26}{row}  {stage.left:>6,}")
-    return [*lines, *_choice(receipt, draw)]
+    return [*lines, *_choice_lines(receipt, draw)]
 
 
 def _stage_name(stage: SamplingStage) -> str:
@@ -118,7 +128,7 @@ def _stage_name(stage: SamplingStage) -> str:
     return name if stage.setting is None else f"{name} {stage.setting:g}"
 
 
-def _choice(receipt: Receipt, draw: Draw) -> list[str]:
+def _choice_lines(receipt: Receipt, draw: Draw) -> list[str]:
     if draw.how == "likeliest":
         return [f"chosen: {_quoted(receipt, draw.token)}, the likeliest; nothing is random"]
     if draw.how == "beam search":
