@@ -75,7 +75,7 @@ class Ablation:
     @property
     def parts(self) -> tuple[str, ...]:
         """Return the parts to switch off, except those in `WHOLE`, which have no replacement."""
-        return tuple(name for name in self.off if _last(name) not in WHOLE)
+        return tuple(name for name in self.off if _last_component(name) not in WHOLE)
 
     @property
     def needs_means(self) -> bool:
@@ -106,12 +106,12 @@ def ablatable(model: Model) -> list[str]:
     return [name for name in patchable(model) if name in masked or _is_part(name)]
 
 
-def _last(name: str) -> str:
+def _last_component(name: str) -> str:
     return name.rpartition(".")[2]
 
 
 def _is_part(name: str) -> bool:
-    last = _last(name)
+    last = _last_component(name)
     return last in ("positions", "feedforward", "self", "cross") or last.isdigit()
 
 
@@ -122,15 +122,15 @@ def check_ablation(model: Model, off: Sequence[str], kind: str = "zero") -> Abla
         GlassError: a part or the kind is unknown, a part is named twice, or the kind is "first" and a part is a
             feed-forward layer.
     """
-    known = ablatable(model)
+    part_names = ablatable(model)
     if kind not in PART_KINDS:
         raise GlassError(f"unknown kind of ablation {kind!r}", nearest(kind, PART_KINDS))
     for number, name in enumerate(off):
-        if name not in known:
-            raise GlassError(f"this model has no part {name!r} to switch off", advice_on_part(model, name, known))
+        if name not in part_names:
+            raise GlassError(f"this model has no part {name!r} to switch off", advice_on_part(model, name, part_names))
         if name in off[:number]:
             raise GlassError(f"{name} is named twice", "Name each part once.")
-        if kind == "first" and _last(name) == "feedforward":
+        if kind == "first" and _last_component(name) == "feedforward":
             raise GlassError(
                 f"the kind 'first' was given for {name}, a feed-forward layer, which has no attention",
                 "Choose zero, mean or frozen for feed-forward layers.",
@@ -147,7 +147,7 @@ def _replacement(name: str, kind: AblationKind, values: Mapping[str, Tensor], wh
         values: replacement of each part by name; used for "mean" and "resample" only.
         where: rows and positions to patch, (B, T); None: all.
     """
-    if _last(name) in WHOLE or kind in ("zero", "frozen"):
+    if _last_component(name) in WHOLE or kind in ("zero", "frozen"):
         return Zero(where=where)
     return KnockOut(where=where) if kind == "first" else Value(values[name], where=where)
 
@@ -168,8 +168,10 @@ class AblatedModel:
 
     def __call__(self, *inputs: Any) -> Tensor:
         """Return the logits of the ablated model."""
-        frozen = self._frozen(*inputs) if self.ablation.kind == "frozen" and self.ablation.off else {}
-        with patch(self.model, {**frozen, **self._patches()}):
+        frozen_patches = (
+            self._frozen_pattern_patches(*inputs) if self.ablation.kind == "frozen" and self.ablation.off else {}
+        )
+        with patch(self.model, {**frozen_patches, **self._patches()}):
             logits: Tensor = self.model(*inputs)
         return logits
 
@@ -191,15 +193,15 @@ class AblatedModel:
     def _patches(self) -> dict[str, Kind]:
         return {name: _replacement(name, self.ablation.kind, self.means) for name in self.ablation.off}
 
-    def _frozen(self, tokens: Tensor, *more: Tensor | None) -> dict[str, Kind]:
+    def _frozen_pattern_patches(self, tokens: Tensor, *other_inputs: Tensor | None) -> dict[str, Kind]:
         """Return patches that set the patterns of all attention layers outside `off` to those of the full model."""
-        pair = isinstance(self.model, EncoderDecoder)
-        target, real = (*more, None, None)[:2] if pair else (None, (*more, None)[0])
+        is_encoder_decoder = isinstance(self.model, EncoderDecoder)
+        target, real = (*other_inputs, None, None)[:2] if is_encoder_decoder else (None, (*other_inputs, None)[0])
         sites = [str(site) for site in attentions(self.model) if str(site) not in self.ablation.off]
         if not sites:
             return {}
-        kept = record(self.model, tokens, target, real, keep=[f"{site}.pattern" for site in sites])
-        return {site: Pattern(kept) for site in sites}
+        recording = record(self.model, tokens, target, real, keep=[f"{site}.pattern" for site in sites])
+        return {site: Pattern(recording) for site in sites}
 
 
 def ablate(model: Model, ablation: Ablation, data: TaskRows | None) -> AblatedModel:
@@ -224,33 +226,33 @@ def means_of(model: Model, data: TaskRows, names: Sequence[str]) -> dict[str, Te
     with inference(model):
         for _, rows in data.groups(model) if names else ():
             batch = data.batch(rows)
-            with _values_of(model, names) as seen:
+            with _capture_tensors(model, names) as tensors:
                 logits_of(model, batch)
-            for name, value in seen.items():  # (B, H, T, K) or (B, T, D)
+            for name, value in tensors.items():  # (B, H, T, K) or (B, T, D)
                 mask = _attention_mask(name, model, batch).cpu()  # (B, T)
                 mask = mask[:, None, :, None] if value.dim() == 4 else mask[..., None]
                 total = (value.cpu().double() * mask).sum(dim=(0, -2))  # (H, K) or (D)
                 sums[name] = sums[name] + total if name in sums else total
                 positions[name] += int(mask.sum())
-    found: dict[str, Tensor] = {}
+    means: dict[str, Tensor] = {}
     for name in names:
-        mean = sums[_tensor_with(name)] / positions[_tensor_with(name)]  # (H, K) or (D)
-        found[name] = mean[_head_index(model, name)] if _last(name).isdigit() else mean  # (K) or (D)
-    return found
+        mean = sums[_tensor_name(name)] / positions[_tensor_name(name)]  # (H, K) or (D)
+        means[name] = mean[_head_index(model, name)] if _last_component(name).isdigit() else mean  # (K) or (D)
+    return means
 
 
-def _tensor_with(name: str) -> str:
+def _tensor_name(name: str) -> str:
     """Return the name of the tensor with a part's values: for a head, z of its layer; otherwise the part's own name."""
-    return f"{name.rpartition('.')[0]}.z" if _last(name).isdigit() else name
+    return f"{name.rpartition('.')[0]}.z" if _last_component(name).isdigit() else name
 
 
-def _values_of(model: Model, names: Sequence[str]) -> AbstractContextManager[dict[str, Tensor]]:
+def _capture_tensors(model: Model, names: Sequence[str]) -> AbstractContextManager[dict[str, Tensor]]:
     """Return a context manager that yields the parts' tensors in the last forward pass inside it, by name.
 
     Each tensor is (B, H, T, K) or (B, T, D).
     """
-    known = catalogue(model)
-    return last_values({name: known[name].tap for name in dict.fromkeys(map(_tensor_with, names))})
+    entries = catalogue(model)
+    return last_values({name: entries[name].tap for name in dict.fromkeys(map(_tensor_name, names))})
 
 
 def _head_index(model: Model, name: str) -> int:
@@ -267,18 +269,18 @@ def _attention_mask(name: str, model: Model, batch: Batch) -> Tensor:
     return mask
 
 
-def ablation_loss(found: AblatedModel, data: TaskRows, whole: LossEstimate | None = None) -> AblationLoss:
-    """Measure the loss of the full and of the ablated model; if `whole` is given, it is the loss of the full model."""
-    model = found.model
-    most = MOST_TOKENS
-    if found.ablation.kind == "frozen":
+def ablation_loss(ablated_model: AblatedModel, data: TaskRows, full_loss: LossEstimate | None = None) -> AblationLoss:
+    """Measure the loss of the full and of the ablated model; if `full_loss` is given, it is not measured again."""
+    model = ablated_model.model
+    max_tokens = MOST_TOKENS
+    if ablated_model.ablation.kind == "frozen":
         longest = max(map(len, data.rows), default=1)
-        count = sum(layer.heads for layer in attentions(model).values())
-        most = max(longest, min(most, PATTERN_BYTES // (4 * longest * max(1, count))))
-    whole = whole or loss_on_rows(model, data)
-    if not found.ablation.off:
-        return AblationLoss(whole, whole)
-    return AblationLoss(whole, loss_on_rows(model, data, most_tokens=most, forward=found))
+        n_heads = sum(layer.heads for layer in attentions(model).values())
+        max_tokens = max(longest, min(max_tokens, PATTERN_BYTES // (4 * longest * max(1, n_heads))))
+    full_loss = full_loss or loss_on_rows(model, data)
+    if not ablated_model.ablation.off:
+        return AblationLoss(full_loss, full_loss)
+    return AblationLoss(full_loss, loss_on_rows(model, data, most_tokens=max_tokens, forward=ablated_model))
 
 
 def ablation_effects(model: Model, data: TaskRows, kind: AblationKind = "zero") -> dict[str, float]:
@@ -300,9 +302,9 @@ def ablation_effects(model: Model, data: TaskRows, kind: AblationKind = "zero") 
             "Give more rows, or choose zero or mean.",
         )
     names = list(map(str, heads(model)))
-    lost = dict.fromkeys(names, 0.0)
-    whole = 0.0
-    targets = 0
+    ablated_losses = dict.fromkeys(names, 0.0)
+    full_loss = 0.0
+    n_targets = 0
     with inference(model):
         means = means_of(model, data, names) if kind == "mean" else {}
         for first, rows in data.groups(model):
@@ -312,10 +314,10 @@ def ablation_effects(model: Model, data: TaskRows, kind: AblationKind = "zero") 
             for start in range(0, len(names), copies):
                 group = names[start : start + copies]
                 for name, losses in zip(group, _losses_without_each(model, batch, group, kind, values), strict=True):
-                    lost[name] += float(losses.cpu().double().sum())
-            whole += float(row_losses(model, batch).cpu().double().sum())
-            targets += batch.n_targets
-    return {name: (value - whole) / max(1, targets) for name, value in lost.items()}
+                    ablated_losses[name] += float(losses.cpu().double().sum())
+            full_loss += float(row_losses(model, batch).cpu().double().sum())
+            n_targets += batch.n_targets
+    return {name: (value - full_loss) / max(1, n_targets) for name, value in ablated_losses.items()}
 
 
 def _losses_without_each(
@@ -363,19 +365,21 @@ def _values_of_next_rows(
         names: names of the heads.
     """
     B = len(batch.inputs)
-    other = data.batch([data.rows[(first + 1 + number) % len(data.rows)] for number in range(B)])
-    with _values_of(model, names) as seen:
-        logits_of(model, other)
-    found: dict[str, Tensor] = {}
-    for name, z in seen.items():
+    next_batch = data.batch([data.rows[(first + 1 + number) % len(data.rows)] for number in range(B)])
+    with _capture_tensors(model, names) as tensors:
+        logits_of(model, next_batch)
+    next_values: dict[str, Tensor] = {}
+    for name, z in tensors.items():
         T = _attention_mask(name, model, batch).shape[1]
-        ends = _attention_mask(name, model, other).sum(dim=1)  # (B)
+        ends = _attention_mask(name, model, next_batch).sum(dim=1)  # (B)
         positions = torch.arange(T, device=z.device).minimum((ends - 1).clamp(min=0)[:, None])  # (B, T)
-        found[name] = z.gather(2, positions[:, None, :, None].expand(B, z.shape[1], T, z.shape[3]))  # (B, H, T, K)
-    return {name: found[_tensor_with(name)][:, _head_index(model, name)] for name in names}  # (B, T, K) each
+        next_values[name] = z.gather(
+            2, positions[:, None, :, None].expand(B, z.shape[1], T, z.shape[3])
+        )  # (B, H, T, K)
+    return {name: next_values[_tensor_name(name)][:, _head_index(model, name)] for name in names}  # (B, T, K) each
 
 
-def written_without(found: AblatedModel, model: TextModel | Translator, text: str, tokens: int) -> str:
+def written_without(ablated_model: AblatedModel, model: TextModel | Translator, text: str, tokens: int) -> str:
     """Generate at most `tokens` new tokens greedily with the ablated model, and return the text.
 
     Without the causal mask, the cache is off: earlier positions then attend to later ones, so their keys and values
@@ -389,10 +393,10 @@ def written_without(found: AblatedModel, model: TextModel | Translator, text: st
         settings = model.with_stop_strings(settings)
     ids = model.prompt_ids(text)
     tokenizer = model.tokenizer
-    ends = {tokenizer.end_id, *model.more_ends}
-    new: list[int] = []
-    cached = not any(_last(name) == "mask" for name in found.ablation.off)
-    with found.applied():
+    end_ids = {tokenizer.end_id, *model.more_ends}
+    new_ids: list[int] = []
+    cached = not any(_last_component(name) == "mask" for name in ablated_model.ablation.off)
+    with ablated_model.applied():
         steps = generate(
             model.model,
             [ids],
@@ -403,8 +407,8 @@ def written_without(found: AblatedModel, model: TextModel | Translator, text: st
             more_ends=model.more_ends,
         )
         for step in steps:
-            new += [token for token in step.tokens if token not in ends]
-    return decode_until_stop(tokenizer, model.ids_before_text(ids), new, settings.stop)[0]
+            new_ids += [token for token in step.tokens if token not in end_ids]
+    return decode_until_stop(tokenizer, model.ids_before_text(ids), new_ids, settings.stop)[0]
 
 
 @dataclass(frozen=True)

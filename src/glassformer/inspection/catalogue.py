@@ -124,9 +124,9 @@ class Recordable:
         """Return the shape, given the sizes of B, T, S and A."""
         return tuple((self.sizes | batch)[letter] for letter in self.dims)
 
-    def bytes(self, batch: dict[str, int], each: int) -> int:
-        """Return the size in bytes, if each number takes `each` bytes."""
-        return math.prod(self.shape(batch)) * each
+    def bytes(self, batch: dict[str, int], itemsize: int) -> int:
+        """Return the size in bytes, if each number takes `itemsize` bytes."""
+        return math.prod(self.shape(batch)) * itemsize
 
 
 def catalogue(model: Model) -> dict[str, Recordable]:
@@ -135,35 +135,35 @@ def catalogue(model: Model) -> dict[str, Recordable]:
 
 
 def _entries(model: Model) -> Iterator[Recordable]:
-    own = list(parts(model))
-    wide = {"D": model.config.width}
+    model_parts = list(parts(model))
+    sizes = {"D": model.config.width}
     for name, stack in stacks(model).items():
         embedding = embedding_below(model, name)
-        yield Recordable(f"{name}.embedding", "embedding", name, "BTD", wide, Tap(embedding))
+        yield Recordable(f"{name}.embedding", "embedding", name, "BTD", sizes, Tap(embedding))
         if embedding.positions is not None:
-            yield Recordable(f"{name}.positions", "positions", name, "ATD", wide, Tap(embedding.positions))
+            yield Recordable(f"{name}.positions", "positions", name, "ATD", sizes, Tap(embedding.positions))
         for layer, block in enumerate(stack.blocks):
-            yield Recordable(f"{name}.{layer}.resid", "resid", name, "BTD", wide, Tap(block, "input"))
-            for site, part in own:
+            yield Recordable(f"{name}.{layer}.resid", "resid", name, "BTD", sizes, Tap(block, "input"))
+            for site, part in model_parts:
                 if (site.stack, site.layer) != (name, layer):
                     continue
                 if isinstance(part, Attention):
-                    yield from _inside(part, str(site), name)
+                    yield from _attention_entries(part, str(site), name)
                     kind = "attention" if site.part == "self" else "cross"
-                    yield Recordable(str(site), kind, name, "BTD", wide, Tap(part))
+                    yield Recordable(str(site), kind, name, "BTD", sizes, Tap(part))
                 elif isinstance(part, FeedForward):
-                    hidden = {"F": part.down.in_features}
-                    yield Recordable(f"{site}.hidden", "hidden", name, "BTF", hidden, Tap(part.down, "input"))
-                    yield Recordable(str(site), "feedforward", name, "BTD", wide, Tap(part))
-        yield Recordable(f"{name}.{len(stack.blocks)}.resid", "resid", name, "BTD", wide, Tap(stack.blocks[-1]))
-        yield Recordable(f"{name}.final", "final", name, "BTD", wide, Tap(stack))
+                    hidden_sizes = {"F": part.down.in_features}
+                    yield Recordable(f"{site}.hidden", "hidden", name, "BTF", hidden_sizes, Tap(part.down, "input"))
+                    yield Recordable(str(site), "feedforward", name, "BTD", sizes, Tap(part))
+        yield Recordable(f"{name}.{len(stack.blocks)}.resid", "resid", name, "BTD", sizes, Tap(stack.blocks[-1]))
+        yield Recordable(f"{name}.final", "final", name, "BTD", sizes, Tap(stack))
     if isinstance(model, Classifier):
         yield Recordable("logits", "logits", "enc", "BV", {"V": model.head.out_features}, Tap(model.head))
     else:
         yield Recordable("logits", "logits", name, "BTV", {"V": model.vocab_size}, Tap(model.head))
 
 
-def _inside(layer: Attention, site: str, stack: str) -> Iterator[Recordable]:
+def _attention_entries(layer: Attention, site: str, stack: str) -> Iterator[Recordable]:
     """Yield the tensors inside an attention layer."""
     sizes = {"H": layer.heads, "G": layer.kv_heads, "K": layer.head_width, "D": layer.output.out_features}
     for thing in INSIDE:
@@ -179,7 +179,7 @@ def chosen(model: Model, keep: Sequence[str]) -> list[Recordable]:
         GlassError: a kind or name is unknown, the model has no tensor of the given kinds, or `keep` is empty or a
             string.
     """
-    known = catalogue(model)
+    entries = catalogue(model)
     if isinstance(keep, str) or not keep:
         raise GlassError(
             f"keep is {keep!r}",
@@ -187,15 +187,15 @@ def chosen(model: Model, keep: Sequence[str]) -> list[Recordable]:
         )
     keep = [current_name(name) for name in keep]
     for name in keep:
-        if name not in known and name not in THINGS:
-            raise GlassError(f"this model has no tensor {name!r} to record", nearest(name, [*THINGS, *known]))
-    found = [entry for entry in known.values() if entry.name in keep or entry.thing in keep]
-    if not found:
+        if name not in entries and name not in THINGS:
+            raise GlassError(f"this model has no tensor {name!r} to record", nearest(name, [*THINGS, *entries]))
+    selected = [entry for entry in entries.values() if entry.name in keep or entry.thing in keep]
+    if not selected:
         raise GlassError(
             f"this model has no tensor of the kind {' or '.join(keep)}",
             "Choose from the names in glassformer.inspection.catalogue.catalogue(model).",
         )
-    return found
+    return selected
 
 
 def batch_sizes(
@@ -205,5 +205,5 @@ def batch_sizes(
     T = target if isinstance(model, EncoderDecoder) and entry.stack == "dec" and target is not None else length
     S = length if ".cross." in entry.name else T
     padded = padded and not (isinstance(model, EncoderDecoder) and entry.stack == "dec")
-    seen = T if rows is None else len(range(*rows.indices(T)))
-    return {"B": batch, "T": seen, "S": S, "A": batch if padded else 1}
+    recorded_positions = T if rows is None else len(range(*rows.indices(T)))
+    return {"B": batch, "T": recorded_positions, "S": S, "A": batch if padded else 1}

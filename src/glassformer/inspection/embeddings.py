@@ -41,13 +41,13 @@ def components(vectors: Tensor, count: int | None = None) -> Components:
     x = vectors.detach().cpu().double()  # (N, D)
     mean = x.mean(dim=0)  # (D)
     x = x - mean
-    sizes, axes = torch.linalg.eigh(x.T @ x)  # (D), (D, D) columns, the smallest first
-    most = min(*x.shape) if count is None else min(count, *x.shape)
-    sizes = sizes.flip(0).clamp(min=0)  # (D), the largest first
+    eigenvalues, axes = torch.linalg.eigh(x.T @ x)  # (D), (D, D) columns, the smallest first
+    n_components = min(*x.shape) if count is None else min(count, *x.shape)
+    eigenvalues = eigenvalues.flip(0).clamp(min=0)  # (D), the largest first
     axes = axes.flip(1).T  # (D, D) rows, in the same order
     largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))  # (D, 1)
-    total = sizes.sum().clamp(min=torch.finfo(torch.float64).tiny)
-    return Components(mean, (axes * largest.sign())[:most], (sizes / total)[:most])
+    total = eigenvalues.sum().clamp(min=torch.finfo(torch.float64).tiny)
+    return Components(mean, (axes * largest.sign())[:n_components], (eigenvalues / total)[:n_components])
 
 
 def neighbours(vectors: Tensor, row: int, count: int) -> list[tuple[int, float]]:
@@ -63,8 +63,8 @@ def neighbours(vectors: Tensor, row: int, count: int) -> list[tuple[int, float]]
     """
     check_number("vector", row, len(vectors))
     x = vectors.detach().cpu().double()  # (N, D)
-    sizes = x.norm(dim=1).clamp(min=torch.finfo(torch.float64).tiny)  # (N)
-    cosines = (x @ x[row]) / (sizes * sizes[row])  # (N)
+    norms = x.norm(dim=1).clamp(min=torch.finfo(torch.float64).tiny)  # (N)
+    cosines = (x @ x[row]) / (norms * norms[row])  # (N)
     order = torch.argsort(cosines, descending=True, stable=True)  # (N)
     return [(int(other), float(cosines[other])) for other in order[order != row][:count]]
 
@@ -78,14 +78,14 @@ def tables(model: Model) -> dict[str, Tensor]:
 
     An encoder-decoder with a separate source embedding has these tables for both source and target.
     """
-    found: dict[str, Tensor] = {}
+    named_tables: dict[str, Tensor] = {}
     for prefix, embedding in (("", model.embedding), ("source ", getattr(model, "source_embedding", None))):
         if embedding is not None:
-            found[f"{prefix}tokens"] = embedding.tokens.weight
+            named_tables[f"{prefix}tokens"] = embedding.tokens.weight
             table = getattr(embedding.positions, "table", None)
             if isinstance(table, nn.Embedding):
-                found[f"{prefix}positions"] = table.weight
-    return found
+                named_tables[f"{prefix}positions"] = table.weight
+    return named_tables
 
 
 def table_named(model: Model, name: str) -> Tensor:
@@ -94,7 +94,7 @@ def table_named(model: Model, name: str) -> Tensor:
     Raises:
         GlassError: the model has no such table.
     """
-    found = tables(model)
-    if name not in found:
-        raise GlassError(f"this model has no table of {name}", f"Choose one of: {', '.join(found)}.")
-    return found[name]
+    named_tables = tables(model)
+    if name not in named_tables:
+        raise GlassError(f"this model has no table of {name}", f"Choose one of: {', '.join(named_tables)}.")
+    return named_tables[name]

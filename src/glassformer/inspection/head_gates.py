@@ -65,11 +65,11 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
 
 
 def _gate(
-    gates: dict[str, Tensor], name: str, fresh: bool, module: nn.Module, args: tuple[Any, ...], z: Tensor
+    gates: dict[str, Tensor], name: str, create: bool, module: nn.Module, args: tuple[Any, ...], z: Tensor
 ) -> Tensor:
     """Return z (B, H, T, K) times the gates of this attention layer; a forward hook."""
     B, H = z.shape[:2]
-    if fresh:
+    if create:
         dtype = torch.promote_types(z.dtype, torch.float32)
         gates[name] = torch.ones(B, H, device=z.device, dtype=dtype, requires_grad=True)
     gate = gates[name]  # (H) or (B, H)

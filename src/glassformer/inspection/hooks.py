@@ -28,41 +28,41 @@ class Tap:
     module: nn.Module
     side: Literal["output", "input", "arguments"] = "output"
 
-    def register(self, take: Callable[[Any], None]) -> RemovableHandle:
-        """Call `take` with the value at each call of the module until the returned handle is removed."""
+    def register(self, callback: Callable[[Any], None]) -> RemovableHandle:
+        """Call `callback` with the value at each call of the module until the returned handle is removed."""
 
-        def output(module: nn.Module, args: tuple[Any, ...], value: Any) -> None:
-            take(value)
+        def output_hook(module: nn.Module, args: tuple[Any, ...], value: Any) -> None:
+            callback(value)
 
-        def first_argument(module: nn.Module, args: tuple[Any, ...]) -> None:
-            take(args[0])
+        def input_hook(module: nn.Module, args: tuple[Any, ...]) -> None:
+            callback(args[0])
 
-        def arguments(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-            take((args, named))
+        def arguments_hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            callback((args, kwargs))
 
         if self.side == "output":
-            return self.module.register_forward_hook(output)
+            return self.module.register_forward_hook(output_hook)
         if self.side == "input":
-            return self.module.register_forward_pre_hook(first_argument)
-        return self.module.register_forward_pre_hook(arguments, with_kwargs=True)
+            return self.module.register_forward_pre_hook(input_hook)
+        return self.module.register_forward_pre_hook(arguments_hook, with_kwargs=True)
 
 
 @contextmanager
-def tapped(taps: Mapping[Key, Tap], take: Callable[[Key, Any], None]) -> Iterator[None]:
-    """Call `take(key, value)` for each value at these points, for all forward passes until the context ends.
+def tapped(taps: Mapping[Key, Tap], callback: Callable[[Key, Any], None]) -> Iterator[None]:
+    """Call `callback(key, value)` for each value at these points, for all forward passes until the context ends.
 
     The hooks are removed when the context ends, normally or by an exception. The values are the model's own tensors:
     copy a tensor before you modify it, or to keep it after the pass.
     """
     with ExitStack() as handles:
         for key, tap in taps.items():
-            handles.callback(tap.register(partial(take, key)).remove)
+            handles.callback(tap.register(partial(callback, key)).remove)
         yield
 
 
 @contextmanager
 def last_values(taps: Mapping[Key, Tap]) -> Iterator[dict[Key, Tensor]]:
     """Yield a dict that holds the value of the last forward pass at each point."""
-    seen: dict[Key, Tensor] = {}
-    with tapped(taps, seen.__setitem__):
-        yield seen
+    values: dict[Key, Tensor] = {}
+    with tapped(taps, values.__setitem__):
+        yield values

@@ -53,24 +53,24 @@ class Mean:
 
     def value(self, current: Tensor, name: str) -> Tensor:
         """Return the replacement for `current`, with the same shape."""
-        found = find(self.source, name)  # (rows, positions, width)
-        if found.dim() != 3:
+        values = find(self.source, name)  # (rows, positions, width)
+        if values.dim() != 3:
             raise GlassError(
-                f"a mean over values of shape {tuple(found.shape)} was given for {name}",
+                f"a mean over values of shape {tuple(values.shape)} was given for {name}",
                 "Give a shape of (rows, positions, width), or use `Value` for a single vector.",
             )
-        if self.real is not None and self.real.shape != found.shape[:2]:
+        if self.real is not None and self.real.shape != values.shape[:2]:
             raise GlassError(
-                f"`real` of shape {tuple(self.real.shape)} was given with values of shape {tuple(found.shape)}",
+                f"`real` of shape {tuple(self.real.shape)} was given with values of shape {tuple(values.shape)}",
                 "Give one bool for each row and position.",
             )
-        seen = found.flatten(0, -2) if self.real is None else found[self.real]  # (n, width)
-        if not len(seen):
+        vectors = values.flatten(0, -2) if self.real is None else values[self.real]  # (n, width)
+        if not len(vectors):
             raise GlassError(
                 f"the mean for {name} has no positions: `real` is False everywhere",
                 "Set `real` to True for some positions.",
             )
-        return expand_to(seen.mean(dim=0), current.shape, current, name)
+        return expand_to(vectors.mean(dim=0), current.shape, current, name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,15 +88,15 @@ class Resample:
 
     def value(self, current: Tensor, name: str) -> Tensor:
         """Return the replacement for `current`, with the same shape."""
-        found = find(self.source, name)
+        replacement = find(self.source, name)
         if self.rows is not None:
-            if not all(0 <= row < len(found) for row in self.rows):
-                problem = f"rows is {list(self.rows)}, but the source has {counted(len(found), 'rows')}"
+            if not all(0 <= row < len(replacement) for row in self.rows):
+                problem = f"rows is {list(self.rows)}, but the source has {counted(len(replacement), 'rows')}"
                 raise GlassError(problem, "Give indices of source rows, counted from 0.")
-            found = found[list(self.rows)]
-        if found.shape != current.shape:
-            raise unfit(found, current.shape, name)
-        return found.to(current)
+            replacement = replacement[list(self.rows)]
+        if replacement.shape != current.shape:
+            raise unfit(replacement, current.shape, name)
+        return replacement.to(current)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +124,8 @@ class KnockOut:
     def weights(self, shape: tuple[int, ...], first: Tensor, like: Tensor, name: str) -> Tensor:
         """Return the attention weights of `shape`; `first` (B) is the position of each row's first real token."""
         keys = torch.arange(shape[-1], device=like.device)  # (S)
-        one = (keys == first[:, None]).to(like.dtype)  # (B, S)
-        return one.view(len(first), *[1] * (len(shape) - 2), -1).expand(shape)
+        one_hot = (keys == first[:, None]).to(like.dtype)  # (B, S)
+        return one_hot.view(len(first), *[1] * (len(shape) - 2), -1).expand(shape)
 
 
 Kind = Zero | Value | Mean | Resample | Pattern | KnockOut
@@ -143,17 +143,17 @@ def find(source: Source, name: str) -> Tensor:
         raise GlassError(f"the source has no values for {name}", f"Give a source with the key {name!r}.") from None
 
 
-def expand_to(found: Tensor, shape: Sequence[int], like: Tensor, name: str) -> Tensor:
-    """Expand `found` to `shape`, with the device and dtype of `like`."""
+def expand_to(tensor: Tensor, shape: Sequence[int], like: Tensor, name: str) -> Tensor:
+    """Expand `tensor` to `shape`, with the device and dtype of `like`."""
     try:
-        return found.to(like).expand(shape)
+        return tensor.to(like).expand(shape)
     except RuntimeError:
-        raise unfit(found, shape, name) from None
+        raise unfit(tensor, shape, name) from None
 
 
-def unfit(found: Tensor, shape: Sequence[int], name: str) -> GlassError:
+def unfit(tensor: Tensor, shape: Sequence[int], name: str) -> GlassError:
     """Return the error for a value with the wrong shape."""
     return GlassError(
-        f"a value of shape {tuple(found.shape)} was given for {name}, which has the shape {tuple(shape)} here",
+        f"a value of shape {tuple(tensor.shape)} was given for {name}, which has the shape {tuple(shape)} here",
         f"Give a shape of {tuple(shape)}; values of `Value`, `Mean` and `Pattern` may also broadcast to it.",
     )

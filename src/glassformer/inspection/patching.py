@@ -80,33 +80,33 @@ def patch(model: Model, patches: Mapping[str, Kind]) -> Iterator[None]:
             it or an activation that contains it; or, during the forward pass, a value is missing, or a value or
             `where` has the wrong shape or type.
     """
-    known = _points(model)
+    points = _patch_points(model)
     for name, kind in patches.items():
-        if name not in known:
+        if name not in points:
             raise GlassError(
-                f"this model has no activation {name!r} to patch", advice_on_part(model, name, list(known))
+                f"this model has no activation {name!r} to patch", advice_on_part(model, name, list(points))
             )
         _check_kind(name, kind)
         for outer in model._forward_pre_hooks.values():
-            if isinstance(outer, _Marker):
-                outer.refuse(name)
+            if isinstance(outer, _ActivePatch):
+                outer.refuse_overlap(name)
     with ExitStack() as hooks:
-        marker = model.register_forward_pre_hook(_Marker(tuple(patches)))
+        marker = model.register_forward_pre_hook(_ActivePatch(tuple(patches)))
         hooks.callback(marker.remove)
         for name in sorted(patches, key=lambda each: each.count(".")):
-            hooks.enter_context(known[name](patches[name], name))
+            hooks.enter_context(points[name](patches[name], name))
         yield
 
 
 def patchable(model: Model) -> list[str]:
     """List the names of all activations of a model that can be patched, in order of execution."""
-    return list(_points(model))
+    return list(_patch_points(model))
 
 
 def _check_kind(name: str, kind: Kind) -> None:
     last = name.split(".")[-1]
-    attention = last in ("self", "cross") or last.isdigit()
-    if isinstance(kind, Pattern | KnockOut) and not attention:
+    is_attention = last in ("self", "cross") or last.isdigit()
+    if isinstance(kind, Pattern | KnockOut) and not is_attention:
         raise GlassError(f"{type(kind).__name__} was given for {name}", "Use it for attention layers and heads only.")
     if last == "mask" and (not isinstance(kind, Zero) or kind.where is not None):
         raise GlassError(
@@ -115,7 +115,7 @@ def _check_kind(name: str, kind: Kind) -> None:
         )
 
 
-class _Marker:
+class _ActivePatch:
     """Record of an active `patch`, stored as a hook of the model so that nested patches can find it."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -124,49 +124,49 @@ class _Marker:
     def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         return None
 
-    def refuse(self, name: str) -> None:
+    def refuse_overlap(self, name: str) -> None:
         """Raise a `GlassError` if `name`, a part of this activation, or one that contains it is already patched."""
-        for own in self.names:
-            if own == name or own.startswith(f"{name}.") or name.startswith(f"{own}."):
-                raise GlassError(f"{name} is patched inside a patch of {own}", "Patch each activation once.")
+        for patched in self.names:
+            if patched == name or patched.startswith(f"{name}.") or name.startswith(f"{patched}."):
+                raise GlassError(f"{name} is patched inside a patch of {patched}", "Patch each activation once.")
 
 
-def _points(model: Model) -> dict[str, Install]:
+def _patch_points(model: Model) -> dict[str, Install]:
     """Return the patch function of each activation by name, in order of execution."""
-    found: dict[str, Install] = {}
+    points: dict[str, Install] = {}
     layers = {str(site): part for site, part in parts(model)}
     for name, stack in stacks(model).items():
-        found[f"{name}.mask"] = partial(_no_mask, stack)
-        found |= _embedding_points(name, stack, embedding_below(model, name))
+        points[f"{name}.mask"] = partial(_patch_mask, stack)
+        points |= _embedding_points(name, stack, embedding_below(model, name))
         for layer, block in enumerate(stack.blocks):
-            found[f"{name}.{layer}.resid"] = partial(_entering, block)
+            points[f"{name}.{layer}.resid"] = partial(_patch_input, block)
             for site in [site for site in layers if site.startswith(f"{name}.{layer}.")]:
                 part = layers[site]
-                found[site] = partial(_leaving, part)
+                points[site] = partial(_patch_output, part)
                 if isinstance(part, Attention):
-                    found[site] = partial(_attention, part)
+                    points[site] = partial(_patch_attention, part)
                     for index, head in enumerate(head_numbers(part)):
-                        found[f"{site}.{head}"] = partial(_head, part, index)
-        found[f"{name}.{len(stack.blocks)}.resid"] = partial(_leaving, stack.blocks[-1])
-        found[f"{name}.final"] = partial(_leaving, stack)
-    return found
+                        points[f"{site}.{head}"] = partial(_patch_head, part, index)
+        points[f"{name}.{len(stack.blocks)}.resid"] = partial(_patch_output, stack.blocks[-1])
+        points[f"{name}.final"] = partial(_patch_output, stack)
+    return points
 
 
 def _embedding_points(name: str, stack: Stack, embedding: Embedding) -> dict[str, Install]:
-    found: dict[str, Install] = {f"{name}.embedding": partial(_leaving, embedding, during=stack)}
+    points: dict[str, Install] = {f"{name}.embedding": partial(_patch_output, embedding, during=stack)}
     positions = embedding.positions or stack.rotary or stack.score_positions
     if positions is not None:
-        found[f"{name}.positions"] = partial(_leaving, positions, during=stack)
-    return found
+        points[f"{name}.positions"] = partial(_patch_output, positions, during=stack)
+    return points
 
 
 @contextmanager
-def _leaving(module: nn.Module, kind: Kind, name: str, during: Stack | None = None) -> Iterator[None]:
+def _patch_output(module: nn.Module, kind: Kind, name: str, during: Stack | None = None) -> Iterator[None]:
     """Patch the output of a module; with `during`, only while that stack runs, as stacks may share an embedding."""
     running = [during is None]
 
     def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor | Rotation) -> Tensor | Rotation:
-        return _put(kind, output, name) if running[0] else output
+        return _patched_value(kind, output, name) if running[0] else output
 
     def begin(module: nn.Module, args: tuple[Any, ...]) -> None:
         running[0] = True
@@ -183,11 +183,11 @@ def _leaving(module: nn.Module, kind: Kind, name: str, during: Stack | None = No
 
 
 @contextmanager
-def _entering(block: nn.Module, kind: Kind, name: str) -> Iterator[None]:
+def _patch_input(block: nn.Module, kind: Kind, name: str) -> Iterator[None]:
     """Patch the first input of a block."""
 
     def hook(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return _put(kind, args[0], name), *args[1:]
+        return _patched_value(kind, args[0], name), *args[1:]
 
     handle = block.register_forward_pre_hook(hook)
     try:
@@ -196,31 +196,33 @@ def _entering(block: nn.Module, kind: Kind, name: str) -> Iterator[None]:
         handle.remove()
 
 
-def _put(kind: Kind, current: Any, name: str) -> Any:
+def _patched_value(kind: Kind, current: Any, name: str) -> Any:
     """Return the current value, replaced at the rows and positions that the kind applies to."""
     assert not isinstance(kind, Pattern | KnockOut)
     if isinstance(current, Rotation):
-        return Rotation(_unrotated(kind, current.cos, name, 1.0), _unrotated(kind, current.sin, name, 0.0))
+        return Rotation(
+            _patched_rotation(kind, current.cos, name, 1.0), _patched_rotation(kind, current.sin, name, 0.0)
+        )
     if current.dim() == 4 and not isinstance(kind, Zero):  # a position bias on the scores
-        raise _only_zero(kind, name)
-    return _where(kind, kind.value(current, name), current, name)
+        raise _only_zero_error(kind, name)
+    return _select_patched(kind, kind.value(current, name), current, name)
 
 
-def _unrotated(kind: Kind, current: Tensor, name: str, identity: float) -> Tensor:
+def _patched_rotation(kind: Kind, current: Tensor, name: str, identity: float) -> Tensor:
     """Replace the cosine or sine of a rotation, (B or 1, 1, T, K), by that of the identity rotation."""
     if not isinstance(kind, Zero):
-        raise _only_zero(kind, name)
-    return _where(kind, torch.full_like(current, identity), current, name)
+        raise _only_zero_error(kind, name)
+    return _select_patched(kind, torch.full_like(current, identity), current, name)
 
 
-def _only_zero(kind: Kind, name: str) -> GlassError:
+def _only_zero_error(kind: Kind, name: str) -> GlassError:
     return GlassError(
         f"{type(kind).__name__} was given for {name}, but the positions of this model are not added to the embedding",
         "Give Zero().",
     )
 
 
-def _where(kind: Kind, new: Tensor, current: Tensor, name: str) -> Tensor:
+def _select_patched(kind: Kind, new: Tensor, current: Tensor, name: str) -> Tensor:
     """Select `new` where the kind applies and `current` elsewhere.
 
     Both are (B, T, any) or (B, heads, T, any); the first dimension may be 1.
@@ -231,13 +233,13 @@ def _where(kind: Kind, new: Tensor, current: Tensor, name: str) -> Tensor:
         problem = f"`where` of type {kind.where.dtype} was given for {name}"
         raise GlassError(problem, "Give a bool tensor, True at the positions to patch.")
     where = torch.atleast_2d(kind.where).to(current.device)  # (B or 1, T or 1)
-    positions = current.shape[-2]
-    rows = max(len(where), len(current))
-    if where.dim() != 2 or where.shape[1] not in (1, positions) or {len(where), len(current)} - {1, rows}:
+    n_positions = current.shape[-2]
+    n_rows = max(len(where), len(current))
+    if where.dim() != 2 or where.shape[1] not in (1, n_positions) or {len(where), len(current)} - {1, n_rows}:
         raise GlassError(
             f"`where` of shape {tuple(kind.where.shape)} was given for {name}, which has {len(current)} rows and "
-            f"{positions} positions here",
-            f"Give a shape of ({len(current)}, {positions}), or one that broadcasts to it.",
+            f"{n_positions} positions here",
+            f"Give a shape of ({len(current)}, {n_positions}), or one that broadcasts to it.",
         )
     where = (
         where[..., None] if current.dim() == 3 else where[:, None, :, None]
@@ -246,51 +248,51 @@ def _where(kind: Kind, new: Tensor, current: Tensor, name: str) -> Tensor:
 
 
 @contextmanager
-def _no_mask(stack: Stack, kind: Kind, name: str) -> Iterator[None]:
+def _patch_mask(stack: Stack, kind: Kind, name: str) -> Iterator[None]:
     """Remove the causal mask; padding stays masked, and a window applies to both sides."""
-    before = stack.causal
+    causal = stack.causal
     stack.causal = False
     try:
         yield
     finally:
-        stack.causal = before
+        stack.causal = causal
 
 
 @contextmanager
-def _attention(layer: Attention, kind: Kind, name: str) -> Iterator[None]:
+def _patch_attention(layer: Attention, kind: Kind, name: str) -> Iterator[None]:
     """Patch the output of an attention layer, or the attention weights of all its heads."""
     if not isinstance(kind, Pattern | KnockOut):
-        with _leaving(layer, kind, name):
+        with _patch_output(layer, kind, name):
             yield
         return
 
     def change(pattern: Tensor, first: Tensor) -> Tensor:
-        return _where(kind, kind.weights(pattern.shape, first, pattern, name), pattern, name)  # (B, H, T, S)
+        return _select_patched(kind, kind.weights(pattern.shape, first, pattern, name), pattern, name)  # (B, H, T, S)
 
     with _pattern_hook(layer, change):
         yield
 
 
 @contextmanager
-def _head(layer: Attention, head: int, kind: Kind, name: str) -> Iterator[None]:
+def _patch_head(layer: Attention, head: int, kind: Kind, name: str) -> Iterator[None]:
     """Patch z, or the attention weights, of one head."""
 
-    def put(whole: Tensor, new: Tensor) -> Tensor:
-        new = _where(kind, new, whole[:, head], name)  # (B, T, K or S)
-        return torch.cat([whole[:, :head], new[:, None], whole[:, head + 1 :]], dim=1)  # (B, H, T, K or S)
+    def replace_head(all_heads: Tensor, new: Tensor) -> Tensor:
+        new = _select_patched(kind, new, all_heads[:, head], name)  # (B, T, K or S)
+        return torch.cat([all_heads[:, :head], new[:, None], all_heads[:, head + 1 :]], dim=1)  # (B, H, T, K or S)
 
     if isinstance(kind, Pattern | KnockOut):
 
         def change(pattern: Tensor, first: Tensor) -> Tensor:
-            own = pattern[:, head]  # (B, T, S)
-            return put(pattern, kind.weights(own.shape, first, own, name))  # (B, H, T, S)
+            head_pattern = pattern[:, head]  # (B, T, S)
+            return replace_head(pattern, kind.weights(head_pattern.shape, first, head_pattern, name))  # (B, H, T, S)
 
         with _pattern_hook(layer, change):
             yield
         return
 
     def hook(module: nn.Module, args: tuple[Any, ...], z: Tensor) -> Tensor:
-        return put(z, kind.value(z[:, head], name))  # (B, H, T, K)
+        return replace_head(z, kind.value(z[:, head], name))  # (B, H, T, K)
 
     handle = layer.hook_z.register_forward_hook(hook)
     try:
@@ -307,7 +309,7 @@ def _pattern_hook(layer: Attention, change: Callable[[Tensor, Tensor], Tensor]) 
     """
     first: list[Tensor] = []
 
-    def look(module: nn.Module, args: tuple[Any, ...], scores: Tensor) -> None:
+    def find_first_key(module: nn.Module, args: tuple[Any, ...], scores: Tensor) -> None:
         allowed = scores != -torch.inf  # (B, H, T, S)
         first[:] = [allowed.flatten(1, 2).any(dim=1).long().argmax(dim=-1)]  # (B)
 
@@ -315,6 +317,6 @@ def _pattern_hook(layer: Attention, change: Callable[[Tensor, Tensor], Tensor]) 
         return change(pattern, first[0])
 
     with ExitStack() as hooks:
-        hooks.callback(layer.hook_scores.register_forward_hook(look).remove)
+        hooks.callback(layer.hook_scores.register_forward_hook(find_first_key).remove)
         hooks.callback(layer.hook_pattern.register_forward_hook(hook).remove)
         yield

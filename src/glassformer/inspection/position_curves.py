@@ -37,19 +37,19 @@ def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
     Raises:
         GlassError: the model has no such stack.
     """
-    found = stacks(model)
-    if stack not in found:
-        raise GlassError(f"this model has no stack {stack!r}", f"Choose one of: {', '.join(found)}.")
-    return found[stack], embedding_below(model, stack)
+    named_stacks = stacks(model)
+    if stack not in named_stacks:
+        raise GlassError(f"this model has no stack {stack!r}", f"Choose one of: {', '.join(named_stacks)}.")
+    return named_stacks[stack], embedding_below(model, stack)
 
 
-def position_vectors(embedding: Embedding, places: int) -> Tensor | None:
+def position_vectors(embedding: Embedding, n_positions: int) -> Tensor | None:
     """Return the vectors added at positions 0, 1, …, (T, D) float64; None if no vectors are added."""
     if embedding.positions is None:
         return None
     device = embedding.tokens.weight.device
     with torch.no_grad():
-        return embedding.positions(torch.arange(places, device=device)[None])[0].cpu().double()  # (T, D)
+        return embedding.positions(torch.arange(n_positions, device=device)[None])[0].cpu().double()  # (T, D)
 
 
 def by_distance(vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -68,21 +68,21 @@ def by_distance(vectors: Tensor) -> tuple[Tensor, Tensor]:
     return means(x), means(unit)
 
 
-def distances_of(stack: Stack, most: int) -> Tensor:
-    """Return up to `most` evenly spaced distances to earlier tokens, from 0; if not causal, also the negative ones."""
-    back = torch.tensor(evenly(stack.context, most))
-    return back if stack.causal else torch.cat([-back[1:].flip(0), back])
+def distances_of(stack: Stack, max_count: int) -> Tensor:
+    """Return up to `max_count` evenly spaced distances to earlier tokens, from 0; also negative ones if not causal."""
+    distances = torch.tensor(evenly(stack.context, max_count))
+    return distances if stack.causal else torch.cat([-distances[1:].flip(0), distances])
 
 
-def evenly(count: int, most: int) -> list[int]:
-    """Return at most `most` evenly spaced numbers below `count`, including the first and the last.
+def evenly(count: int, max_count: int) -> list[int]:
+    """Return at most `max_count` evenly spaced numbers below `count`, including the first and the last.
 
     >>> evenly(3, 5), evenly(9, 3)
     ([0, 1, 2], [0, 4, 8])
     """
-    if count <= most:
+    if count <= max_count:
         return list(range(count))
-    return sorted({round(n * (count - 1) / (most - 1)) for n in range(most)})
+    return sorted({round(n * (count - 1) / (max_count - 1)) for n in range(max_count)})
 
 
 def bias_by_distance(stack: Stack, distances: Tensor) -> Tensor | None:
@@ -94,9 +94,9 @@ def bias_by_distance(stack: Stack, distances: Tensor) -> Tensor | None:
     """
     if stack.score_positions is None:
         return None
-    back = distances.to(next(stack.parameters()).device)[None, None]  # (1, 1, n)
+    distances_on_device = distances.to(next(stack.parameters()).device)[None, None]  # (1, 1, n)
     with torch.no_grad():
-        bias: Tensor = stack.score_positions.by_distance(back)  # (1, H, 1, n)
+        bias: Tensor = stack.score_positions.by_distance(distances_on_device)  # (1, H, 1, n)
     return bias[0, :, 0].cpu().double()  # (H, n)
 
 
@@ -171,8 +171,8 @@ def shuffle_test(
         GlassError: the output does not exist, or fewer than two tokens can be moved.
     """
     output = case.outputs[check_number("output", column, len(case.outputs))]
-    seen = case.tokens[0, : output.place] if case.model.config.family == "decoder" else case.tokens[0]
-    moved = tuple(position for position, id in enumerate(seen.tolist()) if id not in fixed)
+    candidates = case.tokens[0, : output.place] if case.model.config.family == "decoder" else case.tokens[0]
+    moved = tuple(position for position, id in enumerate(candidates.tolist()) if id not in fixed)
     if len(moved) < 2:
         problem = f"only {len(moved)} token can be moved" if len(moved) == 1 else "no token can be moved"
         raise GlassError(f"there is nothing to shuffle: {problem}", "Give a longer text, or a later position.")
@@ -181,15 +181,15 @@ def shuffle_test(
     rows = case.tokens.repeat(times, 1)  # (n, S)
     positions = torch.tensor(moved)
     rows[:, positions] = case.tokens[0, positions][orders]
-    original = _log_p(case, case.tokens, column)[0]  # (V)
-    size = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
-    other = torch.cat([_log_p(case, part, column) for part in rows.split(size)])  # (n, V)
+    original_log_p = _log_p(case, case.tokens, column)[0]  # (V)
+    rows_per_pass = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
+    shuffled_log_p = torch.cat([_log_p(case, part, column) for part in rows.split(rows_per_pass)])  # (n, V)
     return ShuffleResult(
         moved=moved,
-        before=float(original[output.answer]),
-        after=other[:, output.answer],
-        divergence=(original.exp() * (original - other)).sum(dim=-1),
-        same=other.argmax(dim=-1) == original.argmax(),
+        before=float(original_log_p[output.answer]),
+        after=shuffled_log_p[:, output.answer],
+        divergence=(original_log_p.exp() * (original_log_p - shuffled_log_p)).sum(dim=-1),
+        same=shuffled_log_p.argmax(dim=-1) == original_log_p.argmax(),
         orders=positions[orders],
     )
 

@@ -14,9 +14,9 @@ def spearman(first: Numbers, second: Numbers) -> float | None:
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 1000.0, 100.0]))
     0.5
     """
-    one, other = (centred_ranks(values) for values in (first, second))  # (n,) each
-    size = float(np.sqrt((one @ one) * (other @ other)))
-    return float(one @ other) / size if size > 0 else None
+    first_ranks, second_ranks = (centred_ranks(values) for values in (first, second))  # (n,) each
+    norm_product = float(np.sqrt((first_ranks @ first_ranks) * (second_ranks @ second_ranks)))
+    return float(first_ranks @ second_ranks) / norm_product if norm_product > 0 else None
 
 
 def centred_ranks(values: Numbers) -> npt.NDArray[np.float64]:

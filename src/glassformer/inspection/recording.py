@@ -1,9 +1,9 @@
 """Recordings: copies of selected tensors of one or several forward passes, by name, within a memory budget.
 
-    found = record(model, tokens, keep=("pattern", "dec.1.resid"))
-    found["dec.0.self.pattern"]  # (B, H, T, S)
+    recording = record(model, tokens, keep=("pattern", "dec.1.resid"))
+    recording["dec.0.self.pattern"]  # (B, H, T, S)
 
-    with watching(model, keep=("pattern",)) as passes:
+    with record_passes(model, keep=("pattern",)) as passes:
         for step in generate(model, prompts, settings):
             passes[-1]["dec.0.self.pattern"]  # (rows, H, 1, S) after the prompt, for the newest tokens
 
@@ -61,20 +61,24 @@ class Recording(Mapping[str, Tensor]):
         name = current_name(name)
         if name in self._values:
             return self._values[name].clone()
-        words = name.split(".")
-        site = ".".join(words[:3])
-        head = words[3:4]
-        thing = ".".join(words[4:]) or "z"
+        components = name.split(".")
+        site = ".".join(components[:3])
+        head = components[3:4]
+        kind = ".".join(components[4:]) or "z"
         numbers = [str(number) for number in self._heads.get(site, ())]
-        whole = f"{site}.{thing}"
-        if head and head[0] in numbers and whole in self._values:
-            if thing in ("k", "v"):
-                raise NotRecordedError(f"{name} is not a tensor: heads may share keys and values", f"Use {whole}.")
-            return self._values[whole][:, numbers.index(head[0])].clone()
+        tensor_name = f"{site}.{kind}"
+        if head and head[0] in numbers and tensor_name in self._values:
+            if kind in ("k", "v"):
+                raise NotRecordedError(
+                    f"{name} is not a tensor: heads may share keys and values", f"Use {tensor_name}."
+                )
+            return self._values[tensor_name][:, numbers.index(head[0])].clone()
         if head and head[0] in numbers:
-            raise NotRecordedError(f"{name} was not recorded", f"Record it, if the model has it: keep=({whole!r},).")
-        near = get_close_matches(name, self._values, n=1)
-        question = f"Did you mean {near[0]}? Or record it" if near else "Record it"
+            raise NotRecordedError(
+                f"{name} was not recorded", f"Record it, if the model has it: keep=({tensor_name!r},)."
+            )
+        matches = get_close_matches(name, self._values, n=1)
+        question = f"Did you mean {matches[0]}? Or record it" if matches else "Record it"
         raise NotRecordedError(f"{name} was not recorded", f"{question}, if the model has it: keep=({name!r},).")
 
     def __iter__(self) -> Iterator[str]:
@@ -121,8 +125,8 @@ def record(
     """
     tokens, target, real = check_given(model, tokens, target, real)
     B, T = tokens.shape
-    length = None if target is None else target.shape[1]
-    _check_budget(model, keep, budget, (B, T, length, rows, dtype, real is not None))
+    target_length = None if target is None else target.shape[1]
+    _check_budget(model, keep, budget, (B, T, target_length, rows, dtype, real is not None))
     with inference(model), record_passes(model, keep, rows, dtype, budget) as passes:
         if isinstance(model, EncoderDecoder):
             assert target is not None
@@ -150,25 +154,25 @@ def estimate(
         target: number of target tokens of an encoder-decoder.
         padded: True if `record` is called with `real`.
     """
-    each = (dtype or model.embedding.tokens.weight.dtype).itemsize
+    itemsize = (dtype or model.embedding.tokens.weight.dtype).itemsize
     return sum(
-        entry.bytes(batch_sizes(model, entry, batch, length, target, rows, padded), each)
+        entry.bytes(batch_sizes(model, entry, batch, length, target, rows, padded), itemsize)
         for entry in chosen(model, keep)
     )
 
 
-Asked = tuple[int, int, int | None, slice | None, torch.dtype | None, bool]
+EstimateArguments = tuple[int, int, int | None, slice | None, torch.dtype | None, bool]
 
 
-def _check_budget(model: Model, keep: Sequence[str], budget: int, asked: Asked) -> None:
-    needed = estimate(model, keep, *asked)
+def _check_budget(model: Model, keep: Sequence[str], budget: int, estimate_arguments: EstimateArguments) -> None:
+    needed = estimate(model, keep, *estimate_arguments)
     if needed <= budget:
         return
     names = [entry.name for entry in chosen(model, keep)]
-    smaller = [name for name in keep if estimate(model, [name], *asked) <= budget]
-    while smaller and estimate(model, smaller, *asked) > budget:  # drop the largest kinds first
-        smaller.remove(max(smaller, key=lambda name: estimate(model, [name], *asked)))
-    smaller = smaller or [name for name in names if estimate(model, [name], *asked) <= budget][:1]
+    smaller = [name for name in keep if estimate(model, [name], *estimate_arguments) <= budget]
+    while smaller and estimate(model, smaller, *estimate_arguments) > budget:  # drop the largest kinds first
+        smaller.remove(max(smaller, key=lambda name: estimate(model, [name], *estimate_arguments)))
+    smaller = smaller or [name for name in names if estimate(model, [name], *estimate_arguments) <= budget][:1]
     advice = (
         f"Record less, such as keep={tuple(smaller)}" if smaller else "Give fewer tokens, or fewer positions in `rows`"
     )
@@ -194,8 +198,8 @@ def record_passes(
     """Record all forward passes until the context ends, such as those of generation, beam search or training.
 
     When the context ends, normally or by an exception, the hooks are removed and the recordings stay. Patched values
-    are recorded only if the patch is the outer context: `with patch(...), watching(...)`. If the patch is inside, the
-    recording has the original value, and only later tensors show the effect of the patch.
+    are recorded only if the patch is the outer context: `with patch(...), record_passes(...)`. If the patch is inside,
+    the recording has the original value, and only later tensors show the effect of the patch.
 
     Args:
         model, keep, rows, dtype: as for `record`. With a cache, a forward pass has only the new positions.
@@ -227,39 +231,42 @@ class _PassRecorder:
         self.entries: dict[str, Recordable] = {}
         self.passes: list[Recording] = []
         self.values: dict[str, Tensor] = {}  # tensors of the current pass
-        self.ran: set[str] = set()  # stacks that ran in the current pass
-        self.running = ""
-        self.taken = 0
+        self.stacks_in_pass: set[str] = set()  # stacks that ran in the current pass
+        self.current_stack = ""
+        self.recorded_bytes = 0
 
     @contextmanager
     def attached(self, entries: Sequence[Recordable]) -> Iterator[None]:
         """Record these entries until the context ends, with hooks only on their modules."""
-        begins = {name: Tap(stack, "input") for name, stack in stacks(self.model).items()}
+        stack_taps = {name: Tap(stack, "input") for name, stack in stacks(self.model).items()}
         self.entries = {entry.name: entry for entry in entries}
-        with tapped(begins, self._begin), tapped({entry.name: entry.tap for entry in entries}, self._take):
+        with (
+            tapped(stack_taps, self._begin_stack),
+            tapped({entry.name: entry.tap for entry in entries}, self._record_value),
+        ):
             yield
 
-    def _begin(self, stack: str, ids: Tensor) -> None:
+    def _begin_stack(self, stack: str, ids: Tensor) -> None:
         """Begin a new recording if an encoder runs or a decoder runs again."""
-        if stack == "enc" or stack in self.ran or not self.passes:
+        if stack == "enc" or stack in self.stacks_in_pass or not self.passes:
             self.values = {}
-            self.ran = set()
+            self.stacks_in_pass = set()
             self.passes.append(Recording(self.values, self.heads))
-        self.ran.add(stack)
-        self.running = stack
+        self.stacks_in_pass.add(stack)
+        self.current_stack = stack
 
-    def _take(self, name: str, value: Tensor) -> None:
+    def _record_value(self, name: str, value: Tensor) -> None:
         """Copy a tensor at the recorded positions, outside inference mode, so that autograd can use the copy."""
         entry = self.entries[name]
-        if entry.thing in ("embedding", "positions") and entry.stack != self.running:
+        if entry.thing in ("embedding", "positions") and entry.stack != self.current_stack:
             return  # source and target share an embedding
         with torch.inference_mode(False), torch.no_grad():
             if entry.thing == "head_output":
                 value = head_outputs(self.layers[name.removesuffix(".head_output")], value)  # (B, H, T, D)
             if self.rows is not None and "T" in entry.dims:
                 value = value[(slice(None),) * entry.dims.index("T") + (self.rows,)]
-            self.taken += value.numel() * self.dtype.itemsize
-            if self.taken > self.budget:
+            self.recorded_bytes += value.numel() * self.dtype.itemsize
+            if self.recorded_bytes > self.budget:
                 raise GlassError(
                     f"the recording exceeds its budget of {_size(self.budget)} in forward pass {len(self.passes)}",
                     "Record less, record fewer passes, or raise the budget.",

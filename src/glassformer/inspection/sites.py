@@ -60,8 +60,8 @@ def stacks(model: Model) -> dict[str, Stack]:
 
 def embedding_below(model: Model, stack: str) -> Embedding:
     """Return the embedding that feeds a stack, "enc" or "dec"."""
-    own = model.source_embedding if isinstance(model, EncoderDecoder) and stack == "enc" else None
-    return model.embedding if own is None else own
+    source_embedding = model.source_embedding if isinstance(model, EncoderDecoder) and stack == "enc" else None
+    return model.embedding if source_embedding is None else source_embedding
 
 
 def parts(model: Model) -> Iterator[tuple[Site, nn.Module]]:
@@ -94,30 +94,29 @@ def find_head(model: Model, name: str) -> HeadSite:
     for head in heads(model):
         if str(head) == name:
             return head
-    found = [_heads_of(site, head_numbers(layer)) for site, layer in attentions(model).items() if layer.heads]
-    raise GlassError(f"there is no head {name!r} in this model", f"It has {', '.join(found) or 'none'}.")
+    layer_heads = [_heads_of(site, head_numbers(layer)) for site, layer in attentions(model).items() if layer.heads]
+    raise GlassError(f"there is no head {name!r} in this model", f"It has {', '.join(layer_heads) or 'none'}.")
 
 
-def advice_on_part(model: Model, name: str, known: Sequence[str]) -> str:
-    """Return advice on an unknown name: the existing layers or heads, or the nearest name in `known`, or all names."""
-    words = name.split(".")
-    stack = stacks(model).get(words[0])
-    if stack is None or len(words) < 3 or not words[1].isdigit():
-        return nearest(name, known)
-    if int(words[1]) >= len(stack.blocks):
-        if words[2] == "resid":
-            return (
-                f"{words[0]} has residual streams {span(0, len(stack.blocks))}: before each block, and after the last."
-            )
-        return f"{words[0]} has layers {span(0, len(stack.blocks) - 1)}."
+def advice_on_part(model: Model, name: str, names: Sequence[str]) -> str:
+    """Return advice on an unknown name: the existing layers or heads, or the nearest name in `names`, or all names."""
+    components = name.split(".")
+    stack = stacks(model).get(components[0])
+    if stack is None or len(components) < 3 or not components[1].isdigit():
+        return nearest(name, names)
+    if int(components[1]) >= len(stack.blocks):
+        if components[2] == "resid":
+            streams = span(0, len(stack.blocks))
+            return f"{components[0]} has residual streams {streams}: before each block, and after the last."
+        return f"{components[0]} has layers {span(0, len(stack.blocks) - 1)}."
     for site, layer in attentions(model).items():
         if name.startswith(f"{site}.") and layer.heads:
             return f"{site} has heads {_heads_of(site, head_numbers(layer))}."
-    return nearest(name, known)
+    return nearest(name, names)
 
 
-def _heads_of(site: Site, kept: list[int]) -> str:
+def _heads_of(site: Site, numbers: list[int]) -> str:
     """Return the names of a site's heads in words, as a range if they are consecutive."""
-    if kept == list(range(kept[0], kept[-1] + 1)):
-        return span(f"{site}.{kept[0]}", f"{site}.{kept[-1]}")
-    return ", ".join(f"{site}.{number}" for number in kept)
+    if numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return span(f"{site}.{numbers[0]}", f"{site}.{numbers[-1]}")
+    return ", ".join(f"{site}.{number}" for number in numbers)

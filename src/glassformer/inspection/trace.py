@@ -63,13 +63,13 @@ def trace(model: Model, tokens: Tensor, target: Tensor | None = None, real: Tens
     with torch.inference_mode(False), torch.no_grad():
         check_finite(logits)
         if isinstance(model, EncoderDecoder):
-            source = _stack(calls, model.encoder, embedding_below(model, "enc"), real, which=0)
+            source = _stack(calls, model.encoder, embedding_below(model, "enc"), real, call_index=0)
             target_stack = _stack(calls, model.decoder, model.embedding, None)
             return Trace(target_stack, source, None, _transformed(calls, model.head), logits)
-        found = _stack(calls, model.stack, model.embedding, real)
+        stack_trace = _stack(calls, model.stack, model.embedding, real)
         if isinstance(model, Classifier):
-            return Trace(found, None, calls.output(model.dropout), None, logits)  # pooled: (B, D)
-        return Trace(found, None, None, _transformed(calls, model.head), logits)
+            return Trace(stack_trace, None, calls.output(model.dropout), None, logits)  # pooled: (B, D)
+        return Trace(stack_trace, None, None, _transformed(calls, model.head), logits)
 
 
 def _transformed(calls: Calls, head: Head) -> Tensor | None:
@@ -86,9 +86,9 @@ def check_given(
         GlassError: the ids or `real` do not fit the model, or a target is missing or not allowed.
     """
     if (target is not None) != isinstance(model, EncoderDecoder):
-        given = "no target" if target is None else "a target"
+        description = "no target" if target is None else "a target"
         raise GlassError(
-            f"{given} was given to the model, which is of type {type(model).__name__}",
+            f"{description} was given to the model, which is of type {type(model).__name__}",
             "Give a target if, and only if, the model is an EncoderDecoder.",
         )
     device = model.embedding.tokens.weight.device
@@ -113,10 +113,10 @@ def _check_ids(ids: Tensor, embedding: Embedding) -> None:
         )
     low = int(ids.min())
     high = int(ids.max())
-    size = embedding.tokens.num_embeddings
-    if low < 0 or high >= size:
-        wrong = low if low < 0 else high
-        raise GlassError(f"the token {wrong} is outside the vocabulary", f"Give ids from 0 to {size - 1}.")
+    vocab_size = embedding.tokens.num_embeddings
+    if low < 0 or high >= vocab_size:
+        invalid_id = low if low < 0 else high
+        raise GlassError(f"the token {invalid_id} is outside the vocabulary", f"Give ids from 0 to {vocab_size - 1}.")
 
 
 class Calls:
@@ -133,31 +133,31 @@ class Calls:
     def _record(self, tap: Tap, value: Any) -> None:
         self._values.setdefault(tap, []).append(value)
 
-    def output(self, module: nn.Module, which: int = -1) -> Tensor:
+    def output(self, module: nn.Module, call_index: int = -1) -> Tensor:
         """Return the output of a module in one of its calls, by default the last one."""
-        return self._values[Tap(module)][which]
+        return self._values[Tap(module)][call_index]
 
-    def given(self, module: nn.Module, name: str, which: int = -1) -> Any:
+    def given(self, module: nn.Module, name: str, call_index: int = -1) -> Any:
         """Return an argument of a module's call by its name, or None if the call omitted it."""
-        args, named = self._values[Tap(module, "arguments")][which]
-        return inspect.signature(module.forward).bind(*args, **named).arguments.get(name)
+        args, kwargs = self._values[Tap(module, "arguments")][call_index]
+        return inspect.signature(module.forward).bind(*args, **kwargs).arguments.get(name)
 
 
-def _stack(calls: Calls, stack: Stack, embedding: Embedding, real: Tensor | None, which: int = -1) -> StackTrace:
+def _stack(calls: Calls, stack: Stack, embedding: Embedding, real: Tensor | None, call_index: int = -1) -> StackTrace:
     """Return the trace of a stack.
 
-    `which` is the index of the stack's call of the embedding: source and target may share an embedding.
+    `call_index` is the index of the stack's call of the embedding: source and target may share an embedding.
     """
-    embedded = calls.output(embedding, which)  # (B, T, D)
-    added = None
+    embedded = calls.output(embedding, call_index)  # (B, T, D)
+    position_vectors = None
     if embedding.positions is not None:
-        added = calls.output(embedding.positions, which).to(embedded.dtype)  # (B or 1, T, D)
+        position_vectors = calls.output(embedding.positions, call_index).to(embedded.dtype)  # (B or 1, T, D)
     return StackTrace(
-        ids=calls.given(embedding, "tokens", which),
+        ids=calls.given(embedding, "tokens", call_index),
         real=real,
-        positions=calls.given(embedding, "positions", which),
-        token_vectors=calls.output(embedding.tokens, which) * embedding.scale,  # (B, T, D)
-        position_vectors=added,
+        positions=calls.given(embedding, "positions", call_index),
+        token_vectors=calls.output(embedding.tokens, call_index) * embedding.scale,  # (B, T, D)
+        position_vectors=position_vectors,
         embedded=embedded,
         blocks=tuple(_block(calls, block) for block in stack.blocks),
         final=calls.output(stack),
@@ -171,7 +171,7 @@ def _block(calls: Calls, block: nn.Module) -> BlockTrace:
     parts = (cross, block.feedforward)
     # The residual stream after each part is the input of the next part, or of the norm before it.
     readers = [reader for reader in (norms if block.norm_order == "pre" else parts) if reader is not None]
-    after = [_first(calls, reader) for reader in readers] + [calls.output(block)]  # (B, T, D) each
+    after = [_module_input(calls, reader) for reader in readers] + [calls.output(block)]  # (B, T, D) each
     return BlockTrace(
         order=block.norm_order,
         before=calls.given(block, "x"),
@@ -187,10 +187,10 @@ def _block(calls: Calls, block: nn.Module) -> BlockTrace:
     )
 
 
-def _first(calls: Calls, norm: nn.Module) -> Tensor:
+def _module_input(calls: Calls, module: nn.Module) -> Tensor:
     """Return the input of a norm or a part: the argument `input` of LayerNorm and Identity, `x` of other modules."""
-    found = calls.given(norm, "input")
-    return calls.given(norm, "x") if found is None else found
+    value = calls.given(module, "input")
+    return calls.given(module, "x") if value is None else value
 
 
 def _feedforward(calls: Calls, layer: FeedForward) -> FeedForwardTrace:
@@ -212,13 +212,13 @@ def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
     mask: Mask = mask_of_heads(layer, calls.given(layer, "mask"))
     q_projected = _heads(calls.output(layer.query), layer)  # (B, H, T, K)
     k_projected = _heads(calls.output(layer.key), layer)  # (B, G, S, K)
-    q_unturned = q_projected  # (B, H, T, K)
-    k_unturned = k_projected  # (B, G, S, K)
+    q_unrotated = q_projected  # (B, H, T, K)
+    k_unrotated = k_projected  # (B, G, S, K)
     if layer.query_norm is not None and layer.key_norm is not None:
         q_normed = calls.output(layer.query_norm).to(q_projected.dtype).flatten(2)  # (B, T, H K)
         k_normed = calls.output(layer.key_norm).to(k_projected.dtype).flatten(2)  # (B, S, G K)
-        q_unturned = _heads(q_normed, layer)  # (B, H, T, K)
-        k_unturned = _heads(k_normed, layer)  # (B, G, S, K)
+        q_unrotated = _heads(q_normed, layer)  # (B, H, T, K)
+        k_unrotated = _heads(k_normed, layer)  # (B, G, S, K)
     scaled = calls.output(layer.hook_products)  # (B, H, T, S)
     masked = calls.output(layer.hook_scores)  # (B, H, T, S)
     allowed = (masked != -math.inf).any(dim=1, keepdim=True)  # (B, 1, T, S)
@@ -234,8 +234,8 @@ def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
         source=x if memory is None else memory,
         q_projected=q_projected,
         k_projected=k_projected,
-        q_unrotated=q_unturned,
-        k_unrotated=k_unturned,
+        q_unrotated=q_unrotated,
+        k_unrotated=k_unrotated,
         q=calls.output(layer.hook_q),
         k=calls.output(layer.hook_k),
         v=calls.output(layer.hook_v),

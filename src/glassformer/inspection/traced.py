@@ -15,7 +15,7 @@ from glassformer.model.positions import Rotation
 class AttentionTrace:
     """Trace of one attention layer. Query head h uses key-value head h // (H / G) unless heads were removed.
 
-    After pruning, H and G count the remaining heads, which `heads` and `asks` identify.
+    After pruning, H and G count the remaining heads, which `heads` and `kv_index` identify.
 
     Attributes:
         heads: (H) number of each query head in the configuration; 0 to H - 1 if no heads were removed.

@@ -19,13 +19,13 @@ def attention_masks(subject: Subject, first: int | None = None) -> dict[str, Ten
         subject: the model and its input.
         first: number of leading positions to return for queries and keys; None: all.
     """
-    layers: dict[str, str] = {}
+    sites: dict[str, str] = {}
     for site, layer in attentions(subject.model).items():
         if layer.heads:
-            layers.setdefault(f"{site.stack}.{site.part}", str(site))
-    if not layers:
+            sites.setdefault(f"{site.stack}.{site.part}", str(site))
+    if not sites:
         return {}
     target = None if subject.target_ids is None else torch.tensor([subject.target_ids])
-    keep = [f"{site}.scores" for site in layers.values()]
-    kept = record(subject.model, torch.tensor([subject.ids]), target, keep=keep, rows=slice(first))
-    return {kind: kept[f"{site}.scores"][0, 0, :, :first] != -torch.inf for kind, site in layers.items()}
+    keep = [f"{site}.scores" for site in sites.values()]
+    recording = record(subject.model, torch.tensor([subject.ids]), target, keep=keep, rows=slice(first))
+    return {kind: recording[f"{site}.scores"][0, 0, :, :first] != -torch.inf for kind, site in sites.items()}

@@ -78,21 +78,27 @@ def agreement(model: Model, trace: Trace, occlusion: Occlusion) -> RankAgreement
     causal = model.config.family != "encoder"
     rolled = rollout(trace)
     rows: list[MeasureAgreement] = []
-    between: dict[str, float | None] = {}
-    sides = [("own", occlusion.own, rolled.own)]
+    attention_and_rollout: dict[str, float | None] = {}
+    comparisons = [("own", occlusion.own, rolled.own)]
     if occlusion.source is not None and rolled.source is not None:
-        sides.append(("source", occlusion.source, rolled.source))
-    for side, effects, shares in sides:
+        comparisons.append(("source", occlusion.source, rolled.source))
+    for side, effects, rollouts in comparisons:
         counts = [read[-1] + 1 if causal and side == "own" else effects.shape[1] for read in reads]
         for layer, block in enumerate(trace.stack.blocks):
-            made = block.attention if side == "own" else block.cross
-            weights = None if made is None or not made.heads else read_by(_mean(made), reads)  # (P, S)
-            share = read_by(shares[layer], reads)  # (P, S)
-            for measure, values in (("attention", weights), ("rollout", share)):
-                found = [] if values is None else _correlations(values, effects.abs(), counts)
-                rows.append(MeasureAgreement(layer, measure, side, _average(found), len(found)))
-        between[side] = None if weights is None else _average(_correlations(weights, share, counts))
-    return RankAgreement(tuple(rows), between)
+            attention_trace = block.attention if side == "own" else block.cross
+            weights = (
+                None
+                if attention_trace is None or not attention_trace.heads
+                else read_by(_mean_weights(attention_trace), reads)
+            )  # (P, S)
+            layer_rollout = read_by(rollouts[layer], reads)  # (P, S)
+            for measure, values in (("attention", weights), ("rollout", layer_rollout)):
+                correlations = [] if values is None else _correlations(values, effects.abs(), counts)
+                rows.append(MeasureAgreement(layer, measure, side, _average(correlations), len(correlations)))
+        attention_and_rollout[side] = (
+            None if weights is None else _average(_correlations(weights, layer_rollout, counts))
+        )
+    return RankAgreement(tuple(rows), attention_and_rollout)
 
 
 def _correlations(a: Tensor, b: Tensor, counts: list[int]) -> list[float]:
@@ -101,14 +107,14 @@ def _correlations(a: Tensor, b: Tensor, counts: list[int]) -> list[float]:
     Outputs with fewer than `LEAST` tokens, or with equal values only, are left out.
     """
     rows = zip(a.numpy(), b.numpy(), counts, strict=True)
-    found = [spearman(x[:count], y[:count]) for x, y, count in rows if count >= LEAST]
-    return [each for each in found if each is not None]
+    correlations = [spearman(x[:count], y[:count]) for x, y, count in rows if count >= LEAST]
+    return [correlation for correlation in correlations if correlation is not None]
 
 
-def _average(found: list[float]) -> float | None:
-    return sum(found) / len(found) if found else None
+def _average(correlations: list[float]) -> float | None:
+    return sum(correlations) / len(correlations) if correlations else None
 
 
-def _mean(made: AttentionTrace) -> Tensor:
+def _mean_weights(attention_trace: AttentionTrace) -> Tensor:
     """Return the attention weights of the first row, mean over heads, (T, S) float64."""
-    return made.weights[0].cpu().double().mean(dim=0)
+    return attention_trace.weights[0].cpu().double().mean(dim=0)

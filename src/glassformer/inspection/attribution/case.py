@@ -111,16 +111,16 @@ def case_of(
     )
     if isinstance(model, Classifier):
         reads = (0,) if model.config.pooling == "first" else tuple(range(len(row)))
-        found = int(logits.argmax()) if answer is None else answer
-        return AttributionCase(model, tokens, target, (Output(0, reads, found, False),))
+        label = int(logits.argmax()) if answer is None else answer
+        return AttributionCase(model, tokens, target, (Output(0, reads, label, False),))
     causal = model.config.family != "encoder"
-    following = [*row[1:], end] if causal else [None] * len(row)
+    next_ids = [*row[1:], end] if causal else [None] * len(row)
     outputs = []
     for position in range(len(row)) if causal or everywhere else subject.places:
-        known = answer is None and following[position] is not None
-        chosen = following[position] if answer is None else answer
+        known = answer is None and next_ids[position] is not None
+        answer_id = next_ids[position] if answer is None else answer
         outputs.append(
-            Output(position, (position,), int(logits[position].argmax()) if chosen is None else chosen, known)
+            Output(position, (position,), int(logits[position].argmax()) if answer_id is None else answer_id, known)
         )
     return AttributionCase(model, tokens, target, tuple(outputs))
 

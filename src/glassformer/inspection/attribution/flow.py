@@ -82,29 +82,29 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Atten
         raise GlassError(f"layers is {layers}, but the number of layers is {count}", f"Give {span(1, count)}.")
     network = Network()
     memory = range(S)
-    size = S + T
+    n_nodes = S + T
     tokens = range(S, S + T)
     for layer in [] if trace.source is None else mixes(trace.source):
         for mix in layer:
-            network.add(mix.own, range(size, size + S), memory)
-            memory = range(size, size + S)
-            size += S
+            network.add(mix.own, range(n_nodes, n_nodes + S), memory)
+            memory = range(n_nodes, n_nodes + S)
+            n_nodes += S
     level = tokens
     for layer in mixes(trace.stack)[:layers]:
         for mix in layer:
-            above = range(size, size + T)
+            above = range(n_nodes, n_nodes + T)
             network.add(mix.own, above, level)
             if mix.memory is not None:
                 network.add(mix.memory, above, memory)
             level = above
-            size += T
+            n_nodes += T
     network.add(
         torch.full((1, len(reads)), 1 / len(reads), dtype=torch.float64),
-        range(size, size + 1),
+        range(n_nodes, n_nodes + 1),
         [level[position] for position in reads],
     )
-    found = [network.most(size, token) for token in range(S + T)]
-    values = torch.tensor(found, dtype=torch.float64)  # (S + T)
+    flows = [network.most(n_nodes, token) for token in range(S + T)]
+    values = torch.tensor(flows, dtype=torch.float64)  # (S + T)
     return AttentionFlow(tuple(reads), layers, values[S:], values[:S] if S else None)
 
 
@@ -112,60 +112,64 @@ class Network:
     """Flow network with Dinic's maximum-flow algorithm (Dinic 1970); the flow is exact up to rounding."""
 
     def __init__(self) -> None:
-        self._pipes: dict[int, dict[int, float]] = {}
+        self._capacities: dict[int, dict[int, float]] = {}
 
-    def add(self, widths: Tensor, above: Sequence[int], below: Sequence[int]) -> None:
-        """Add an edge from each node in `above` to each in `below`, with capacities `widths`, (above, below)."""
-        for start, row in zip(above, widths.tolist(), strict=True):
-            own = self._pipes.setdefault(start, {})
-            own |= {end: width for end, width in zip(below, row, strict=True) if width > 0}
+    def add(self, capacities: Tensor, above: Sequence[int], below: Sequence[int]) -> None:
+        """Add an edge from each node in `above` to each in `below`, with the given `capacities`, (above, below)."""
+        for start, row in zip(above, capacities.tolist(), strict=True):
+            edges = self._capacities.setdefault(start, {})
+            edges |= {end: capacity for end, capacity in zip(below, row, strict=True) if capacity > 0}
 
     def most(self, start: int, end: int) -> float:
         """Return the maximum flow from one node to another."""
-        room = self._room(start)
+        residual = self._residual_capacities(start)
         total = 0.0
-        while (depth := _depths(room, start)).get(end) is not None:
-            todo = {node: iter(list(pipes)) for node, pipes in room.items()}
+        while (depth := _depths(residual, start)).get(end) is not None:
+            unexplored = {node: iter(list(neighbours)) for node, neighbours in residual.items()}
             path = [start]
             while path:
                 if path[-1] == end:
-                    pipes = list(pairwise(path))
-                    least = min(room[a][b] for a, b in pipes)
-                    for a, b in pipes:
-                        room[a][b] -= least
-                        room[b][a] = room[b].get(a, 0.0) + least
-                    total += least
-                    full = next(n for n, (a, b) in enumerate(pipes) if room[a][b] <= ROUNDING)
-                    del path[full + 1 :]
+                    path_edges = list(pairwise(path))
+                    bottleneck = min(residual[a][b] for a, b in path_edges)
+                    for a, b in path_edges:
+                        residual[a][b] -= bottleneck
+                        residual[b][a] = residual[b].get(a, 0.0) + bottleneck
+                    total += bottleneck
+                    full_edge = next(n for n, (a, b) in enumerate(path_edges) if residual[a][b] <= ROUNDING)
+                    del path[full_edge + 1 :]
                     continue
-                here = path[-1]
-                onward = (n for n in todo[here] if room[here][n] > ROUNDING and depth.get(n) == depth[here] + 1)
-                step = next(onward, None)
-                path.append(step) if step is not None else path.pop()
+                node = path[-1]
+                next_nodes = (
+                    neighbour
+                    for neighbour in unexplored[node]
+                    if residual[node][neighbour] > ROUNDING and depth.get(neighbour) == depth[node] + 1
+                )
+                next_node = next(next_nodes, None)
+                path.append(next_node) if next_node is not None else path.pop()
         return total
 
-    def _room(self, start: int) -> dict[int, dict[int, float]]:
+    def _residual_capacities(self, start: int) -> dict[int, dict[int, float]]:
         """Return the capacities of all edges that can be reached from a node, as initial residual capacities."""
-        room: dict[int, dict[int, float]] = {start: {}}
+        residual: dict[int, dict[int, float]] = {start: {}}
         waiting = [start]
         while waiting:
             node = waiting.pop()
-            room[node] = dict(self._pipes.get(node, {}))
-            for below in room[node]:
-                if below not in room:
-                    room[below] = {}
+            residual[node] = dict(self._capacities.get(node, {}))
+            for below in residual[node]:
+                if below not in residual:
+                    residual[below] = {}
                     waiting.append(below)
-        return room
+        return residual
 
 
-def _depths(room: dict[int, dict[int, float]], start: int) -> dict[int, int]:
+def _depths(residual: dict[int, dict[int, float]], start: int) -> dict[int, int]:
     """Return the distance from `start` to each reachable node, in edges with residual capacity."""
     depth = {start: 0}
     waiting = deque([start])
     while waiting:
         node = waiting.popleft()
-        for other, left in room[node].items():
-            if left > ROUNDING and other not in depth:
+        for other, capacity in residual[node].items():
+            if capacity > ROUNDING and other not in depth:
                 depth[other] = depth[node] + 1
                 waiting.append(other)
     return depth

@@ -83,14 +83,14 @@ class PatchGrid:
         return dict(vars(self))
 
 
-def patch_grids(model: Model, question: PatchingInputs, part: str = "resid") -> list[PatchGrid]:
+def patch_grids(model: Model, inputs: PatchingInputs, part: str = "resid") -> list[PatchGrid]:
     """Patch each position, or each head, of each layer, and measure the recovered fraction of the logit difference.
 
     The patched copies of the corrupt input for one layer are the rows of one batch; a large batch is split.
 
     Args:
         model: a model of any family, with any `norm_order`.
-        question: the inputs and answers to compare.
+        inputs: the inputs and answers to compare.
         part: `resid` (the residual stream before each block and after the last), `self`, `cross` or `feedforward` (the
             output of that layer), or `heads` (each head at all positions).
 
@@ -102,17 +102,17 @@ def patch_grids(model: Model, question: PatchingInputs, part: str = "resid") -> 
             inputs have the same logit difference, or the recorded activations exceed the memory budget of a recording.
     """
     check_part(part)
-    check_shapes(question)
-    clean = _difference(run_model(model, question.clean, question.target), question)[0]  # ()
-    corrupt = _difference(run_model(model, question.corrupt, _corrupt_target(question)), question)[0]  # ()
+    check_shapes(inputs)
+    clean = _difference(run_model(model, inputs.clean, inputs.target), inputs)[0]  # ()
+    corrupt = _difference(run_model(model, inputs.corrupt, _corrupt_target(inputs)), inputs)[0]  # ()
     if clean == corrupt:
         raise GlassError(
             "both texts have the same logit difference: there is nothing to restore",
             "Give two other texts, or two other answers.",
         )
     scale = Scale(float(clean), float(corrupt))
-    found = [_grid(model, name, question, part, scale) for name in stacks(model)]
-    grids = [grid for grid in found if grid is not None]
+    candidates = [_grid(model, name, inputs, part, scale) for name in stacks(model)]
+    grids = [grid for grid in candidates if grid is not None]
     if not grids:
         raise GlassError(f"this model has no {part}", f"Choose another part: {', '.join(PARTS)}.")
     return grids
@@ -124,11 +124,11 @@ def check_part(part: str) -> None:
         raise GlassError(f"there is no part {part!r}", nearest(part, PARTS))
 
 
-def check_shapes(question: PatchingInputs) -> None:
+def check_shapes(inputs: PatchingInputs) -> None:
     """Raise a `GlassError` unless both texts, and both targets, have equal length."""
-    pairs = [("texts", question.clean, question.corrupt)]
-    if question.target is not None and question.corrupt_target is not None:
-        pairs.append(("targets", question.target, question.corrupt_target))
+    pairs = [("texts", inputs.clean, inputs.corrupt)]
+    if inputs.target is not None and inputs.corrupt_target is not None:
+        pairs.append(("targets", inputs.target, inputs.corrupt_target))
     for what, one, other in pairs:
         if one.shape != other.shape:
             raise GlassError(
@@ -146,35 +146,35 @@ class Scale:
 
     def of(self, differences: Tensor) -> list[float]:
         """Return the scaled logit differences, as a list of B floats; `differences` is (B)."""
-        found: list[float] = ((differences - self.corrupt) / (self.clean - self.corrupt)).tolist()
-        return found
+        fractions: list[float] = ((differences - self.corrupt) / (self.clean - self.corrupt)).tolist()
+        return fractions
 
 
-def _grid(model: Model, name: str, question: PatchingInputs, part: str, scale: Scale) -> PatchGrid | None:
+def _grid(model: Model, name: str, inputs: PatchingInputs, part: str, scale: Scale) -> PatchGrid | None:
     sites = _sites(model, name, part)
     if not sites:
         return None
-    keep = [f"{site}.z" if part == "heads" else site for site in sites]
-    recorded = record(model, question.clean, question.target, keep=keep)
-    row = question.clean if name == "enc" or question.target is None else question.target
+    recorded_names = [f"{site}.z" if part == "heads" else site for site in sites]
+    recording = record(model, inputs.clean, inputs.target, keep=recorded_names)
+    row = inputs.clean if name == "enc" or inputs.target is None else inputs.target
     columns = []
     values = []
     nothing = []
     everything = []
-    for site, kept in zip(sites, keep, strict=True):
+    for site, recorded_name in zip(sites, recorded_names, strict=True):
         heads = sites[site]
         width = row.shape[1] if heads is None else len(heads)
-        acts = torch.cat([torch.eye(width), torch.zeros(1, width), torch.ones(1, width)]).bool()  # (C + 2, C)
+        patched = torch.cat([torch.eye(width), torch.zeros(1, width), torch.ones(1, width)]).bool()  # (C + 2, C)
         if heads is None:
-            found = _passes(model, question, acts, {site: recorded[kept]})
+            differences = _patched_differences(model, inputs, patched, {site: recording[recorded_name]})
         else:
-            own = {f"{site}.{head}": recorded[f"{site}.{head}"] for head in heads}
-            found = _passes(model, question, acts, own)
-        *each, none, whole = scale.of(found)
+            head_values = {f"{site}.{head}": recording[f"{site}.{head}"] for head in heads}
+            differences = _patched_differences(model, inputs, patched, head_values)
+        *fractions, unpatched, all_patched = scale.of(differences)
         columns.append(tuple(range(width)) if heads is None else tuple(heads))
-        values.append(tuple(each))
-        nothing.append(none)
-        everything.append(whole)
+        values.append(tuple(fractions))
+        nothing.append(unpatched)
+        everything.append(all_patched)
     return PatchGrid(
         stack=name,
         part=part,
@@ -194,38 +194,40 @@ def _sites(model: Model, name: str, part: str) -> dict[str, list[int] | None]:
         return {f"{name}.{layer}.resid": None for layer in range(len(stacks(model)[name].blocks) + 1)}
     if part == "feedforward":
         return {f"{name}.{layer}.feedforward": None for layer in range(len(stacks(model)[name].blocks))}
-    own = {str(site): layer for site, layer in attentions(model).items() if site.stack == name}
+    stack_layers = {str(site): layer for site, layer in attentions(model).items() if site.stack == name}
     if part == "heads":
-        return {site: head_numbers(layer) for site, layer in own.items() if layer.heads}
-    return {site: None for site in own if site.endswith(part)}
+        return {site: head_numbers(layer) for site, layer in stack_layers.items() if layer.heads}
+    return {site: None for site in stack_layers if site.endswith(part)}
 
 
-def _passes(model: Model, question: PatchingInputs, acts: Tensor, clean: Mapping[str, Tensor]) -> Tensor:
+def _patched_differences(model: Model, inputs: PatchingInputs, patched: Tensor, clean: Mapping[str, Tensor]) -> Tensor:
     """Return the logit differences (B) of B patched copies of the corrupt input.
 
     Args:
-        acts: (B, C) bool, True at the columns to patch in each copy. A column is a position if `clean` has one
+        patched: (B, C) bool, True at the columns to patch in each copy. A column is a position if `clean` has one
             activation; otherwise, it is one of the activations, which is patched at all positions.
         clean: activations of the clean pass by name, (1, T, D), or (1, T, K) for a head.
     """
-    target = _corrupt_target(question)
-    size = max(1, MOST_LOGITS // ((question.corrupt if target is None else target).shape[1] * model.vocab_size))
-    found = []
-    for some in acts.split(size):  # (b, C)
-        wheres = [some] if len(clean) == 1 else list(some.split(1, dim=1))
-        patches = {name: Value(value, where=where) for (name, value), where in zip(clean.items(), wheres, strict=True)}
+    target = _corrupt_target(inputs)
+    copies_per_pass = max(
+        1, MOST_LOGITS // ((inputs.corrupt if target is None else target).shape[1] * model.vocab_size)
+    )
+    differences = []
+    for batch in patched.split(copies_per_pass):  # (b, C)
+        masks = [batch] if len(clean) == 1 else list(batch.split(1, dim=1))
+        patches = {name: Value(value, where=where) for (name, value), where in zip(clean.items(), masks, strict=True)}
         with patch(model, patches):
-            rows = question.corrupt.expand(len(some), -1)  # (b, T)
-            logits = run_model(model, rows, None if target is None else target.expand(len(some), -1))
-        found.append(_difference(logits, question))
-    return torch.cat(found)
+            rows = inputs.corrupt.expand(len(batch), -1)  # (b, T)
+            logits = run_model(model, rows, None if target is None else target.expand(len(batch), -1))
+        differences.append(_difference(logits, inputs))
+    return torch.cat(differences)
 
 
-def _corrupt_target(question: PatchingInputs) -> Tensor | None:
-    return question.target if question.corrupt_target is None else question.corrupt_target
+def _corrupt_target(inputs: PatchingInputs) -> Tensor | None:
+    return inputs.target if inputs.corrupt_target is None else inputs.corrupt_target
 
 
-def _difference(logits: Tensor, question: PatchingInputs) -> Tensor:
+def _difference(logits: Tensor, inputs: PatchingInputs) -> Tensor:
     """Return the logit differences (B) float64 from logits (B, T, V), or (B, C) of a classifier."""
-    own = logits if logits.dim() == 2 else logits[:, question.position]  # (B, V)
-    return own[:, question.token].double() - own[:, question.against].double()
+    answer_logits = logits if logits.dim() == 2 else logits[:, inputs.position]  # (B, V)
+    return answer_logits[:, inputs.token].double() - answer_logits[:, inputs.against].double()

@@ -81,28 +81,40 @@ def importance(model: Model, trace: Trace, occlusion: Occlusion, layer: int, col
     rolled = rollout(trace)
     reads = [output.reads]
     length = output.reads[-1] + 1 if model.config.family != "encoder" else occlusion.own.shape[1]
-    found = [_measured("own", block.attention, rolled.own[layer], occlusion.own[column], reads, length)]
+    results = [_importance("own", block.attention, rolled.own[layer], occlusion.own[column], reads, length)]
     if occlusion.source is not None and rolled.source is not None and block.cross is not None:
         effects = occlusion.source[column]  # (S)
-        found.append(_measured("source", block.cross, rolled.source[layer], effects, reads, len(effects)))
-    return found
+        results.append(_importance("source", block.cross, rolled.source[layer], effects, reads, len(effects)))
+    return results
 
 
-def _measured(
-    side: str, made: AttentionTrace, shares: Tensor, effects: Tensor, reads: list[tuple[int, ...]], seen: int
+def _importance(
+    side: str,
+    attention_trace: AttentionTrace,
+    rollouts: Tensor,
+    effects: Tensor,
+    reads: list[tuple[int, ...]],
+    n_visible: int,
 ) -> Importance:
-    weights = read_by(made.weights[0].cpu().double().mean(dim=0), reads)[0] if made.heads else None  # (S)
-    share = read_by(shares, reads)[0]  # (S)
-    ranked = dict(zip(MEASURES, (weights, share, effects.abs()), strict=True))
+    weights = (
+        read_by(attention_trace.weights[0].cpu().double().mean(dim=0), reads)[0] if attention_trace.heads else None
+    )  # (S)
+    output_rollout = read_by(rollouts, reads)[0]  # (S)
+    measures = dict(zip(MEASURES, (weights, output_rollout, effects.abs()), strict=True))
     return Importance(
-        side, weights, share, effects, seen, tuple(_correlation(ranked[a], ranked[b], seen) for a, b in PAIRS)
+        side,
+        weights,
+        output_rollout,
+        effects,
+        n_visible,
+        tuple(_correlation(measures[a], measures[b], n_visible) for a, b in PAIRS),
     )
 
 
-def _correlation(first: Tensor | None, second: Tensor | None, seen: int) -> float | None:
-    if first is None or second is None or seen < LEAST:
+def _correlation(first: Tensor | None, second: Tensor | None, n_visible: int) -> float | None:
+    if first is None or second is None or n_visible < LEAST:
         return None
-    return spearman(first[:seen].numpy(), second[:seen].numpy())
+    return spearman(first[:n_visible].numpy(), second[:n_visible].numpy())
 
 
 def occlusion_flops(model: Model, tokens: int, target: int | None = None) -> float:

@@ -105,19 +105,19 @@ def lens(model: Model, tokens: Tensor, outputs: Sequence[Output], target: Tensor
     """
     refuse_post(model)
     name, stack = list(stacks(model).items())[-1]
-    kept = [f"{name}.{layer}.resid" for layer in range(len(stack.blocks) + 1)]
-    streams = record(model, tokens, target, keep=kept)
+    stream_names = [f"{name}.{layer}.resid" for layer in range(len(stack.blocks) + 1)]
+    streams = record(model, tokens, target, keep=stream_names)
     answers = torch.tensor([output.answer for output in outputs])  # (P)
-    found = []
-    for each in kept:
-        logits = read_stream(model, streams[each], tokens, target)[0]  # (T, V) or (C)
+    rows = []
+    for stream_name in stream_names:
+        logits = read_stream(model, streams[stream_name], tokens, target)[0]  # (T, V) or (C)
         logits = logits[None] if logits.dim() == 1 else logits[[output.place for output in outputs]]  # (P, V)
         log_p = logits.double().log_softmax(dim=-1)  # (P, V)
-        own = log_p.gather(1, answers[:, None])  # (P, 1)
+        answer_log_p = log_p.gather(1, answers[:, None])  # (P, 1)
         best = log_p.topk(min(top, log_p.shape[1]), dim=-1)  # (P, n)
-        ranks = 1 + (log_p > own).sum(dim=1)  # (P)
-        found.append((best.indices, best.values.exp(), ranks, -own[:, 0]))
-    ids, probabilities, ranks, losses = (torch.stack(each) for each in zip(*found, strict=True))
+        ranks = 1 + (log_p > answer_log_p).sum(dim=1)  # (P)
+        rows.append((best.indices, best.values.exp(), ranks, -answer_log_p[:, 0]))
+    ids, probabilities, ranks, losses = (torch.stack(each) for each in zip(*rows, strict=True))
     return Lens(tuple(outputs), ids, probabilities, ranks, losses)
 
 

@@ -65,7 +65,7 @@ class LogitSplit:
         """
         groups: dict[str, Tensor] = {}
         for part, values in zip(self.parts, self.values, strict=True):
-            name = _group(part)
+            name = _group_name(part)
             groups[name] = groups.get(name, torch.zeros_like(values)) + values
         return groups
 
@@ -98,19 +98,19 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
         GlassError: the model's logits have no exact split.
     """
     refuse_inexact(model)
-    rows, owner, w, bias = _read(model, outputs, against)
-    found = []
-    columns = []
-    for share in split_logits(model, trace, rows, w, bias):
-        found.append(
-            LogitPart(share.kind, float(share.values.sum()), share.layer, share.head)
+    rows, output_index, w, bias = _read_positions(model, outputs, against)
+    parts = []
+    values = []
+    for part in split_logits(model, trace, rows, w, bias):
+        parts.append(
+            LogitPart(part.kind, float(part.values.sum()), part.layer, part.head)
         )  # without the split by source, which takes (R, S) numbers for each part
-        columns.append(torch.zeros(len(outputs), dtype=torch.float64).index_add(0, owner, share.values))  # (P)
+        values.append(torch.zeros(len(outputs), dtype=torch.float64).index_add(0, output_index, part.values))  # (P)
     logits = trace.logits[0].cpu().double()  # (T, V) or (C)
     logits = logits[None] if logits.dim() == 1 else logits[[output.place for output in outputs]]  # (P, V)
-    own = logits[torch.arange(len(outputs)), [output.answer for output in outputs]]  # (P)
-    own = own if against is None else own - logits[:, against]  # (P)
-    return LogitSplit(tuple(outputs), against, tuple(found), torch.stack(columns), own)
+    answer_logits = logits[torch.arange(len(outputs)), [output.answer for output in outputs]]  # (P)
+    answer_logits = answer_logits if against is None else answer_logits - logits[:, against]  # (P)
+    return LogitSplit(tuple(outputs), against, tuple(parts), torch.stack(values), answer_logits)
 
 
 def split_output(model: Model, trace: Trace, output: Output, against: int | None = None) -> list[LogitPart]:
@@ -119,23 +119,25 @@ def split_output(model: Model, trace: Trace, output: Output, against: int | None
     For the arguments and errors, see `split_outputs`.
     """
     refuse_inexact(model)
-    rows, _, w, bias = _read(model, [output], against)
-    return [share.part() for share in split_logits(model, trace, rows, w, bias)]
+    rows, _, w, bias = _read_positions(model, [output], against)
+    return [part.part() for part in split_logits(model, trace, rows, w, bias)]
 
 
-def split_residual(model: Model, trace: Trace, place: int) -> list[LogitPart]:
+def split_residual(model: Model, trace: Trace, position: int) -> list[LogitPart]:
     """Split the residual stream x before the final norm into fractions part · x / ‖x‖², which add up to 1.
 
     Args:
         model, trace: as for `split_outputs`.
-        place: position in the row.
+        position: position in the row.
 
     Raises:
         GlassError: the residual stream is not an exact sum, or the position is out of range.
     """
     refuse_inexact(model)
-    x = double(trace.stack.blocks[-1].after[0, [check_number("position", place, trace.stack.ids.shape[1])]])  # (1, D)
-    return [share.part() for share in split_stream(model, trace, [place], x / x.square().sum())]
+    x = double(
+        trace.stack.blocks[-1].after[0, [check_number("position", position, trace.stack.ids.shape[1])]]
+    )  # (1, D)
+    return [part.part() for part in split_stream(model, trace, [position], x / x.square().sum())]
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,17 +181,17 @@ def split_neurons(model: Model, trace: Trace, output: Output, layer: int, agains
     refuse_inexact(model)
     block = stack_of(model).blocks[check_number("layer", layer, len(trace.stack.blocks))]
     assert isinstance(block, Block)
-    made = trace.stack.blocks[layer].feedforward
+    feedforward_trace = trace.stack.blocks[layer].feedforward
     down = block.feedforward.down
-    rows, _, w, _ = _read(model, [output], against)
+    rows, _, w, _ = _read_positions(model, [output], against)
     u = final_directions(model, trace, rows, w)  # (R, D)
-    u, _ = output_norm(block.norm_order, block.feedforward_norm, made.output, rows, u)  # (R, D)
-    values = (double(made.hidden[0, rows]) * (u @ double(down.weight))).sum(dim=0)  # (F)
+    u, _ = output_norm(block.norm_order, block.feedforward_norm, feedforward_trace.output, rows, u)  # (R, D)
+    values = (double(feedforward_trace.hidden[0, rows]) * (u @ double(down.weight))).sum(dim=0)  # (F)
     bias = 0.0 if down.bias is None else float((u @ double(down.bias)).sum())
     return Neurons(layer, values, bias)
 
 
-def _read(
+def _read_positions(
     model: Model, outputs: Sequence[Output], against: int | None
 ) -> tuple[list[int], Tensor, Tensor, Tensor | None]:
     """Return the R positions that the outputs read, and for each position the index of its output, w and bias.
@@ -198,13 +200,18 @@ def _read(
     that pools n positions has 1 / n of them at each position.
     """
     rows = [position for output in outputs for position in output.reads]
-    owner = torch.tensor([number for number, output in enumerate(outputs) for _ in output.reads])  # (R)
-    share = torch.tensor([1.0 / len(output.reads) for output in outputs], dtype=torch.float64)[owner]  # (R)
+    output_index = torch.tensor([number for number, output in enumerate(outputs) for _ in output.reads])  # (R)
+    fraction = torch.tensor([1.0 / len(output.reads) for output in outputs], dtype=torch.float64)[output_index]  # (R)
     w, bias = head_rows(model, [output.answer for output in outputs], against)  # (P, D), (P)
-    return rows, owner, w[owner] * share[:, None], None if bias is None else bias[owner] * share
+    return (
+        rows,
+        output_index,
+        w[output_index] * fraction[:, None],
+        None if bias is None else bias[output_index] * fraction,
+    )
 
 
-def _group(part: LogitPart) -> str:
+def _group_name(part: LogitPart) -> str:
     if part.kind in ("token embedding", "position embedding", "embedding norm bias"):
         return "embedding"
     if part.layer is None:

@@ -63,23 +63,25 @@ def occlude(case: AttributionCase, replacement: int, source_replacement: int | N
         GlassError: a replacement is outside the vocabulary, or the logits are not finite.
     """
     before = _log_p(case, case.tokens, case.target)[0]  # (P)
-    row = case.row.shape[1]
+    length = case.row.shape[1]
     if case.target is None:
-        own = before - _each(case, _blanked(case.tokens, replacement), None)  # (T, P)
-        return Occlusion(case.outputs, replacement, before, _seen(case, own.T), None)
-    other = replacement if source_replacement is None else source_replacement
-    rows = _blanked(case.tokens, other)  # (S, S)
-    source = before - _each(case, rows, case.target.expand(len(rows), -1))  # (S, P)
-    own = before - _each(case, case.tokens.expand(row, -1), _blanked(case.target, replacement))  # (T, P)
-    return Occlusion(case.outputs, replacement, before, _seen(case, own.T), source.T)
+        effects = before - _log_p_in_batches(case, _blanked(case.tokens, replacement), None)  # (T, P)
+        return Occlusion(case.outputs, replacement, before, _zero_later_tokens(case, effects.T), None)
+    source_id = replacement if source_replacement is None else source_replacement
+    blanked_source = _blanked(case.tokens, source_id)  # (S, S)
+    source = before - _log_p_in_batches(case, blanked_source, case.target.expand(len(blanked_source), -1))  # (S, P)
+    effects = before - _log_p_in_batches(
+        case, case.tokens.expand(length, -1), _blanked(case.target, replacement)
+    )  # (T, P)
+    return Occlusion(case.outputs, replacement, before, _zero_later_tokens(case, effects.T), source.T)
 
 
-def _seen(case: AttributionCase, own: Tensor) -> Tensor:
+def _zero_later_tokens(case: AttributionCase, effects: Tensor) -> Tensor:
     """Set the effects (P, T) of tokens after a causal output to exactly 0, removing rounding errors of batching."""
     if case.model.config.family == "encoder":
-        return own
+        return effects
     positions = torch.tensor([output.place for output in case.outputs])  # (P)
-    return own.masked_fill(torch.arange(own.shape[1]) > positions[:, None], 0.0)  # (P, T)
+    return effects.masked_fill(torch.arange(effects.shape[1]) > positions[:, None], 0.0)  # (P, T)
 
 
 def _blanked(row: Tensor, replacement: int) -> Tensor:
@@ -88,13 +90,17 @@ def _blanked(row: Tensor, replacement: int) -> Tensor:
     return copies.fill_diagonal_(replacement)
 
 
-def _each(case: AttributionCase, tokens: Tensor, target: Tensor | None) -> Tensor:
+def _log_p_in_batches(case: AttributionCase, tokens: Tensor, target: Tensor | None) -> Tensor:
     """Return ln p of the answers, (B, P), for B rows, which are read in batches of at most `MOST_LOGITS` logits."""
-    size = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
+    rows_per_pass = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     return torch.cat(
         [
-            _log_p(case, tokens[n : n + size], None if target is None else target[n : n + size])
-            for n in range(0, len(tokens), size)
+            _log_p(
+                case,
+                tokens[start : start + rows_per_pass],
+                None if target is None else target[start : start + rows_per_pass],
+            )
+            for start in range(0, len(tokens), rows_per_pass)
         ]
     )
 

@@ -69,45 +69,47 @@ def rollout(trace: Trace, uniform: bool = False) -> Rollout:
             for mix in layer:
                 memory = mix.own @ memory  # (S, S)
     T = trace.stack.ids.shape[1]
-    own = torch.eye(T, dtype=torch.float64)  # (T, T)
-    source = None if memory is None else torch.zeros(T, len(memory), dtype=torch.float64)  # (T, S)
-    owns = []
-    sources = []
+    contributions = torch.eye(T, dtype=torch.float64)  # (T, T)
+    source_contributions = None if memory is None else torch.zeros(T, len(memory), dtype=torch.float64)  # (T, S)
+    by_layer = []
+    source_by_layer = []
     for layer in mixes(trace.stack, uniform):
         for mix in layer:
-            own = mix.own @ own  # (T, T)
-            if source is not None and memory is not None:
-                source = mix.own @ source  # (T, S)
-                source = source if mix.memory is None else source + mix.memory @ memory  # (T, S)
-        owns.append(own)
-        sources.append(source)
-    found = [each for each in sources if each is not None]
-    return Rollout(torch.stack(owns), torch.stack(found) if found else None)
+            contributions = mix.own @ contributions  # (T, T)
+            if source_contributions is not None and memory is not None:
+                source_contributions = mix.own @ source_contributions  # (T, S)
+                source_contributions = (
+                    source_contributions if mix.memory is None else source_contributions + mix.memory @ memory
+                )  # (T, S)
+        by_layer.append(contributions)
+        source_by_layer.append(source_contributions)
+    source_layers = [contribution for contribution in source_by_layer if contribution is not None]
+    return Rollout(torch.stack(by_layer), torch.stack(source_layers) if source_layers else None)
 
 
 def mixes(stack: StackTrace, uniform: bool = False) -> list[list[Mix]]:
     """Return the mixing matrices of each layer: of self-attention and, if it has heads, of cross-attention."""
-    found = []
+    layers = []
     for block in stack.blocks:
         half = torch.eye(stack.ids.shape[1], dtype=torch.float64) / 2  # (T, T)
-        weights = _mean(block.attention, uniform)  # (T, T)
+        weights = _mean_weights(block.attention, uniform)  # (T, T)
         layer = [Mix(2 * half if weights is None else weights / 2 + half)]
-        weights = None if block.cross is None else _mean(block.cross, uniform)  # (T, S)
+        weights = None if block.cross is None else _mean_weights(block.cross, uniform)  # (T, S)
         if weights is not None:
             layer.append(Mix(half, weights / 2))
-        found.append(layer)
-    return found
+        layers.append(layer)
+    return layers
 
 
-def _mean(made: AttentionTrace, uniform: bool) -> Tensor | None:
+def _mean_weights(attention_trace: AttentionTrace, uniform: bool) -> Tensor | None:
     """Return the attention weights of the first row, (T, S), averaged over heads; None if all heads were removed.
 
     With `uniform`, return equal weights over the allowed keys instead, even if all heads were removed.
     """
     if uniform:
-        allowed = made.allowed[0, 0].cpu().double().expand(made.weights.shape[2:])  # (T, S)
+        allowed = attention_trace.allowed[0, 0].cpu().double().expand(attention_trace.weights.shape[2:])  # (T, S)
         return allowed / allowed.sum(dim=-1, keepdim=True)
-    return made.weights[0].cpu().double().mean(dim=0) if made.heads else None
+    return attention_trace.weights[0].cpu().double().mean(dim=0) if attention_trace.heads else None
 
 
 def read_by(values: Tensor, reads: Sequence[Sequence[int]]) -> Tensor:

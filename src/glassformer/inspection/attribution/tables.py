@@ -20,67 +20,71 @@ SHOWN = 8  # maximum number of layers with a column
 Name = Callable[[int], str]
 
 
-def lens_grid(found: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
+def lens_grid(lens: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
     """Yield a line for each output, with the likeliest token and its probability in a column for each layer.
 
     At most `SHOWN` layers, counting the embedding, have a column. The last lines have the mean loss, if an answer is
     known, and the fraction of settled outputs.
     """
-    layers = _some(len(found.top))
+    layers = _layers_to_show(len(lens.top))
     cells = [
         [
-            f"{_cut(name(int(found.top[layer, column, 0])))} {float(found.probabilities[layer, column, 0]):>4.0%}"
+            f"{_cut(name(int(lens.top[layer, column, 0])))} {float(lens.probabilities[layer, column, 0]):>4.0%}"
             for layer in layers
         ]
-        for column in range(len(found.outputs))
+        for column in range(len(lens.outputs))
     ]
     widths = [max(len(row[n]) for row in [*cells, ["layer 0"] * len(layers)]) for n in range(len(layers))]
-    fronts = [_read(output, labels) for output in found.outputs]
-    front = max(*map(len, fronts), len("settled"))
+    titles = [_output_label(output, labels) for output in lens.outputs]
+    title_width = max(*map(len, titles), len("settled"))
     heads = ["embedded" if layer == 0 else f"layer {layer - 1}" for layer in layers]
     widths = [max(width, len(head)) for width, head in zip(widths, heads, strict=True)]
-    yield " " * front + "".join(f"  {head:<{width}}" for head, width in zip(heads, widths, strict=True)) + "  answer"
-    some = any(output.known for output in found.outputs)
-    for column, (output, title, row) in enumerate(zip(found.outputs, fronts, cells, strict=True)):
+    yield (
+        " " * title_width
+        + "".join(f"  {head:<{width}}" for head, width in zip(heads, widths, strict=True))
+        + "  answer"
+    )
+    any_known = any(output.known for output in lens.outputs)
+    for column, (output, title, row) in enumerate(zip(lens.outputs, titles, cells, strict=True)):
         line = "".join(f"  {cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        where = "  not in the text" if some and not output.known else ""
-        yield f"{title:<{front}}{line}  {_cut(name(output.answer))}, rank {int(found.ranks[-1, column]):,}{where}"
-    curve = found.curve
-    for title, values, form in (("loss", curve, ".4f"), ("settled", found.settled, ".0%")):
+        where = "  not in the text" if any_known and not output.known else ""
+        yield f"{title:<{title_width}}{line}  {_cut(name(output.answer))}, rank {int(lens.ranks[-1, column]):,}{where}"
+    curve = lens.curve
+    for title, values, form in (("loss", curve, ".4f"), ("settled", lens.settled, ".0%")):
         if values is not None:
-            shown = "".join(f"  {format(values[n], form):<{w}}" for n, w in zip(layers, widths, strict=True))
-            yield f"{title:<{front}}{shown}".rstrip()
-    if len(layers) < len(found.top):
-        yield f"{len(layers)} of {len(found.top)} columns are shown; --json has all"
+            formatted = "".join(f"  {format(values[n], form):<{w}}" for n, w in zip(layers, widths, strict=True))
+            yield f"{title:<{title_width}}{formatted}".rstrip()
+    if len(layers) < len(lens.top):
+        yield f"{len(layers)} of {len(lens.top)} columns are shown; --json has all"
 
 
-def lens_place(found: Lens, column: int, name: Name) -> Iterator[str]:
+def lens_place(lens: Lens, column: int, name: Name) -> Iterator[str]:
     """Yield a line for each layer with the likeliest tokens and the answer's rank, for one output."""
-    answer = found.outputs[column].answer
+    answer = lens.outputs[column].answer
     yield f"{'after':<10}  {'rank':>6}  {'nats':>7}  of {_cut(name(answer))}; the likeliest"
-    for layer in range(len(found.top)):
-        tops = zip(found.top[layer, column].tolist(), found.probabilities[layer, column].tolist(), strict=True)
-        likeliest = "  ".join(f"{_cut(name(id))} {share:.1%}" for id, share in tops)
+    for layer in range(len(lens.top)):
+        top_tokens = zip(lens.top[layer, column].tolist(), lens.probabilities[layer, column].tolist(), strict=True)
+        likeliest = "  ".join(f"{_cut(name(id))} {probability:.1%}" for id, probability in top_tokens)
         after = "embedding" if layer == 0 else f"layer {layer - 1}"
-        rank = int(found.ranks[layer, column])
-        loss = float(found.losses[layer, column])
+        rank = int(lens.ranks[layer, column])
+        loss = float(lens.losses[layer, column])
         yield f"{after:<10}  {rank:>6,}  {loss:>7.4f}  {likeliest}"
 
 
-def split_grid(found: LogitSplit, labels: Sequence[str], name: Name) -> Iterator[str]:
+def split_grid(split: LogitSplit, labels: Sequence[str], name: Name) -> Iterator[str]:
     """Yield a line for each output, with a column for each group of parts and one for their sum."""
-    groups = found.grouped()
+    groups = split.grouped()
     widths = [max(9, len(group)) for group in groups]
-    fronts = [f"{_read(output, labels)} -> {_cut(name(output.answer))}" for output in found.outputs]
-    front = max(map(len, fronts))
+    titles = [f"{_output_label(output, labels)} -> {_cut(name(output.answer))}" for output in split.outputs]
+    title_width = max(map(len, titles))
     heads = "".join(f"  {group:>{width}}" for group, width in zip(groups, widths, strict=True))
-    yield f"{'':<{front}}{heads}  {'sum':>9}  {'logit':>9}"
-    for column, title in enumerate(fronts):
+    yield f"{'':<{title_width}}{heads}  {'sum':>9}  {'logit':>9}"
+    for column, title in enumerate(titles):
         cells = "".join(f"  {float(v[column]):>+{w}.4f}" for v, w in zip(groups.values(), widths, strict=True))
-        total = float(found.values[:, column].sum())
-        logit = float(found.logits[column])
-        yield f"{title:<{front}}{cells}  {total:>+9.4f}  {logit:>+9.4f}"
-    yield f"largest difference between a sum and its logit: {found.error:.1e}"
+        total = float(split.values[:, column].sum())
+        logit = float(split.logits[column])
+        yield f"{title:<{title_width}}{cells}  {total:>+9.4f}  {logit:>+9.4f}"
+    yield f"largest difference between a sum and its logit: {split.error:.1e}"
 
 
 def split_place(parts: Sequence[LogitPart], row: Sequence[str], source: Sequence[str], top: int) -> Iterator[str]:
@@ -89,101 +93,105 @@ def split_place(parts: Sequence[LogitPart], row: Sequence[str], source: Sequence
     width = max(len(part.name) for part in order[:top])
     largest = abs(order[0].value) or 1.0
     for part in order[:top]:
-        through = ""
+        main_source = ""
         if part.sources is not None and part.head is not None:
             position = max(range(len(part.sources)), key=lambda n: abs(part.sources[n]) if part.sources else 0.0)
             labels = source if part.kind == CROSS else row
-            through = f"most from {_position_label(labels, position)}: {part.sources[position]:+.4f}"
+            main_source = f"most from {_position_label(labels, position)}: {part.sources[position]:+.4f}"
         bar = "█" * round(BAR * abs(part.value) / largest)
-        yield f"{part.name:<{width}}  {part.value:>+9.4f}  {bar:<{BAR}}  {through}".rstrip()
+        yield f"{part.name:<{width}}  {part.value:>+9.4f}  {bar:<{BAR}}  {main_source}".rstrip()
     if order[top:]:
         yield f"{'others':<{width}}  {sum(part.value for part in order[top:]):>+9.4f}"
     yield f"{'sum':<{width}}  {sum(part.value for part in parts):>+9.4f}"
 
 
-def neuron_lines(found: Neurons, top: int) -> Iterator[str]:
+def neuron_lines(neurons: Neurons, top: int) -> Iterator[str]:
     """Yield a line for each of the `top` neurons with the largest absolute contributions, and lines for the rest."""
-    order = found.values.abs().argsort(descending=True).tolist()
-    yield f"layer {found.layer} feed-forward, {len(order):,} neurons and a bias: {found.total:+.4f}"
+    order = neurons.values.abs().argsort(descending=True).tolist()
+    yield f"layer {neurons.layer} feed-forward, {len(order):,} neurons and a bias: {neurons.total:+.4f}"
     for number in order[:top]:
-        yield f"{f'neuron {number}':<14}  {float(found.values[number]):>+9.4f}"
+        yield f"{f'neuron {number}':<14}  {float(neurons.values[number]):>+9.4f}"
     if order[top:]:
-        yield f"{f'{len(order) - top:,} others':<14}  {float(found.values[order[top:]].sum()):>+9.4f}"
-    yield f"{'bias':<14}  {found.bias:>+9.4f}"
+        yield f"{f'{len(order) - top:,} others':<14}  {float(neurons.values[order[top:]].sum()):>+9.4f}"
+    yield f"{'bias':<14}  {neurons.bias:>+9.4f}"
 
 
 def token_lines(columns: dict[str, Tensor], labels: Sequence[str], form: str = "9.4f") -> Iterator[str]:
     """Yield a line for each token, with a column for each measure and a bar for the first measure."""
     first = next(iter(columns.values()))
-    front = max(len(_position_label(labels, n)) for n in range(len(labels)))
+    label_width = max(len(_position_label(labels, n)) for n in range(len(labels)))
     largest = float(first.abs().max()) or 1.0
     widths = [max(9, len(title)) for title in columns]
-    yield f"{'':<{front}}" + "".join(f"  {title:>{width}}" for title, width in zip(columns, widths, strict=True))
+    yield f"{'':<{label_width}}" + "".join(f"  {title:>{width}}" for title, width in zip(columns, widths, strict=True))
     for position in range(len(labels)):
-        cells = [_signed(float(values[position]), form) for values in columns.values()]
+        cells = [_format_value(float(values[position]), form) for values in columns.values()]
         row = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         bar = "█" * round(BAR * abs(float(first[position])) / largest) if float(cells[0]) else ""
-        yield f"{_position_label(labels, position):<{front}}{row}  {bar}".rstrip()
+        yield f"{_position_label(labels, position):<{label_width}}{row}  {bar}".rstrip()
 
 
-def agreement_lines(found: RankAgreement) -> Iterator[str]:
+def agreement_lines(agreement: RankAgreement) -> Iterator[str]:
     """Yield a line with the correlations of each layer, and one for the last layer's attention with the rollout."""
     names = {"own": "tokens of the row", "source": "tokens of the source"}
-    for side in dict.fromkeys(row.side for row in found.rows):
-        rows = [row for row in found.rows if row.side == side]
+    for side in dict.fromkeys(row.side for row in agreement.rows):
+        rows = [row for row in agreement.rows if row.side == side]
         yield f"Spearman's correlation with occlusion, {names[side]}"
         yield f"{'layer':<8}{'attention':>10}{'rollout':>10}{'outputs':>10}"
         for layer in dict.fromkeys(row.layer for row in rows):
             cells = {row.measure: row.correlation for row in rows if row.layer == layer}
             count = max(row.outputs for row in rows if row.layer == layer)
-            yield f"{layer:<8}{_cell(cells['attention'])}{_cell(cells['rollout'])}{count:>10,}"
-        yield f"attention of the last layer and rollout:{_cell(found.attention_and_rollout[side])}"
+            yield f"{layer:<8}{_correlation_cell(cells['attention'])}{_correlation_cell(cells['rollout'])}{count:>10,}"
+        yield f"attention of the last layer and rollout:{_correlation_cell(agreement.attention_and_rollout[side])}"
     yield f"mean over outputs with {LEAST} visible tokens or more; -: no such outputs, all values equal, or no heads"
 
 
-def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -> Iterator[str]:
+def grid_lines(grid: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -> Iterator[str]:
     """Yield a line for each position, with a column for each layer, and lines for none and all of them patched.
 
     For heads, yield a line for each layer, with a column for each head.
     """
-    if found.part == "heads":
-        heads = range(max(max(own) for own in found.columns) + 1)
+    if grid.part == "heads":
+        heads = range(max(max(numbers) for numbers in grid.columns) + 1)
         yield f"{'head':<12}" + "".join(f"{head:>8}" for head in heads)
-        for site, own, values in zip(found.sites, found.columns, found.values, strict=True):
-            given = dict(zip(own, values, strict=True))
-            cells = (_signed(given[head], ">8.3f") if head in given else f"{'-':>8}" for head in heads)
+        for site, numbers, values in zip(grid.sites, grid.columns, grid.values, strict=True):
+            value_of_head = dict(zip(numbers, values, strict=True))
+            cells = (
+                _format_value(value_of_head[head], ">8.3f") if head in value_of_head else f"{'-':>8}" for head in heads
+            )
             yield f"{site:<12}{''.join(cells)}"
         return
-    words = [
+    position_labels = [
         _position_label(clean, n) if a == b else f"{_position_label(clean, n)} for {_cut(b)}"
         for n, (a, b) in enumerate(zip(clean, corrupt, strict=True))
     ]
-    front = max([*map(len, words), len("none patched")])
-    widths = [max(8, len(site) + 2) for site in found.sites]
-    yield f"{'':<{front}}" + "".join(f"{site:>{width}}" for site, width in zip(found.sites, widths, strict=True))
-    for position, word in enumerate(words):
-        cells = (_signed(values[position], f">{width}.3f") for values, width in zip(found.values, widths, strict=True))
-        yield f"{word:<{front}}{''.join(cells)}"
-    for title, row in (("none patched", found.nothing), ("all patched", found.everything)):
-        yield f"{title:<{front}}" + "".join(
-            _signed(value, f">{width}.3f") for value, width in zip(row, widths, strict=True)
+    label_width = max([*map(len, position_labels), len("none patched")])
+    widths = [max(8, len(site) + 2) for site in grid.sites]
+    yield f"{'':<{label_width}}" + "".join(f"{site:>{width}}" for site, width in zip(grid.sites, widths, strict=True))
+    for position, label in enumerate(position_labels):
+        cells = (
+            _format_value(values[position], f">{width}.3f") for values, width in zip(grid.values, widths, strict=True)
+        )
+        yield f"{label:<{label_width}}{''.join(cells)}"
+    for title, row in (("none patched", grid.nothing), ("all patched", grid.everything)):
+        yield f"{title:<{label_width}}" + "".join(
+            _format_value(value, f">{width}.3f") for value, width in zip(row, widths, strict=True)
         )
 
 
-def _some(count: int) -> list[int]:
+def _layers_to_show(count: int) -> list[int]:
     """Return at most `SHOWN` evenly spaced numbers below `count`, including the first and the last."""
     return sorted({round(n * (count - 1) / (min(count, SHOWN) - 1)) for n in range(min(count, SHOWN))})
 
 
-def _read(output: Output, labels: Sequence[str]) -> str:
+def _output_label(output: Output, labels: Sequence[str]) -> str:
     """Return the label of the position, or positions, that an output reads."""
     return "all positions" if len(output.reads) > 1 else _position_label(labels, output.place)
 
 
-def _signed(value: float, form: str) -> str:
+def _format_value(value: float, number_format: str) -> str:
     """Format a number without the minus sign of a value that rounds to zero."""
-    text = format(value, form)
-    return text if float(text) else format(0.0, form)
+    text = format(value, number_format)
+    return text if float(text) else format(0.0, number_format)
 
 
 def _position_label(labels: Sequence[str], position: int) -> str:
@@ -194,5 +202,5 @@ def _cut(text: str) -> str:
     return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
 
 
-def _cell(value: float | None) -> str:
+def _correlation_cell(value: float | None) -> str:
     return f"{'-':>10}" if value is None else f"{value:>10.2f}"

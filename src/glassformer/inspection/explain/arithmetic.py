@@ -58,8 +58,8 @@ class MatrixProduct:
     def lines(self, context: FormulaContext, row: int, column: int) -> tuple[list[tuple[str, float]], Products | None]:
         """Return the line of this product in the derivation of a cell, and the factors of its dot product."""
         factors = zip(context[self.left][row].tolist(), self._right(context)[:, column].tolist(), strict=True)
-        beside = f"{self.right}[{column}, :]" if self.transposed else f"{self.right}[:, {column}]"
-        products = Products(f"{self.left}[{row}, :]", beside, tuple(factors))
+        right_vector = f"{self.right}[{column}, :]" if self.transposed else f"{self.right}[:, {column}]"
+        products = Products(f"{self.left}[{row}, :]", right_vector, tuple(factors))
         return [(f"{self.formula}: sum of {len(products.factors):,} products", products.total)], products
 
     def _right(self, context: FormulaContext) -> Numbers:
@@ -95,9 +95,9 @@ class Sum:
         lines: list[tuple[str, float]] = []
         products = None
         for term in self.terms:
-            more, own = term.lines(context, row, column)
-            lines += more
-            products = own or products
+            term_lines, term_products = term.lines(context, row, column)
+            lines += term_lines
+            products = term_products or products
         if len(lines) > 1:
             lines.append(("sum", math.fsum(value for _, value in lines)))
         return CellDerivation(tuple(lines), products)
@@ -263,9 +263,9 @@ class Masked:
 
     def derive_cell(self, context: FormulaContext, row: int, column: int) -> CellDerivation:
         value = float(self.compute_matrix(context)[row, column])
-        before = self.scores.derive_cell(context, row, column)
-        why = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: unchanged"
-        return CellDerivation((*before.lines, (why, value)))
+        scores_derivation = self.scores.derive_cell(context, row, column)
+        label = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: unchanged"
+        return CellDerivation((*scores_derivation.lines, (label, value)))
 
 
 @dataclass(frozen=True)
@@ -279,28 +279,28 @@ class Softmax:
         return f"softmax({self.scores.formula}), row by row"
 
     def compute_matrix(self, context: FormulaContext) -> Numbers:
-        powers, _ = _powers(self.scores.compute_matrix(context))
-        total = powers.sum(axis=1, keepdims=True)
-        found: Numbers = powers / np.where(total == 0, 1, total)
-        return found
+        exponentials, _ = _exponentials(self.scores.compute_matrix(context))
+        total = exponentials.sum(axis=1, keepdims=True)
+        weights: Numbers = exponentials / np.where(total == 0, 1, total)
+        return weights
 
     def derive_cell(self, context: FormulaContext, row: int, column: int) -> CellDerivation:
         scores = self.scores.compute_matrix(context)
-        powers, largest = _powers(scores)
-        own = float(powers[row, column])
-        total = float(powers[row].sum())
+        exponentials, largest = _exponentials(scores)
+        exponential = float(exponentials[row, column])
+        total = float(exponentials[row].sum())
         return CellDerivation(
             (
                 (f"{self.scores.formula}[{row}, {column}]", float(scores[row, column])),
                 (f"largest of row {row}", float(largest[row, 0])),
-                ("e^(score - largest)", own),
+                ("e^(score - largest)", exponential),
                 (f"sum of e^(score - largest) over row {row}", total),
-                ("e^(score - largest) / sum", own / (total or 1.0)),
+                ("e^(score - largest) / sum", exponential / (total or 1.0)),
             )
         )
 
 
-def _powers(scores: Numbers) -> tuple[Numbers, Numbers]:
+def _exponentials(scores: Numbers) -> tuple[Numbers, Numbers]:
     """Return e^(score - largest of its row), (T, S), and the largest scores, (T, 1), 0 where all are -inf."""
     largest = scores.max(axis=1, keepdims=True, initial=-np.inf)
     largest = np.where(np.isinf(largest), 0.0, largest)
@@ -340,12 +340,12 @@ class Normalized:
         x = context[self.name]
         if self.centred:
             x = x - x.mean(axis=1, keepdims=True)
-        found: Numbers = x / np.sqrt((x**2).mean(axis=1, keepdims=True) + self.eps)
+        normalized: Numbers = x / np.sqrt((x**2).mean(axis=1, keepdims=True) + self.eps)
         if self.gain is not None:
-            found = found * context[self.gain]
+            normalized = normalized * context[self.gain]
         if self.bias is not None:
-            found = found + context[self.bias]
-        return found
+            normalized = normalized + context[self.bias]
+        return normalized
 
     def derive_cell(self, context: FormulaContext, row: int, column: int) -> CellDerivation:
         x = context[self.name][row]
@@ -357,14 +357,14 @@ class Normalized:
             lines += [(f"mean of row {row}", mean), (f"variance of row {row}", variance)]
             size = math.sqrt(variance + self.eps)
             value = value - mean
-            how = "√(variance + ε)"
+            size_label = "√(variance + ε)"
         else:
             square = float((x**2).mean())
             lines.append((f"mean square of row {row}", square))
             size = math.sqrt(square + self.eps)
-            how = "√(mean square + ε)"
+            size_label = "√(mean square + ε)"
         value /= size
-        lines += [(f"{how}, ε = {self.eps:g}", size), ("normalized", value)]
+        lines += [(f"{size_label}, ε = {self.eps:g}", size), ("normalized", value)]
         if self.gain is not None:
             gain = float(context[self.gain][0, column])
             value = value * gain

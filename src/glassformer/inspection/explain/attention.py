@@ -54,59 +54,61 @@ class AttentionCaptions:
     positions: str
 
 
-def attention_sections(part: AttentionTrace, layer: Attention, view: AttentionCaptions) -> list[Section]:
+def attention_sections(trace: AttentionTrace, layer: Attention, captions: AttentionCaptions) -> list[Section]:
     """Return a section for each shown head, then one for the sum of all heads.
 
     After pruning, the number of a head can differ from its index.
     """
-    chosen = [index for index, head in enumerate(part.heads) if view.heads is None or head in view.heads]
-    return [*(_head(part, layer, index, view) for index in chosen), _output(part, layer, view)]
+    indices = [index for index, head in enumerate(trace.heads) if captions.heads is None or head in captions.heads]
+    return [*(_head(trace, layer, index, captions) for index in indices), _output(trace, layer, captions)]
 
 
-def _largest_weights(weights: Tensor, view: AttentionCaptions) -> str:
-    """Return a note on the keys (at most three) with the largest weights (T, S) for the query at `view.place`."""
-    row = numbers(weights[view.place])[0]  # (S)
-    best = np.argsort(-row, kind="stable")[:3]
-    seen = ", ".join(f"{view.keys[key]} {row[key]:.4f}" for key in best if row[key] > 0)
-    return f"{view.queries[view.place]} (position {view.place}) attends most to: {seen or 'nothing'}"
+def _largest_weights(weights: Tensor, captions: AttentionCaptions) -> str:
+    """Return a note on the keys (at most three) with the largest weights (T, S) for the query at `captions.place`."""
+    row = numbers(weights[captions.place])[0]  # (S)
+    top_keys = np.argsort(-row, kind="stable")[:3]
+    attended = ", ".join(f"{captions.keys[key]} {row[key]:.4f}" for key in top_keys if row[key] > 0)
+    return f"{captions.queries[captions.place]} (position {captions.place}) attends most to: {attended or 'nothing'}"
 
 
-def _head(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
-    number = part.heads[head]
-    shared = part.kv_index[head]
-    steps = [_projections(part, layer, head, view)]
+def _head(trace: AttentionTrace, layer: Attention, head: int, captions: AttentionCaptions) -> Section:
+    number = trace.heads[head]
+    kv_head = trace.kv_index[head]
+    steps = [_projections(trace, layer, head, captions)]
     if layer.query_norm is not None and layer.key_norm is not None:
-        steps.append(_qk_norm(part, layer.query_norm, layer.key_norm, head, shared, view))
-    if part.rotation is not None:
-        steps.append(_rotation(part, head, shared, view))
-    steps += _scores(part, head, view)
-    steps.append(_mixing(part, layer, head, view))
-    notes = [_largest_weights(part.weights[0, head], view)]
-    others = [
-        other for other, asked in zip(part.heads, part.kv_index, strict=True) if asked == shared and other != number
+        steps.append(_qk_norm(trace, layer.query_norm, layer.key_norm, head, kv_head, captions))
+    if trace.rotation is not None:
+        steps.append(_rotation(trace, head, kv_head, captions))
+    steps += _scores(trace, head, captions)
+    steps.append(_mixing(trace, layer, head, captions))
+    notes = [_largest_weights(trace.weights[0, head], captions)]
+    sharing_heads = [
+        other
+        for other, other_kv_head in zip(trace.heads, trace.kv_index, strict=True)
+        if other_kv_head == kv_head and other != number
     ]
-    if others:
-        notes.append(f"The head shares its keys and values with {_heads(others)}.")
-    placed = tuple(replace(step, layer=view.layer, head=number) for step in steps)
-    return Section("head", f"Head {number}", notes=tuple(notes), children=placed, layer=view.layer, head=number)
+    if sharing_heads:
+        notes.append(f"The head shares its keys and values with {_heads(sharing_heads)}.")
+    children = tuple(replace(step, layer=captions.layer, head=number) for step in steps)
+    return Section("head", f"Head {number}", notes=tuple(notes), children=children, layer=captions.layer, head=number)
 
 
 def _heads(numbers: list[int]) -> str:
     """Return a phrase for heads, such as "head 2" or "heads 0, 1 and 4"."""
-    *most, last = map(str, numbers)
-    return f"heads {', '.join(most)} and {last}" if most else f"head {last}"
+    *earlier, last = map(str, numbers)
+    return f"heads {', '.join(earlier)} and {last}" if earlier else f"head {last}"
 
 
-def _projections(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
+def _projections(trace: AttentionTrace, layer: Attention, head: int, captions: AttentionCaptions) -> Section:
     """Return the section on Q, K and V of a head, with its columns of the projection matrices."""
-    shared = part.kv_index[head]
+    kv_head = trace.kv_index[head]
     matrices: list[Matrix] = []
     for name, linear, index, source, projected, labels in (
-        ("Q", layer.query, head, view.x, part.q_projected[0, head], view.queries),
-        ("K", layer.key, shared, view.source, part.k_projected[0, shared], view.keys),
-        ("V", layer.value, shared, view.source, part.v[0, shared], view.keys),
+        ("Q", layer.query, head, captions.x, trace.q_projected[0, head], captions.queries),
+        ("K", layer.key, kv_head, captions.source, trace.k_projected[0, kv_head], captions.keys),
+        ("V", layer.value, kv_head, captions.source, trace.v[0, kv_head], captions.keys),
     ):
-        width = part.q.shape[-1]
+        width = trace.q.shape[-1]
         rows = slice(index * width, index * width + width)
         matrices.append(Matrix(f"W_{name}", None, parameters(linear.weight[rows].T), role="parameters"))
         bias = None
@@ -118,18 +120,23 @@ def _projections(part: AttentionTrace, layer: Attention, head: int, view: Attent
 
 
 def _qk_norm(
-    part: AttentionTrace, query_norm: nn.RMSNorm, key_norm: nn.RMSNorm, head: int, shared: int, view: AttentionCaptions
+    trace: AttentionTrace,
+    query_norm: nn.RMSNorm,
+    key_norm: nn.RMSNorm,
+    head: int,
+    kv_head: int,
+    captions: AttentionCaptions,
 ) -> Section:
     """Return the section on query and key norms.
 
     Each head is divided by its own root mean square, or by r, the root mean square of all heads concatenated.
     """
     matrices: list[Matrix] = []
-    sides: tuple[tuple[Literal["Q", "K"], str, nn.RMSNorm, int, Tensor, Tensor, Labels], ...] = (
-        ("Q", view.x, query_norm, head, part.q_projected[0], part.q_unrotated[0], view.queries),
-        ("K", view.source, key_norm, shared, part.k_projected[0], part.k_unrotated[0], view.keys),
+    projections: tuple[tuple[Literal["Q", "K"], str, nn.RMSNorm, int, Tensor, Tensor, Labels], ...] = (
+        ("Q", captions.x, query_norm, head, trace.q_projected[0], trace.q_unrotated[0], captions.queries),
+        ("K", captions.source, key_norm, kv_head, trace.k_projected[0], trace.k_unrotated[0], captions.keys),
     )
-    for name, x, norm, index, projected, normed, labels in sides:
+    for name, x, norm, index, projected, normed, labels in projections:
         K = projected.shape[-1]
         gain = numbers(norm.weight)  # (1, K) or (1, heads K)
         eps = norm.eps or 0.0
@@ -144,82 +151,84 @@ def _qk_norm(
     return Section("qk_norm", "Queries and keys normalized", tuple(matrices))
 
 
-def _rotation(part: AttentionTrace, head: int, shared: int, view: AttentionCaptions) -> Section:
+def _rotation(trace: AttentionTrace, head: int, kv_head: int, captions: AttentionCaptions) -> Section:
     return Section(
         "rotation",
         "Queries and keys rotated by their positions",
         (
-            Matrix("Q", Rotated("Q"), numbers(part.q[0, head]), view.queries),
-            Matrix("K", Rotated("K"), numbers(part.k[0, shared]), view.keys),
+            Matrix("Q", Rotated("Q"), numbers(trace.q[0, head]), captions.queries),
+            Matrix("K", Rotated("K"), numbers(trace.k[0, kv_head]), captions.keys),
         ),
     )
 
 
-def _scores(part: AttentionTrace, head: int, view: AttentionCaptions) -> list[Section]:
+def _scores(trace: AttentionTrace, head: int, captions: AttentionCaptions) -> list[Section]:
     """Return the sections from query-key scores to attention weights."""
-    K = part.q.shape[-1]
+    K = trace.q.shape[-1]
 
-    def square(name: str, operation: Operation, values: Tensor) -> Matrix:
-        return Matrix(name, operation, numbers(values), view.queries, view.keys)
+    def score_matrix(name: str, operation: Operation, values: Tensor) -> Matrix:
+        return Matrix(name, operation, numbers(values), captions.queries, captions.keys)
 
-    scaled = part.scaled[0, head]  # (T, S)
-    allowed = part.allowed[0, 0].expand_as(part.scaled[0, head])  # (T, S)
+    scaled = trace.scaled[0, head]  # (T, S)
+    allowed = trace.allowed[0, 0].expand_as(trace.scaled[0, head])  # (T, S)
     steps = [
         Section(
-            "scores", "Scores", (square("S", Sum((MatrixProduct("Q", "K", transposed=True),)), part.scores[0, head]),)
+            "scores",
+            "Scores",
+            (score_matrix("S", Sum((MatrixProduct("Q", "K", transposed=True),)), trace.scores[0, head]),),
         ),
         Section(
             "scaling",
             "Scaling",
-            (square("S'", Scaled("S", K), scaled),),
+            (score_matrix("S'", Scaled("S", K), scaled),),
             notes=(f"A head is {K} wide, so every score is divided by √{K} = {math.sqrt(K):.4f}.",),
         ),
     ]
     scores = sum_of("S'")
-    if part.bias is not None:
-        bias = part.bias[0, head]  # (T, S)
+    if trace.bias is not None:
+        bias = trace.bias[0, head]  # (T, S)
         scores = sum_of("S'", "B")
-        steps.append(Section("bias", "Bias for distance", (square("B", DistanceBias(view.positions), bias),)))
-    hidden = int((~allowed).sum())
-    if hidden:
-        masked = square("M", Masked(scores), part.masked[0, head])  # (T, S)
-        verb = "are" if hidden > 1 else "is"
-        note = f"{hidden:,} of the {allowed.numel():,} scores {verb} hidden."
+        steps.append(Section("bias", "Bias for distance", (score_matrix("B", DistanceBias(captions.positions), bias),)))
+    n_hidden = int((~allowed).sum())
+    if n_hidden:
+        masked = score_matrix("M", Masked(scores), trace.masked[0, head])  # (T, S)
+        verb = "are" if n_hidden > 1 else "is"
+        note = f"{n_hidden:,} of the {allowed.numel():,} scores {verb} hidden."
         steps.append(Section("mask", "Mask", (masked,), notes=(note,)))
         scores = sum_of("M")
     else:
         steps.append(Section("open", "Mask", notes=("Nothing is hidden.",)))
-    weights = Matrix("A", Softmax(scores), numbers(part.weights[0, head]), view.queries, view.keys, "weights")
+    weights = Matrix("A", Softmax(scores), numbers(trace.weights[0, head]), captions.queries, captions.keys, "weights")
     steps.append(Section("softmax", "Softmax", (weights,)))
     return steps
 
 
-def _mixing(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
-    K = part.q.shape[-1]
-    own = layer.output.weight[:, head * K : head * K + K]  # (D, K)
+def _mixing(trace: AttentionTrace, layer: Attention, head: int, captions: AttentionCaptions) -> Section:
+    K = trace.q.shape[-1]
+    head_weight = layer.output.weight[:, head * K : head * K + K]  # (D, K)
     return Section(
         "mixing",
         "Weighted sum of values, and the output of the head",
         (
-            Matrix("Z", projection("A", "V", None), numbers(part.mixed[0, head]), view.queries),
-            Matrix("W_O", None, parameters(own.T), role="parameters"),
+            Matrix("Z", projection("A", "V", None), numbers(trace.mixed[0, head]), captions.queries),
+            Matrix("W_O", None, parameters(head_weight.T), role="parameters"),
             Matrix(
-                f"O{part.heads[head]}",
+                f"O{trace.heads[head]}",
                 projection("Z", "W_O", None),
-                numbers(part.head_outputs[0, head]),
-                view.queries,
+                numbers(trace.head_outputs[0, head]),
+                captions.queries,
             ),
         ),
     )
 
 
-def _output(part: AttentionTrace, layer: Attention, view: AttentionCaptions) -> Section:
-    heads = [f"O{head}" for head in part.heads]
+def _output(trace: AttentionTrace, layer: Attention, captions: AttentionCaptions) -> Section:
+    heads = [f"O{head}" for head in trace.heads]
     matrices: tuple[Matrix, ...] = ()
     bias = None
-    if part.output_bias is not None:
+    if trace.output_bias is not None:
         bias = "b_O"
-        matrices = (Matrix(bias, None, parameters(part.output_bias), ("bias",), role="parameters"),)
+        matrices = (Matrix(bias, None, parameters(trace.output_bias), ("bias",), role="parameters"),)
     total = sum_of_heads(heads, bias) if heads or bias else NoHeads()
-    matrices += (Matrix("O", total, numbers(part.output[0]), view.queries),)
-    return Section("output", "All heads together", matrices, layer=view.layer)
+    matrices += (Matrix("O", total, numbers(trace.output[0]), captions.queries),)
+    return Section("output", "All heads together", matrices, layer=captions.layer)

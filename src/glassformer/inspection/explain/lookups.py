@@ -46,8 +46,8 @@ class Lookup(ABC):
 
     def derive_cell(self, context: FormulaContext, row: int, column: int) -> CellDerivation:
         values, describe = self.look_up(context)
-        before, last = describe(row, column)
-        return CellDerivation((*before, (last, float(values[row, column]))))
+        lines, result_name = describe(row, column)
+        return CellDerivation((*lines, (result_name, float(values[row, column]))))
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class EmbeddingRows(Lookup):
         rows = numbers(context.embedding.tokens.weight[list(ids)])  # (T, D)
 
         def describe(row: int, column: int) -> tuple[Lines, str]:
-            entry = f"row {ids[row]} (the token's id) of the embedding matrix, channel {column}"
+            label = f"row {ids[row]} (the token's id) of the embedding matrix, channel {column}"
             if self.scale == 1:
-                return (), entry
-            return ((entry, float(rows[row, column])),), f"times {self.scale:.4f}"
+                return (), label
+            return ((label, float(rows[row, column])),), f"times {self.scale:.4f}"
 
         return rows * self.scale, describe
 
@@ -99,8 +99,8 @@ class PositionVectors(Lookup):
 
         def describe(row: int, column: int) -> tuple[Lines, str]:
             function = "cos" if column % 2 else "sin"
-            before = (("position", float(row)), (f"frequency of channel {column}", float(frequency[column])))
-            return before, f"{function}(position · frequency)"
+            lines = (("position", float(row)), (f"frequency of channel {column}", float(frequency[column])))
+            return lines, f"{function}(position · frequency)"
 
         return np.where(np.arange(width) % 2, np.cos(angles), np.sin(angles)), describe
 
@@ -116,15 +116,17 @@ class Rotated(Lookup):
         return f"{self.name} rotated"
 
     def look_up(self, context: FormulaContext) -> tuple[Numbers, Describe]:
-        before = context[self.name]
+        unrotated = context[self.name]
         rotary = context.stack.rotary
         assert rotary is not None
-        half = before.shape[1] // 2
-        angles = np.arange(len(before))[:, None] * rotary.base ** (-2 * np.arange(half) / before.shape[1])  # (T, K/2)
+        half = unrotated.shape[1] // 2
+        angles = np.arange(len(unrotated))[:, None] * rotary.base ** (
+            -2 * np.arange(half) / unrotated.shape[1]
+        )  # (T, K/2)
         cos = np.cos(angles)  # (T, K/2)
         sin = np.sin(angles)  # (T, K/2)
-        first = before[:, :half]  # (T, K/2)
-        second = before[:, half:]  # (T, K/2)
+        first = unrotated[:, :half]  # (T, K/2)
+        second = unrotated[:, half:]  # (T, K/2)
 
         def describe(row: int, column: int) -> tuple[Lines, str]:
             pair = column % half
@@ -159,31 +161,31 @@ class DistanceBias(Lookup):
         assert positions is not None
         assert head is not None
         indices = np.arange(len(context.ids))
-        back = indices[:, None] - indices  # (T, T)
+        relative_positions = indices[:, None] - indices  # (T, T)
         if isinstance(positions, AlibiPositions):
             slope = alibi_slopes(positions.heads)[head]
 
             def by_slope(row: int, column: int) -> tuple[Lines, str]:
-                distance = float(abs(back[row, column]))
+                distance = float(abs(relative_positions[row, column]))
                 return (("distance", distance), (f"slope of head {head}", slope)), "-slope · distance"
 
-            return context.hide(-slope * np.abs(back)), by_slope
+            return context.hide(-slope * np.abs(relative_positions)), by_slope
         if not isinstance(positions, RelativePositions):
             with torch.no_grad():
-                bias = numbers(positions.by_distance(torch.from_numpy(back)[None])[0, head])  # (T, T)
+                bias = numbers(positions.by_distance(torch.from_numpy(relative_positions)[None])[0, head])  # (T, T)
 
             def by_distance(row: int, column: int) -> tuple[Lines, str]:
                 return (
-                    (("query position - key position", float(back[row, column])),),
+                    (("query position - key position", float(relative_positions[row, column])),),
                     f"the bias of head {head} at that distance",
                 )
 
             return context.hide(bias), by_distance
-        buckets = positions.bucket(torch.from_numpy(back)).numpy()  # (T, T)
+        buckets = positions.bucket(torch.from_numpy(relative_positions)).numpy()  # (T, T)
 
         def by_bucket(row: int, column: int) -> tuple[Lines, str]:
             lines = (
-                ("query position - key position", float(back[row, column])),
+                ("query position - key position", float(relative_positions[row, column])),
                 ("its bucket", float(buckets[row, column])),
             )
             return lines, f"the learned bias of head {head} for the bucket"

@@ -40,8 +40,14 @@ def norm_section(
         if parameter is not None:
             matrices.append(Matrix(letter, None, parameters(parameter), (row,), role="parameters"))
     operation = Normalized(x, centred, eps, None if weight is None else "g", None if bias is None else "b")
-    last = numbers(before[0, -1])  # (1, D)
-    size = f"mean {last.mean():.4f}, sd {last.std():.4f}" if centred else f"rms {np.sqrt((last**2).mean()):.4f}"
+    last_input = numbers(before[0, -1])  # (1, D)
+    size = (
+        f"mean {last_input.mean():.4f}, sd {last_input.std():.4f}"
+        if centred
+        else f"rms {np.sqrt((last_input**2).mean()):.4f}"
+    )
     matrices.append(Matrix(name, operation, numbers(after[0]), labels))
-    at = len(labels) - 1 if position is None else position
-    return Section(key, title, tuple(matrices), notes=(f"{labels[-1]} (position {at}) had {size} before the norm.",))
+    last_position = len(labels) - 1 if position is None else position
+    return Section(
+        key, title, tuple(matrices), notes=(f"{labels[-1]} (position {last_position}) had {size} before the norm.",)
+    )

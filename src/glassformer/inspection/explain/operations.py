@@ -86,14 +86,16 @@ class FormulaContext:
     @property
     def stack(self) -> Stack:
         """Stack that the operation belongs to."""
-        found = stacks(self.subject.model)
-        return found["enc"] if self.source else list(found.values())[-1]
+        named_stacks = stacks(self.subject.model)
+        return named_stacks["enc"] if self.source else list(named_stacks.values())[-1]
 
     @property
     def embedding(self) -> Embedding:
         """Embedding of the operation's stack."""
-        own: Embedding | None = getattr(self.subject.model, "source_embedding", None) if self.source else None
-        return self.subject.model.embedding if own is None else own
+        source_embedding: Embedding | None = (
+            getattr(self.subject.model, "source_embedding", None) if self.source else None
+        )
+        return self.subject.model.embedding if source_embedding is None else source_embedding
 
     @property
     def ids(self) -> tuple[int, ...]:

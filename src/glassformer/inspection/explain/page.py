@@ -118,21 +118,24 @@ def _edge_cells(matrix: Matrix) -> MatrixGrid | None:
     """Return the cells to show; None for large parameters, of which only statistics are shown."""
     if _is_large(matrix) and matrix.role == "parameters":
         return None
-    down, across = (edges(size, size if size <= WHOLE else CORNER) for size in matrix.shape)
-    form = matrix.format()
+    row_indices, column_indices = (edges(size, size if size <= WHOLE else CORNER) for size in matrix.shape)
+    number_format = matrix.format()
     rows = [
-        ("…" if row is None else matrix.row_name(row), [_cell(matrix, row, column, form) for column in across])
-        for row in down
+        (
+            "…" if row is None else matrix.row_name(row),
+            [_matrix_cell(matrix, row, column, number_format) for column in column_indices],
+        )
+        for row in row_indices
     ]
-    columns = ["…" if column is None else matrix.column_name(column) for column in across]
-    return MatrixGrid(columns, rows, len(across) > CORNER)
+    columns = ["…" if column is None else matrix.column_name(column) for column in column_indices]
+    return MatrixGrid(columns, rows, len(column_indices) > CORNER)
 
 
-def _cell(matrix: Matrix, row: int | None, column: int | None, form: str) -> MatrixCell:
+def _matrix_cell(matrix: Matrix, row: int | None, column: int | None, number_format: str) -> MatrixCell:
     if row is None or column is None:
         return MatrixCell("…")
     value = float(matrix.values[row, column])
-    text = f"{value:{form}}"
+    text = f"{value:{number_format}}"
     if matrix.role == "weights" and value:
         return MatrixCell(text, weight=f"{value:.2f}")
     return MatrixCell(text, faint=matrix.role == "weights" or not math.isfinite(value))
@@ -140,5 +143,5 @@ def _cell(matrix: Matrix, row: int | None, column: int | None, form: str) -> Mat
 
 def _edge_rows(table: SectionTable) -> list[list[str]]:
     """Return the rows of a table as text; a long table is shortened to its edges."""
-    shown = [None if at is None else table.rows[at] for at in edges(len(table.rows), 40)]
-    return [["…"] * len(table.header) if row is None else list(map(write_number, row)) for row in shown]
+    rows = [None if index is None else table.rows[index] for index in edges(len(table.rows), 40)]
+    return [["…"] * len(table.header) if row is None else list(map(write_number, row)) for row in rows]

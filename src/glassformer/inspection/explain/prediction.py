@@ -19,18 +19,18 @@ from glassformer.model.transformer import Classifier, activate
 SEVERAL = 3  # maximum number of positions that each have a ranking of `top` outputs; of more, only the last has one
 
 
-def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:
+def prediction(subject: Subject, trace: Trace, top: int) -> list[Section]:
     """Return the sections on pooling (classifiers), the head's transform, the logits, and the likeliest outputs."""
     sections = []
     model = subject.model
     if isinstance(model, Classifier):
-        assert found.pooled is not None
-        pooled = Matrix("p", Pooled(model.config.pooling), numbers(found.pooled[0]), ("text",))
+        assert trace.pooled is not None
+        pooled = Matrix("p", Pooled(model.config.pooling), numbers(trace.pooled[0]), ("text",))
         sections.append(Section("pooling", "One vector for the text", (pooled,)))
-    if found.transformed is not None:
-        sections.append(_transform(subject, found))
-    sections.append(_logits(subject, found))
-    return [*sections, _probabilities(subject, found, top)]
+    if trace.transformed is not None:
+        sections.append(_transform(subject, trace))
+    sections.append(_logits(subject, trace))
+    return [*sections, _probabilities(subject, trace, top)]
 
 
 def _shown_positions(subject: Subject) -> dict[int, str]:
@@ -39,20 +39,20 @@ def _shown_positions(subject: Subject) -> dict[int, str]:
     return {position: labels[position] for position in subject.places} if subject.places else {0: "text"}
 
 
-def _rows(subject: Subject, found: Trace) -> Tensor:
+def _shown_logits(subject: Subject, trace: Trace) -> Tensor:
     """Return the logits at the P shown positions, (P, V), or (1, C) for a classifier."""
-    return found.logits[0, list(subject.places)] if subject.places else found.logits
+    return trace.logits[0, list(subject.places)] if subject.places else trace.logits
 
 
-def _transform(subject: Subject, found: Trace) -> Section:
+def _transform(subject: Subject, trace: Trace) -> Section:
     """Return the section on the transform before the output layer: linear layer, activation and norm."""
     model = subject.model
     rows = tuple(_shown_positions(subject).values())
     positions = list(subject.places)
     assert not isinstance(model, Classifier)
     assert model.head.transform is not None
-    assert found.transformed is not None
-    projected = model.head.transform(found.stack.final)  # (B, T, D)
+    assert trace.transformed is not None
+    projected = model.head.transform(trace.stack.final)  # (B, T, D)
     activated = activate(projected, model.head.activation)  # (B, T, D)
     name = "Y" if isinstance(model.head.norm, nn.Identity) else "R"
     activation = {"swiglu": "silu", "geglu": "gelu"}.get(model.head.activation, model.head.activation)
@@ -65,63 +65,63 @@ def _transform(subject: Subject, found: Trace) -> Section:
     children: tuple[Section, ...] = ()
     if name == "R":
         before = activated[:, positions]  # (B, P, D)
-        after = found.transformed[:, positions]  # (B, P, D)
+        after = trace.transformed[:, positions]  # (B, P, D)
         children = (norm_section("norm", "Norm", model.head.norm, "R", "Y", before, after, rows, positions[-1]),)
     return Section("transform", "Transform before the output layer", matrices, children=children)
 
 
-def _logits(subject: Subject, found: Trace) -> Section:
+def _logits(subject: Subject, trace: Trace) -> Section:
     model = subject.model
     rows = tuple(_shown_positions(subject).values())
-    logits = _rows(subject, found)  # (P, V)
+    logits = _shown_logits(subject, trace)  # (P, V)
     tied = not isinstance(model, Classifier) and model.head.weight is None
-    own = model.embedding.tokens.weight if tied else model.head.weight
+    output_weight = model.embedding.tokens.weight if tied else model.head.weight
     bias = model.head.bias
-    assert own is not None
+    assert output_weight is not None
     names = tuple(subject.name(index) for index in range(logits.shape[-1]))
     letter = "Eᵀ" if tied else "W_L"
     if isinstance(model, Classifier):
-        read = "p"
-    elif found.transformed is None:
-        read = "last vectors"
+        input_name = "p"
+    elif trace.transformed is None:
+        input_name = "last vectors"
     else:
-        read = "Y"
-    matrices = [Matrix(letter, None, parameters(own.T), (), names, "parameters")]
+        input_name = "Y"
+    matrices = [Matrix(letter, None, parameters(output_weight.T), (), names, "parameters")]
     if bias is not None:
         matrices.append(Matrix("b_L", None, parameters(bias), ("bias",), names, "parameters"))
-    operation = projection(read, letter, None if bias is None else "b_L")
+    operation = projection(input_name, letter, None if bias is None else "b_L")
     matrices.append(Matrix("logits", operation, numbers(logits), rows, names))
     notes = ("The output matrix is the transposed embedding matrix (tied weights).",) if tied else ()
     return Section("logits", "Logits", tuple(matrices), notes=notes)
 
 
-def _probabilities(subject: Subject, found: Trace, top: int) -> Section:
+def _probabilities(subject: Subject, trace: Trace, top: int) -> Section:
     positions = _shown_positions(subject)
-    logits = _rows(subject, found)  # (P, V)
+    logits = _shown_logits(subject, trace)  # (P, V)
     if subject.special:
         logits = logits.index_fill(1, torch.tensor(subject.special, device=logits.device), -math.inf)  # (P, V)
-    of = list(zip(positions.items(), logits, strict=True))
-    full = of if len(of) <= SEVERAL else of[-1:]
-    tables = [_ranking(subject, position, token, row, top) for (position, token), row in full]
-    if len(of) > SEVERAL:
+    position_logits = list(zip(positions.items(), logits, strict=True))
+    ranked_positions = position_logits if len(position_logits) <= SEVERAL else position_logits[-1:]
+    tables = [_ranking(subject, position, token, row, top) for (position, token), row in ranked_positions]
+    if len(position_logits) > SEVERAL:
         header = ("position", "token", "likeliest", "probability", "second", "probability")
-        lines = tuple(_best_two(subject, position, token, row) for (position, token), row in of)
-        tables.insert(0, SectionTable("the two likeliest at each position", header, lines))
-    size = logits.shape[-1] - len(subject.special)
+        rows = tuple(_best_two(subject, position, token, row) for (position, token), row in position_logits)
+        tables.insert(0, SectionTable("the two likeliest at each position", header, rows))
+    n_outputs = logits.shape[-1] - len(subject.special)
     outputs = "classes" if isinstance(subject.model, Classifier) else "tokens"
     left_out = "; special tokens are not candidates" if subject.special else ""
-    notes = (f"The probabilities of all {size:,} {outputs} add up to 1{left_out}.",)
+    notes = (f"The probabilities of all {n_outputs:,} {outputs} add up to 1{left_out}.",)
     return Section("probabilities", "Probabilities", tables=tuple(tables), notes=notes)
 
 
 def _ranking(subject: Subject, position: int, token: str, row: Tensor, top: int) -> SectionTable:
     name = "the likeliest classes"
     if subject.places:
-        at = f"at position {position}"
-        name = f"the likeliest {at}" if subject.special else f"the likeliest after {token} (position {position})"
+        where = f"at position {position}"
+        name = f"the likeliest {where}" if subject.special else f"the likeliest after {token} (position {position})"
     rows = tuple(
-        (rank, subject.name(id), id, float(row[id]), share)
-        for rank, (id, share) in enumerate(ranked(row, top), start=1)
+        (rank, subject.name(id), id, float(row[id]), probability)
+        for rank, (id, probability) in enumerate(ranked(row, top), start=1)
     )
     output = "token" if subject.places else "class"
     return SectionTable(name, ("rank", output, "id", "logit", "probability"), rows)

@@ -145,8 +145,8 @@ class Walk:
 def numbers(x: Tensor) -> Numbers:
     """Convert a tensor (rows, columns), or one row (columns,), to a float64 matrix, without changing any value."""
     values = x.detach().to(device="cpu").double().numpy()
-    found: Numbers = values[None] if values.ndim == 1 else values
-    return found
+    matrix: Numbers = values[None] if values.ndim == 1 else values
+    return matrix
 
 
 def parameters(x: Tensor) -> Numbers:
@@ -154,21 +154,21 @@ def parameters(x: Tensor) -> Numbers:
     if x.dtype != torch.float32:
         return numbers(x)
     values = x.detach().to(device="cpu").numpy()
-    found: Numbers = values[None] if values.ndim == 1 else values
-    return found
+    matrix: Numbers = values[None] if values.ndim == 1 else values
+    return matrix
 
 
-def edges(size: int, room: int) -> list[int | None]:
-    """Return the indices below `size`; if there are more than `room`, the first few, None for a gap, and the last two.
+def edges(size: int, max_entries: int) -> list[int | None]:
+    """Return the indices below `size`; if more than `max_entries`, the first few, None for a gap, and the last two.
 
-    A shortened list has `room` entries, but at least four.
+    A shortened list has `max_entries` entries, but at least four.
 
     >>> edges(3, 5), edges(9, 6)
     ([0, 1, 2], [0, 1, 2, None, 7, 8])
     """
-    if size <= room:
+    if size <= max_entries:
         return list(range(size))
-    return [*range(max(1, room - 3)), None, size - 2, size - 1]
+    return [*range(max(1, max_entries - 3)), None, size - 2, size - 1]
 
 
 def write_number(value: Cell) -> str:

@@ -70,15 +70,15 @@ def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: 
     task = model.config.train.task
     title = f"{name}, which was trained to {TASK_FACTS[task].verb}"
     if isinstance(model, Translator):
-        return _translated(model, text, target, title)
+        return _translation_subject(model, text, target, title)
     if target is not None:
         raise GlassError(
             f"a target was given, but {name} was trained with train.task = {task}: to {TASK_FACTS[task].verb}",
             "Leave the target out: only runs that translate or summarize have one.",
         )
     if isinstance(model, TextClassifier):
-        return _classified(model, text, title)
-    return _filled(model, text, title) if isinstance(model, MaskFiller) else _continued(model, text, title)
+        return _classifier_subject(model, text, title)
+    return _masked_subject(model, text, title) if isinstance(model, MaskFiller) else _prompt_subject(model, text, title)
 
 
 def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, name: str = "this run") -> Subject:
@@ -94,36 +94,36 @@ def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, 
         unread = len(model.prompt_ids(text)) - context
     else:
         unread = 0 if isinstance(model, MaskFiller) else model.unread_tokens(text)  # its `ids` refuses a long text
-    beyond = {"text": unread}
+    excess_tokens = {"text": unread}
     if isinstance(model, Translator) and target is not None:
-        beyond["target"] = len(model.tokenizer.encode(target)) + len(model.tokenizer.target_start) - context
-    for what, tokens in beyond.items():
+        excess_tokens["target"] = len(model.tokenizer.encode(target)) + len(model.tokenizer.target_start) - context
+    for what, tokens in excess_tokens.items():
         if tokens > 0:
             problem = f"the {what} has {context + tokens:,} tokens, but the model reads at most {context:,}"
             raise GlassError(problem, f"Give a shorter {what}.")
     return subject_of(model, text, target, name)
 
 
-def _continued(model: TextModel, text: str, title: str) -> Subject:
+def _prompt_subject(model: TextModel, text: str, title: str) -> Subject:
     """Return the subject of a prompt; as in `glass generate`, only the end of a long prompt is read."""
     ids = model.prompt_ids(text)
     context = model.config.model.context
     start = window_start(len(ids), context)
-    notes = (_cut(start, "first", len(ids), context),) if start else ()
-    return _of_tokens(model, text, ids[start:], (len(ids) - start - 1,), title, (), notes)
+    notes = (_truncation_note(start, "first", len(ids), context),) if start else ()
+    return _token_subject(model, text, ids[start:], (len(ids) - start - 1,), title, (), notes)
 
 
-def _filled(model: MaskFiller, text: str, title: str) -> Subject:
+def _masked_subject(model: MaskFiller, text: str, title: str) -> Subject:
     ids = model.ids(text)
-    holes = tuple(position for position, token in enumerate(ids) if token == model.mask_id)
-    return _of_tokens(model, text, ids, holes, title, tuple(sorted(model.tokenizer.special)), ())
+    mask_positions = tuple(position for position, token in enumerate(ids) if token == model.mask_id)
+    return _token_subject(model, text, ids, mask_positions, title, tuple(sorted(model.tokenizer.special)), ())
 
 
-def _of_tokens(
+def _token_subject(
     model: TextModel | MaskFiller,
     text: str,
     ids: list[int],
-    places: tuple[int, ...],
+    positions: tuple[int, ...],
     title: str,
     special: tuple[int, ...],
     notes: tuple[str, ...],
@@ -138,18 +138,18 @@ def _of_tokens(
         text=text,
         ids=tuple(ids),
         labels=labels,
-        places=places,
+        places=positions,
         name=name,
         special=special,
         notes=notes,
     )
 
 
-def _classified(model: TextClassifier, text: str, title: str) -> Subject:
+def _classifier_subject(model: TextClassifier, text: str, title: str) -> Subject:
     ids = model.ids(text)
     unread = model.unread_tokens(text)
     labels = tuple(shown(model.tokenizer.token_text(id)) for id in ids)
-    notes = (_cut(unread, "last", len(ids) + unread, model.config.model.context),) if unread else ()
+    notes = (_truncation_note(unread, "last", len(ids) + unread, model.config.model.context),) if unread else ()
     return Subject(
         title=title,
         model=model.model,
@@ -162,7 +162,7 @@ def _classified(model: TextClassifier, text: str, title: str) -> Subject:
     )
 
 
-def _translated(model: Translator, text: str, target: str | None, title: str) -> Subject:
+def _translation_subject(model: Translator, text: str, target: str | None, title: str) -> Subject:
     """Return the subject of a translation.
 
     The target ids include the tokens that start every target, but not the final end token, which is to be predicted.
@@ -170,22 +170,26 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
     end = model.tokenizer.end_id
     start = model.tokenizer.target_start
     context = model.config.model.context
-    room = model.config.model.context - len(start)
+    max_target_ids = model.config.model.context - len(start)
     ids = model.prompt_ids(text)
     unread = model.unread_tokens(text)
-    notes = [_cut(unread, "last", len(ids) + unread, context)] if unread else []
+    notes = [_truncation_note(unread, "last", len(ids) + unread, context)] if unread else []
     if target is None:
         settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0)
         steps = decoding.generate(model.model, [ids], settings, end, start=start)
-        written = [token for step in steps for token in step.tokens if token != end][:room]
+        written_ids = [token for step in steps for token in step.tokens if token != end][:max_target_ids]
         notes.append("The target was generated greedily; use --target to explain another target.")
     else:
-        written = model.tokenizer.encode(target)
-        if len(written) > room:
+        written_ids = model.tokenizer.encode(target)
+        if len(written_ids) > max_target_ids:
             limit = "model.context minus the start tokens"
-            notes.append(_cut(len(written) - room, "last", len(written), room, "target", limit))
-        written = written[:room]
-    target_ids = (*start, *written)
+            notes.append(
+                _truncation_note(
+                    len(written_ids) - max_target_ids, "last", len(written_ids), max_target_ids, "target", limit
+                )
+            )
+        written_ids = written_ids[:max_target_ids]
+    target_ids = (*start, *written_ids)
     return Subject(
         title=title,
         model=model.model,
@@ -194,16 +198,18 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
         labels=tuple(shown(model.source_tokenizer.token_text(id)) for id in ids),
         places=tuple(range(len(target_ids))),
         name=lambda id: shown(model.tokenizer.token_text(id)),
-        target=model.tokenizer.decode(written) if target is None else target,
+        target=model.tokenizer.decode(written_ids) if target is None else target,
         target_ids=target_ids,
         target_labels=tuple(shown(model.tokenizer.token_text(id)) for id in target_ids),
         notes=tuple(notes),
     )
 
 
-def _cut(count: int, which: str, total: int, most: int, what: str = "text", limit: str = "model.context") -> str:
+def _truncation_note(
+    count: int, which: str, total: int, max_tokens: int, what: str = "text", limit: str = "model.context"
+) -> str:
     """Return a note on the tokens of a text, or of a target, that the model does not read."""
     return (
-        f"The {what} has {total:,} tokens, but the model reads at most {most:,} ({limit}): "
+        f"The {what} has {total:,} tokens, but the model reads at most {max_tokens:,} ({limit}): "
         f"the {which} {count:,} are not read."
     )

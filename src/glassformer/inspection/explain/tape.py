@@ -81,12 +81,12 @@ class Tape:
         Raises:
             GlassError: no matrix has that number.
         """
-        again = self.recompute(number)
-        if again is None:
+        recomputed = self.recompute(number)
+        if recomputed is None:
             return None
-        shown = self.matrices[number].values
-        same = again == shown  # so that equal infinities have no difference
-        return float(np.abs(np.where(same, 0.0, again) - np.where(same, 0.0, shown)).max(initial=0.0))
+        values = self.matrices[number].values
+        equal = recomputed == values  # so that equal infinities have no difference
+        return float(np.abs(np.where(equal, 0.0, recomputed) - np.where(equal, 0.0, values)).max(initial=0.0))
 
     def derive_cell(self, number: int, row: int, column: int) -> CellDerivation | None:
         """Return the derivation of one cell from the numbers shown; None for parameters.
@@ -126,9 +126,9 @@ def tape_bytes(model: Model, tokens: int, target: int | None = None) -> int:
     scores = config.layers * config.heads * 5 * T * T
     rows = config.layers * T
     if target is not None:
-        deep = config.encoder_layers or config.layers
-        scores += config.heads * (4 * config.layers * T * tokens + 5 * deep * tokens * tokens)
-        rows += config.layers * (T + tokens) // 2 + deep * tokens
+        encoder_layers = config.encoder_layers or config.layers
+        scores += config.heads * (4 * config.layers * T * tokens + 5 * encoder_layers * tokens * tokens)
+        rows += config.layers * (T + tokens) // 2 + encoder_layers * tokens
     vectors = rows * (config.heads * (8 * config.K + config.width) + 12 * config.width + 5 * config.F)
     return 8 * (scores + vectors + T * model.vocab_size)
 
@@ -138,7 +138,7 @@ class _Recorder:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._known = dict[str, Numbers]()
+        self._named_matrices = dict[str, Numbers]()
         self._parts: list[str] = []
         self._steps: list[TapeStep] = []
         self._matrices: list[Matrix] = []
@@ -148,51 +148,55 @@ class _Recorder:
 
     def tape(self, walk: Walk) -> Tape:
         """Return the tape of the walk."""
-        for section, title in _parts(walk):
+        for section, title in _walk_parts(walk):
             if section.key in ("encoder", "decoder"):
-                self._begin(section.key)
+                self._begin_stack(section.key)
                 continue
             self._parts.append(title)
-            if section.key in ("transform", "logits") and "last vectors" not in self._known:
-                last = self._last()
-                self._known["last vectors"] = last[list(self._subject.places)] if self._subject.places else last
-            before = dict(self._known)
-            self._section(section, 0)
+            if section.key in ("transform", "logits") and "last vectors" not in self._named_matrices:
+                last_vectors = self._stack_output()
+                self._named_matrices["last vectors"] = (
+                    last_vectors[list(self._subject.places)] if self._subject.places else last_vectors
+                )
+            matrices_before = dict(self._named_matrices)
+            self._add_section(section, 0)
             if section.key == "layer":  # each layer uses the same names, beginning with X for its input
-                self._known = {**before, "X": self._known[section.output]}
+                self._named_matrices = {**matrices_before, "X": self._named_matrices[section.output]}
         return Tape(walk, tuple(self._parts), tuple(self._steps), tuple(self._matrices), tuple(self._contexts))
 
-    def _begin(self, stack: str) -> None:
+    def _begin_stack(self, stack: str) -> None:
         """Begin the encoder or the decoder: forget earlier matrices, except the encoder's output as "memory"."""
         self._side = "source" if stack == "encoder" else "own"
-        self._known = {} if stack == "encoder" else {"memory": self._last()}
+        self._named_matrices = {} if stack == "encoder" else {"memory": self._stack_output()}
 
-    def _last(self) -> Numbers:
+    def _stack_output(self) -> Numbers:
         """Return the output of the most recent stack, after the final norm, if any."""
-        return self._known.get("Y", self._known["X"])
+        return self._named_matrices.get("Y", self._named_matrices["X"])
 
-    def _section(self, section: Section, depth: int) -> None:
+    def _add_section(self, section: Section, depth: int) -> None:
         self._steps.append(TapeStep(len(self._parts) - 1, section, depth, len(self._matrices)))
-        outside = self._cross
+        cross_before = self._cross
         self._cross = self._cross or section.key == "cross"
         if section.key == "pooling":
-            self._known["above"] = self._last()
+            self._named_matrices["above"] = self._stack_output()
         for matrix in section.matrices:
-            self._note(matrix, section)
+            self._add_matrix(matrix, section)
         for child in section.children:
-            self._section(child, depth + 1)
-        self._cross = outside
+            self._add_section(child, depth + 1)
+        self._cross = cross_before
 
-    def _note(self, matrix: Matrix, section: Section) -> None:
+    def _add_matrix(self, matrix: Matrix, section: Section) -> None:
         source = self._side == "source"
-        known = dict(self._known)
-        context = FormulaContext(self._subject, known, source, section.layer, section.head, self._cross, matrix.values)
+        named_matrices = dict(self._named_matrices)
+        context = FormulaContext(
+            self._subject, named_matrices, source, section.layer, section.head, self._cross, matrix.values
+        )
         self._contexts.append(context)
         self._matrices.append(matrix)
-        self._known[matrix.name] = matrix.values
+        self._named_matrices[matrix.name] = matrix.values
 
 
-def _parts(walk: Walk) -> Iterator[tuple[Section, str]]:
+def _walk_parts(walk: Walk) -> Iterator[tuple[Section, str]]:
     """Yield the parts of a model with their titles; for an encoder-decoder, each stack, followed by its parts."""
     for section in walk.sections:
         yield section, section.title

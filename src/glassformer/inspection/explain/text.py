@@ -23,15 +23,15 @@ LABEL = 12  # maximum number of terminal columns for a row label of a matrix
 Whole = Callable[[Section], bool]
 
 
-def text_lines(walk: Walk, level: Level, width: int, whole: Whole) -> Iterator[str]:
+def text_lines(walk: Walk, level: Level, width: int, in_full: Whole) -> Iterator[str]:
     """Yield the lines of a walk.
 
     Args:
         walk: the walk to print.
         level: level of the explanations; each explanation is printed once.
         width: columns of the terminal.
-        whole: function that returns whether to print the step of a layer, or a head, in full; other steps and heads get
-            at most one line.
+        in_full: function that returns whether to print the step of a layer, or a head, in full; other steps and heads
+            get at most one line.
     """
     yield walk.title
     yield "═" * min(width, cells(walk.title))
@@ -41,29 +41,35 @@ def text_lines(walk: Walk, level: Level, width: int, whole: Whole) -> Iterator[s
         yield from _wrapped(f"target: {walk.target}", width, "")
     yield from _wrapped(", ".join(f"{name} {value}" for name, value in walk.facts.items()), width, "")
     texts = wordings()
-    told: set[str] = set()
+    explained: set[str] = set()
     for section in walk.sections:
-        yield from _section(section, 0, whole, width, lambda key: () if key in told else _tell(key, told, texts, level))
+        yield from _section(
+            section,
+            0,
+            in_full,
+            width,
+            lambda key: () if key in explained else _explanation(key, explained, texts, level),
+        )
 
 
-def _tell(key: str, told: set[str], texts: dict[str, dict[Level, str]], level: Level) -> tuple[str, ...]:
-    told.add(key)
+def _explanation(key: str, explained: set[str], texts: dict[str, dict[Level, str]], level: Level) -> tuple[str, ...]:
+    explained.add(key)
     return (texts[key][level],)
 
 
 def _section(
-    section: Section, depth: int, whole: Whole, width: int, tell: Callable[[str], tuple[str, ...]]
+    section: Section, depth: int, in_full: Whole, width: int, explain: Callable[[str], tuple[str, ...]]
 ) -> Iterator[str]:
-    if section.key not in ("layer", "cross") and section.layer is not None and not whole(section):
-        yield from _briefly(section, width)
+    if section.key not in ("layer", "cross") and section.layer is not None and not in_full(section):
+        yield from _summary_line(section, width)
         return
     yield ""
-    line = "━" if depth == 0 or section.key == "layer" else "─"
+    rule = "━" if depth == 0 or section.key == "layer" else "─"
     title = section.title
     if section.layer is not None and section.key != "layer":
         title += f"  (layer {section.layer}" + ("" if section.head is None else f", head {section.head}") + ")"
-    yield f"{line * 2} {title} {line * max(2, width - cells(title) - 4)}"
-    for text in tell(section.key):
+    yield f"{rule * 2} {title} {rule * max(2, width - cells(title) - 4)}"
+    for text in explain(section.key):
         yield from _wrapped(text, width, "   ")
     for note in section.notes:
         yield from _wrapped(f"→ {note}", width, "   ")
@@ -72,10 +78,10 @@ def _section(
     for table in section.tables:
         yield from _table(table, width)
     for child in section.children:
-        yield from _section(child, depth + 1, whole, width, tell)
+        yield from _section(child, depth + 1, in_full, width, explain)
 
 
-def _briefly(section: Section, width: int) -> Iterator[str]:
+def _summary_line(section: Section, width: int) -> Iterator[str]:
     """Yield one line for a head (its attention) or a residual stream (its statistics), and nothing for other steps."""
     if section.key == "head":
         yield fit(f"   {section.title}: {section.notes[0]}", width)
@@ -89,7 +95,7 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
     limit = min(width, 100) - len(indent)
     lines = [""]
     for word in text.split():
-        for part in _parts(word, limit):
+        for part in _split_word(word, limit):
             longer = f"{lines[-1]} {part}" if lines[-1] else part
             if cells(longer) > limit:
                 lines.append(part)
@@ -98,7 +104,7 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
     return [indent + line for line in lines]
 
 
-def _parts(word: str, limit: int) -> list[str]:
+def _split_word(word: str, limit: int) -> list[str]:
     """Split a word into parts that each fit on a line."""
     parts = [""]
     for letter in word:
@@ -110,39 +116,46 @@ def _parts(word: str, limit: int) -> list[str]:
 
 def _matrix(matrix: Matrix, width: int) -> Iterator[str]:
     """Yield the lines of a matrix: in full if it fits, else its corners (unless parameters) and its statistics."""
-    form = matrix.format()
+    number_format = matrix.format()
     rows, columns = matrix.shape
     name = f"{matrix.name} = {matrix.formula}" if matrix.formula else matrix.name
-    heads = [fit(matrix.column_name(column), 8) for column in range(columns)]
-    finite = [format(value, form) for value in matrix.statistics().values()]
-    cell = max(*map(len, finite), 4, max(map(cells, heads)) if matrix.columns else 0) + 2
-    side = max(cells(fit(matrix.row_name(row), LABEL)) for row in range(rows))
-    down = edges(rows, ROWS)
-    across = edges(columns, (width - 4 - side) // cell)
-    cut = None in down or None in across
+    column_labels = [fit(matrix.column_name(column), 8) for column in range(columns)]
+    finite = [format(value, number_format) for value in matrix.statistics().values()]
+    column_width = max(*map(len, finite), 4, max(map(cells, column_labels)) if matrix.columns else 0) + 2
+    label_width = max(cells(fit(matrix.row_name(row), LABEL)) for row in range(rows))
+    row_indices = edges(rows, ROWS)
+    column_indices = edges(columns, (width - 4 - label_width) // column_width)
+    shortened = None in row_indices or None in column_indices
     yield ""
-    if cut and matrix.role == "parameters":
+    if shortened and matrix.role == "parameters":
         yield f"   {name}: {line_of(matrix.statistics(), matrix.shape)}"
         return
-    yield f"   {name}" + ("" if cut else f"   ({rows} × {columns})")
-    yield "   " + " " * side + "".join(right("…" if at is None else heads[at], cell) for at in across)
-    for row in down:
-        values = ["…" if row is None or at is None else format(matrix.values[row, at], form) for at in across]
+    yield f"   {name}" + ("" if shortened else f"   ({rows} × {columns})")
+    yield (
+        "   "
+        + " " * label_width
+        + "".join(right("…" if column is None else column_labels[column], column_width) for column in column_indices)
+    )
+    for row in row_indices:
+        values = [
+            "…" if row is None or column is None else format(matrix.values[row, column], number_format)
+            for column in column_indices
+        ]
         label = "…" if row is None else fit(matrix.row_name(row), LABEL)
-        yield "   " + left(label, side) + "".join(right(value, cell) for value in values)
-    if cut:
+        yield "   " + left(label, label_width) + "".join(right(value, column_width) for value in values)
+    if shortened:
         yield f"   {line_of(matrix.statistics(), matrix.shape)}"
 
 
 def _table(table: SectionTable, width: int) -> Iterator[str]:
-    shown = [None if at is None else table.rows[at] for at in edges(len(table.rows), 2 * ROWS)]
-    written = [["…"] * len(table.header) if row is None else [write_number(each) for each in row] for row in shown]
-    room = max(8, width // len(table.header) - 3)
-    columns = list(zip(table.header, *written, strict=True))
-    widths = [min(room, max(map(cells, column))) for column in columns]
+    rows = [None if index is None else table.rows[index] for index in edges(len(table.rows), 2 * ROWS)]
+    texts = [["…"] * len(table.header) if row is None else [write_number(value) for value in row] for row in rows]
+    max_width = max(8, width // len(table.header) - 3)
+    columns = list(zip(table.header, *texts, strict=True))
+    widths = [min(max_width, max(map(cells, column))) for column in columns]
     yield ""
     yield f"   {table.name}"
-    for row in [list(table.header), *written]:
+    for row in [list(table.header), *texts]:
         yield "   " + "  ".join(right(fit(value, size), size) for value, size in zip(row, widths, strict=True))
 
 
@@ -150,10 +163,10 @@ def cells(text: str) -> int:
     """Return the terminal columns of text: 0 for combining and format characters, 2 for wide ones, otherwise 1."""
     if text.isascii():
         return len(text)
-    return sum(map(_cells_of_letter, text))
+    return sum(map(_letter_width, text))
 
 
-def _cells_of_letter(letter: str) -> int:
+def _letter_width(letter: str) -> int:
     if unicodedata.category(letter) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1

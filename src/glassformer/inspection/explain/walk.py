@@ -48,26 +48,26 @@ def make_walk(
     model = subject.model
     config = subject.model.config
     stacks = [part for part in model.modules() if isinstance(part, Stack)]
-    _check(layers, max(len(stack.blocks) for stack in stacks), "layer")
-    _check(heads, config.heads, "head")
-    _check_left(heads, _heads_left(stacks, layers))
-    found = subject.trace()
-    own = WalkSelection(layers, heads, config.positions)
+    _check_numbers(layers, max(len(stack.blocks) for stack in stacks), "layer")
+    _check_numbers(heads, config.heads, "head")
+    _check_heads_left(heads, _heads_left(stacks, layers))
+    trace = subject.trace()
+    selection = WalkSelection(layers, heads, config.positions)
     sections = [_tokens(subject)]
     if isinstance(model, EncoderDecoder):
-        assert found.source is not None
+        assert trace.source is not None
         assert subject.target_labels is not None
         embedding = model.source_embedding or model.embedding
-        inside = _stack(found.source, model.encoder, embedding, subject.labels, len(subject.labels) - 1, own)
-        sections.append(Section("encoder", "Encoder: the source is read", children=tuple(inside)))
+        children = _stack(trace.source, model.encoder, embedding, subject.labels, len(subject.labels) - 1, selection)
+        sections.append(Section("encoder", "Encoder: the source is read", children=tuple(children)))
         labels = subject.target_labels
         position = len(subject.target_labels) - 1
-        inside = _stack(found.stack, model.decoder, model.embedding, labels, position, own, subject.labels)
-        sections.append(Section("decoder", "Decoder: the target is predicted", children=tuple(inside)))
+        children = _stack(trace.stack, model.decoder, model.embedding, labels, position, selection, subject.labels)
+        sections.append(Section("decoder", "Decoder: the target is predicted", children=tuple(children)))
     else:
         position = subject.places[0] if subject.places else 0
-        sections += _stack(found.stack, model.stack, model.embedding, subject.labels, position, own)
-    ends = prediction(subject, found, top)
+        sections += _stack(trace.stack, model.stack, model.embedding, subject.labels, position, selection)
+    prediction_sections = prediction(subject, trace, top)
     facts = {
         "family": config.family if subject.places else "encoder, classifier",
         "layers": str(config.layers),
@@ -81,8 +81,8 @@ def make_walk(
         "activation": config.activation,
         "parameters": f"{sum(p.numel() for p in model.parameters()):,}",
     }
-    tables = tuple(table for section in ends for table in section.tables)
-    return Walk(subject.title, subject.text, subject.target, facts, (*sections, *ends), tables)
+    tables = tuple(table for section in prediction_sections for table in section.tables)
+    return Walk(subject.title, subject.text, subject.target, facts, (*sections, *prediction_sections), tables)
 
 
 class WalkSelection:
@@ -95,8 +95,8 @@ class WalkSelection:
         self.positions = positions
 
 
-def _check(chosen: Collection[int] | None, count: int, what: str) -> None:
-    for number in chosen or ():
+def _check_numbers(numbers: Collection[int] | None, count: int, what: str) -> None:
+    for number in numbers or ():
         if not 0 <= number < count:
             problem = f"there is no {what} {number}: the model has {counted(count, what + 's')}"
             raise GlassError(problem, f"Give {span(0, count - 1)}.")
@@ -104,21 +104,23 @@ def _check(chosen: Collection[int] | None, count: int, what: str) -> None:
 
 def _heads_left(stacks: Sequence[Stack], layers: Collection[int] | None) -> set[int]:
     """Return the numbers of all remaining heads in these layers; None: in all layers."""
-    found: set[int] = set()
+    remaining: set[int] = set()
     for number, block in (each for stack in stacks for each in enumerate(stack.blocks)):
         assert isinstance(block, Block)
         if layers is None or number in layers:
-            found |= {
+            remaining |= {
                 head for part in (block.attention, block.cross) if part is not None for head in head_numbers(part)
             }
-    return found
+    return remaining
 
 
-def _check_left(chosen: Collection[int] | None, left: set[int]) -> None:
-    if chosen and not left & set(chosen):
+def _check_heads_left(heads: Collection[int] | None, remaining: set[int]) -> None:
+    if heads and not remaining & set(heads):
         raise GlassError(
-            f"no head {' or '.join(map(str, chosen))} is left: model.removed_heads lists the removed heads",
-            f"Give one of {', '.join(map(str, sorted(left)))}." if left else "Leave out --head: no head is left here.",
+            f"no head {' or '.join(map(str, heads))} is left: model.removed_heads lists the removed heads",
+            f"Give one of {', '.join(map(str, sorted(remaining)))}."
+            if remaining
+            else "Leave out --head: no head is left here.",
         )
 
 
@@ -134,51 +136,53 @@ def _tokens(subject: Subject) -> Section:
 
 
 def _stack(
-    found: StackTrace,
+    trace: StackTrace,
     stack: Stack,
     embedding: Embedding,
     labels: Labels,
     position: int,
-    chosen: WalkSelection,
+    selection: WalkSelection,
     source: Labels | None = None,
 ) -> list[Section]:
     """Return the sections on the embedding, layers and final norm of a stack; heads have notes on query `position`."""
-    sections = _embedding(found, embedding, labels, chosen.position_note)
-    for number, (block, module) in enumerate(zip(found.blocks, stack.blocks, strict=True)):
-        if chosen.layers is None or number in chosen.layers:
+    sections = _embedding(trace, embedding, labels, selection.position_note)
+    for number, (block, module) in enumerate(zip(trace.blocks, stack.blocks, strict=True)):
+        if selection.layers is None or number in selection.layers:
             assert isinstance(module, Block)
-            view = AttentionCaptions(labels, labels, position, "X", "X", number, chosen.heads, chosen.positions)
-            sections.append(_layer(block, module, view, source))
+            captions = AttentionCaptions(
+                labels, labels, position, "X", "X", number, selection.heads, selection.positions
+            )
+            sections.append(_layer(block, module, captions, source))
     if not isinstance(stack.norm, nn.Identity):
         sections.append(
-            norm_section("final_norm", "Final norm", stack.norm, "X", "Y", found.blocks[-1].after, found.final, labels)
+            norm_section("final_norm", "Final norm", stack.norm, "X", "Y", trace.blocks[-1].after, trace.final, labels)
         )
     return sections
 
 
-def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, note: str) -> list[Section]:
+def _embedding(trace: StackTrace, embedding: Embedding, labels: Labels, note: str) -> list[Section]:
     rows = EmbeddingRows(embedding.scale)
-    added = found.position_vectors
-    plain = isinstance(embedding.norm, nn.Identity)
-    total = "X" if plain else "R"
-    between = found.token_vectors if added is None else found.token_vectors + added
-    vectors = Matrix(total if added is None else "E", rows, numbers(found.token_vectors[0]), labels)
+    added = trace.position_vectors
+    without_norm = isinstance(embedding.norm, nn.Identity)
+    sum_name = "X" if without_norm else "R"
+    norm_input = trace.token_vectors if added is None else trace.token_vectors + added
+    vectors = Matrix(sum_name if added is None else "E", rows, numbers(trace.token_vectors[0]), labels)
     matrices: tuple[Matrix, ...] = ()
     if added is not None:
         matrices = (
-            Matrix("P", PositionVectors(), numbers(added[0]), tuple(map(str, found.positions[0].tolist()))),
-            Matrix(total, sum_of("E", "P"), numbers(between[0]), labels),
+            Matrix("P", PositionVectors(), numbers(added[0]), tuple(map(str, trace.positions[0].tolist()))),
+            Matrix(sum_name, sum_of("E", "P"), numbers(norm_input[0]), labels),
         )
     sections = [
         Section("embedding", "Embedding", (vectors,)),
         Section("positions", "Positions", matrices, notes=(note,)),
     ]
-    if not plain:
-        sections.append(norm_section("norm", "Norm", embedding.norm, "R", "X", between, found.embedded, labels))
+    if not without_norm:
+        sections.append(norm_section("norm", "Norm", embedding.norm, "R", "X", norm_input, trace.embedded, labels))
     return sections
 
 
-def _layer(block: BlockTrace, module: Block, view: AttentionCaptions, source: Labels | None) -> Section:
+def _layer(block: BlockTrace, module: Block, captions: AttentionCaptions, source: Labels | None) -> Section:
     """Return the section on a block, with its parts in order of execution.
 
     X is the residual stream before the block; X1, X2 and, with cross-attention, X3 are the streams after its parts.
@@ -191,79 +195,94 @@ def _layer(block: BlockTrace, module: Block, view: AttentionCaptions, source: La
     if module.cross_norm is not None and block.cross_norm is not None and block.after_cross is not None:
         parts.append(("cross", module.cross_norm, block.cross_norm, block.after_cross))
     parts.append(("feedforward", module.feedforward_norm, block.feedforward_norm, block.after))
-    x = "X"
+    stream_name = "X"
     before = block.before
     for kind, norm, normed, after in parts:
-        new = next(names)
-        plain = isinstance(norm, nn.Identity)
-        read = x
-        if block.order == "pre" and not plain:
-            read = f"N{new[1:]}"
-            steps.append(norm_section("norm", "Norm", norm, x, read, before, normed, view.queries))
-        inside, wrote, letter = _part(kind, block, module, view, read, source)
-        steps += inside
+        new_name = next(names)
+        without_norm = isinstance(norm, nn.Identity)
+        input_name = stream_name
+        if block.order == "pre" and not without_norm:
+            input_name = f"N{new_name[1:]}"
+            steps.append(norm_section("norm", "Norm", norm, stream_name, input_name, before, normed, captions.queries))
+        part_sections, output, output_name = _part(kind, block, module, captions, input_name, source)
+        steps += part_sections
         if block.order == "pre":
-            steps.append(_residual(sum_of(x, letter), new, after, view.queries))
+            steps.append(_residual(sum_of(stream_name, output_name), new_name, after, captions.queries))
         elif block.order == "output":
-            steps.append(norm_section("norm", "Norm", norm, letter, "R", wrote, normed, view.queries))
-            steps.append(_residual(sum_of(x, "R"), new, after, view.queries))
+            steps.append(norm_section("norm", "Norm", norm, output_name, "R", output, normed, captions.queries))
+            steps.append(_residual(sum_of(stream_name, "R"), new_name, after, captions.queries))
         else:
-            between = before + wrote  # (B, T, D) input of the norm
-            steps.append(_residual(sum_of(x, letter), "R", between, view.queries))
-            steps.append(norm_section("norm", "Norm", norm, "R", new, between, normed, view.queries))
-        x = new
+            norm_input = before + output  # (B, T, D) input of the norm
+            steps.append(_residual(sum_of(stream_name, output_name), "R", norm_input, captions.queries))
+            steps.append(norm_section("norm", "Norm", norm, "R", new_name, norm_input, normed, captions.queries))
+        stream_name = new_name
         before = after
-    placed = tuple(_at(step, view.layer) for step in steps)
-    return Section("layer", f"Layer {view.layer}", children=placed, layer=view.layer, output=x)
+    children = tuple(_in_layer(step, captions.layer) for step in steps)
+    return Section("layer", f"Layer {captions.layer}", children=children, layer=captions.layer, output=stream_name)
 
 
 def _part(
-    kind: str, block: BlockTrace, module: Block, view: AttentionCaptions, read: str, source: Labels | None
+    kind: str, block: BlockTrace, module: Block, captions: AttentionCaptions, input_name: str, source: Labels | None
 ) -> tuple[list[Section], Tensor, str]:
     """Return the sections on one part, its output (B, T, D), and the name of the output."""
     if kind == "attention":
-        own = AttentionCaptions(view.queries, view.keys, view.place, read, read, view.layer, view.heads, view.positions)
-        return attention_sections(block.attention, module.attention, own), block.attention.output, "O"
+        part_captions = AttentionCaptions(
+            captions.queries,
+            captions.keys,
+            captions.place,
+            input_name,
+            input_name,
+            captions.layer,
+            captions.heads,
+            captions.positions,
+        )
+        return attention_sections(block.attention, module.attention, part_captions), block.attention.output, "O"
     if kind == "cross" and block.cross is not None and module.cross is not None and source is not None:
-        own = AttentionCaptions(view.queries, source, view.place, read, "memory", view.layer, view.heads, "")
-        inside = attention_sections(block.cross, module.cross, own)
+        part_captions = AttentionCaptions(
+            captions.queries, source, captions.place, input_name, "memory", captions.layer, captions.heads, ""
+        )
+        sections = attention_sections(block.cross, module.cross, part_captions)
         return (
-            [Section("cross", "Cross-attention to the source", children=tuple(inside))],
+            [Section("cross", "Cross-attention to the source", children=tuple(sections))],
             block.cross.output,
             "O",
         )
-    return [_feedforward(block.feedforward, module.feedforward, read, view.queries)], block.feedforward.output, "F"
+    return (
+        [_feedforward(block.feedforward, module.feedforward, input_name, captions.queries)],
+        block.feedforward.output,
+        "F",
+    )
 
 
-def _at(step: Section, layer: int) -> Section:
-    inside = tuple(_at(child, layer) for child in step.children)
-    return replace(step, children=inside, layer=layer)
+def _in_layer(step: Section, layer: int) -> Section:
+    children = tuple(_in_layer(child, layer) for child in step.children)
+    return replace(step, children=children, layer=layer)
 
 
 def _residual(operation: Sum, name: str, after: Tensor, labels: Labels) -> Section:
     return Section("residual", "Residual stream", (Matrix(name, operation, numbers(after[0]), labels),))
 
 
-def _feedforward(part: FeedForwardTrace, layer: FeedForward, read: str, labels: Labels) -> Section:
+def _feedforward(trace: FeedForwardTrace, layer: FeedForward, input_name: str, labels: Labels) -> Section:
     matrices: list[Matrix] = []
 
-    def project(name: str, linear: nn.Linear, of: str, values: Tensor, short: str) -> None:
-        matrices.append(Matrix(f"W_{short}", None, parameters(linear.weight.T), role="parameters"))
+    def project(name: str, linear: nn.Linear, x_name: str, values: Tensor, subscript: str) -> None:
+        matrices.append(Matrix(f"W_{subscript}", None, parameters(linear.weight.T), role="parameters"))
         bias = None
         if linear.bias is not None:
-            bias = f"b_{short}"
+            bias = f"b_{subscript}"
             matrices.append(Matrix(bias, None, parameters(linear.bias), ("bias",), role="parameters"))
-        matrices.append(Matrix(name, projection(of, f"W_{short}", bias), numbers(values[0]), labels))
+        matrices.append(Matrix(name, projection(x_name, f"W_{subscript}", bias), numbers(values[0]), labels))
 
     activation = {"swiglu": "silu", "geglu": "gelu"}.get(layer.activation, layer.activation)
-    project("U", layer.up, read, part.up, "1")
-    if layer.gate is not None and part.gate is not None:
-        project("G", layer.gate, read, part.gate, "g")
-        matrices.append(Matrix("a(G)", Activated(activation, "G"), numbers(part.activated[0]), labels))
-        matrices.append(Matrix("h", Gated("a(G)", "U"), numbers(part.hidden[0]), labels))
+    project("U", layer.up, input_name, trace.up, "1")
+    if layer.gate is not None and trace.gate is not None:
+        project("G", layer.gate, input_name, trace.gate, "g")
+        matrices.append(Matrix("a(G)", Activated(activation, "G"), numbers(trace.activated[0]), labels))
+        matrices.append(Matrix("h", Gated("a(G)", "U"), numbers(trace.hidden[0]), labels))
     else:
-        matrices.append(Matrix("h", Activated(activation, "U"), numbers(part.hidden[0]), labels))
-    project("F", layer.down, "h", part.output, "2")
-    hidden = numbers(part.activated[0])  # (T, F)
+        matrices.append(Matrix("h", Activated(activation, "U"), numbers(trace.hidden[0]), labels))
+    project("F", layer.down, "h", trace.output, "2")
+    hidden = numbers(trace.activated[0])  # (T, F)
     note = f"{(hidden > 0).mean():.1%} of the {hidden.size:,} activated values are above 0."
     return Section("feedforward", "Feed-forward layer", tuple(matrices), notes=(note,))

@@ -45,18 +45,18 @@ def _section(section: Section, texts: dict[str, dict[Level, str]], level: Level)
 
 def _matrix(matrix: Matrix) -> dict[str, Any]:
     rows, columns = matrix.shape
-    room = (rows, columns) if rows * columns <= VALUES else (CORNER, CORNER)
-    down = [row for row in edges(rows, room[0]) if row is not None]
-    across = [column for column in edges(columns, room[1]) if column is not None]
-    part = matrix.values[down][:, across]
+    max_shape = (rows, columns) if rows * columns <= VALUES else (CORNER, CORNER)
+    row_indices = [row for row in edges(rows, max_shape[0]) if row is not None]
+    column_indices = [column for column in edges(columns, max_shape[1]) if column is not None]
+    values = matrix.values[row_indices][:, column_indices]
     return {
         "name": matrix.name,
         "formula": matrix.formula,
         "role": matrix.role,
         "shape": [rows, columns],
         **matrix.statistics(),
-        "whole": len(down) == rows and len(across) == columns,
-        "rows": down,
-        "columns": across,
-        "values": [[value if math.isfinite(value) else None for value in row] for row in part.tolist()],
+        "whole": len(row_indices) == rows and len(column_indices) == columns,
+        "rows": row_indices,
+        "columns": column_indices,
+        "values": [[value if math.isfinite(value) else None for value in row] for row in values.tolist()],
     }

@@ -91,16 +91,18 @@ def explain_draw(logits: Tensor, settings: SampleConfig, previous: Sequence[int]
         step: number of the generated token, from 1; each earlier token has used V random numbers.
     """
     stages = _stages(logits, settings, previous)
-    shares = stages[-1].probabilities  # (V)
+    token_probabilities = stages[-1].probabilities  # (V)
     if settings.temperature == 0:
-        return Draw("likeliest", int(shares.argmax()), stages, settings.seed, step, ())
-    noise = exponential_noise(len(shares), torch.Generator().manual_seed(settings.seed))
+        return Draw("likeliest", int(token_probabilities.argmax()), stages, settings.seed, step, ())
+    noise = exponential_noise(len(token_probabilities), torch.Generator().manual_seed(settings.seed))
     for _ in range(step):
-        times = next(noise)  # (V)
-    order = (shares / times).argsort(descending=True, stable=True)[: stages[-1].left].tolist()
-    arrivals = times / shares  # (V)
-    runners = tuple(RaceEntry(i, float(shares[i]), float(times[i]), float(arrivals[i])) for i in order)
-    return Draw("drawn", sample_token(shares, times), stages, settings.seed, step, runners)
+        random_numbers = next(noise)  # (V)
+    order = (token_probabilities / random_numbers).argsort(descending=True, stable=True)[: stages[-1].left].tolist()
+    arrivals = random_numbers / token_probabilities  # (V)
+    runners = tuple(
+        RaceEntry(i, float(token_probabilities[i]), float(random_numbers[i]), float(arrivals[i])) for i in order
+    )
+    return Draw("drawn", sample_token(token_probabilities, random_numbers), stages, settings.seed, step, runners)
 
 
 def model_stage(logits: Tensor) -> SamplingStage:
@@ -110,13 +112,13 @@ def model_stage(logits: Tensor) -> SamplingStage:
 
 def _stages(logits: Tensor, settings: SampleConfig, previous: Sequence[int]) -> tuple[SamplingStage, ...]:
     """Return the distributions after zero, one, two, ... active filters; the token is sampled from the last one."""
-    now = settings.replace(**FILTERS)
+    active_settings = settings.replace(**FILTERS)
     stages = [model_stage(logits)]
     for name, neutral in FILTERS.items():
         value = getattr(settings, name)
-        if now.temperature == 0:  # one token has probability 1, so filters have no effect
+        if active_settings.temperature == 0:  # one token has probability 1, so filters have no effect
             break
         if value != neutral:
-            now = now.replace(**{name: value})
-            stages.append(SamplingStage(name, value, probabilities(logits, now, previous)))
+            active_settings = active_settings.replace(**{name: value})
+            stages.append(SamplingStage(name, value, probabilities(logits, active_settings, previous)))
     return tuple(stages)

@@ -54,43 +54,54 @@ def predict_next_token(model: Writes, text: str, settings: SampleConfig, step: i
     prompt = model.prompt_ids(text)
     settings = model.with_stop_strings(settings)
     if settings.beams > 1:
-        written, logits = _found(model, prompt, settings, step)
+        written_ids, logits = _search_tokens(model, prompt, settings, step)
     else:
-        written, logits = _sampled(model, prompt, settings, step)
-    before = written[:-1]
-    row = [*(model.tokenizer.target_start if isinstance(model, Translator) else prompt), *before]
-    draw = Draw("beam search", written[-1], (model_stage(logits),), settings.seed, step, ())
+        written_ids, logits = _sample_tokens(model, prompt, settings, step)
+    previous_ids = written_ids[:-1]
+    row_ids = [*(model.tokenizer.target_start if isinstance(model, Translator) else prompt), *previous_ids]
+    draw = Draw("beam search", written_ids[-1], (model_stage(logits),), settings.seed, step, ())
     if settings.beams == 1:
-        draw = explain_draw(logits, settings, before if isinstance(model, Translator) else row, step)
+        draw = explain_draw(logits, settings, previous_ids if isinstance(model, Translator) else row_ids, step)
     if isinstance(model, Translator):
-        return ExplainedPrediction(tuple(row), tuple(prompt), model.unread_tokens(text), (len(row) - 1,), logits, draw)
-    seen = window(row, model.config.model.context)
-    return ExplainedPrediction(tuple(seen), None, len(row) - len(seen), (len(seen) - 1,), logits, draw)
+        return ExplainedPrediction(
+            tuple(row_ids), tuple(prompt), model.unread_tokens(text), (len(row_ids) - 1,), logits, draw
+        )
+    window_ids = window(row_ids, model.config.model.context)
+    return ExplainedPrediction(
+        tuple(window_ids), None, len(row_ids) - len(window_ids), (len(window_ids) - 1,), logits, draw
+    )
 
 
-def predict_mask(model: MaskFiller, text: str, hole: int) -> ExplainedPrediction:
-    """Return the choice for [MASK] number `hole`, counted from 1: the likeliest token that is not special.
+def predict_mask(model: MaskFiller, text: str, mask_number: int) -> ExplainedPrediction:
+    """Return the choice for [MASK] number `mask_number`, counted from 1: the likeliest token that is not special.
 
     Raises:
         GlassError: the text has no such [MASK], or is longer than the context.
     """
     ids = model.ids(text)
-    holes = [position for position, token in enumerate(ids) if token == model.mask_id]
-    if not 1 <= hole <= len(holes):
+    mask_positions = [position for position, token in enumerate(ids) if token == model.mask_id]
+    if not 1 <= mask_number <= len(mask_positions):
         remedy = (
-            f"Give a number from 1 to {len(holes)}." if len(holes) > 1 else "Leave the number out: the text has one."
+            f"Give a number from 1 to {len(mask_positions)}."
+            if len(mask_positions) > 1
+            else "Leave the number out: the text has one."
         )
-        raise GlassError(f"there is no {model.MASK} number {hole} in the text", remedy)
-    position = holes[hole - 1]
+        raise GlassError(f"there is no {model.MASK} number {mask_number} in the text", remedy)
+    position = mask_positions[mask_number - 1]
     with inference(model.model):
         logits = model.model(torch.tensor([ids], device=_device(model)))[0, position].cpu()  # (V)
     check_finite(logits)
-    left = model_stage(
+    candidate_probabilities = model_stage(
         logits.index_fill(0, torch.tensor(sorted(model.tokenizer.special)), -torch.inf)
     ).probabilities  # (V)
-    stages = (model_stage(logits), SamplingStage("special tokens left out", None, left))
+    stages = (model_stage(logits), SamplingStage("special tokens left out", None, candidate_probabilities))
     return ExplainedPrediction(
-        tuple(ids), None, 0, (position,), logits, Draw("likeliest", int(left.argmax()), stages, 0, 1, ())
+        tuple(ids),
+        None,
+        0,
+        (position,),
+        logits,
+        Draw("likeliest", int(candidate_probabilities.argmax()), stages, 0, 1, ()),
     )
 
 
@@ -106,7 +117,7 @@ def predict_label(model: TextClassifier, text: str) -> ExplainedPrediction:
     return ExplainedPrediction(tuple(ids), None, model.unread_tokens(text), positions, logits, draw)
 
 
-def _sampled(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
+def _sample_tokens(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
     """Return the first `step` generated tokens, and the logits (V) from which the last of them was sampled."""
     writer = TextStreamer(model.tokenizer, model.ids_before_text(prompt), settings.stop)
     settings = settings.replace(tokens=step)
@@ -115,34 +126,34 @@ def _sampled(model: Writes, prompt: list[int], settings: SampleConfig, step: int
     def stop(_: int, new: list[int]) -> bool:
         return writer.add(new[-1])
 
-    written = []
-    for each in generate(
+    written_ids = []
+    for last_step in generate(
         model.model, [prompt], settings, model.tokenizer.end_id, stop, start=start, more_ends=model.more_ends
     ):
-        written.append(each.tokens[0])
-    if len(written) < step:
-        raise _too_short(len(written), each.ended[0])
-    return written, each.logits[0].cpu()
+        written_ids.append(last_step.tokens[0])
+    if len(written_ids) < step:
+        raise _too_short_error(len(written_ids), last_step.ended[0])
+    return written_ids, last_step.logits[0].cpu()
 
 
-def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
+def _search_tokens(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
     """Return the first `step` tokens that beam search finds, and the logits (V) that predict the last of them."""
     start = model.tokenizer.target_start
-    best = beam_search(
+    hypothesis = beam_search(
         model.model, [prompt], settings, model.tokenizer.end_id, wanted=1, start=start, more_ends=model.more_ends
     )[0][0]
-    written = list(best.tokens[:step])
-    if len(written) < step:
-        raise _too_short(len(written), best.ended)
+    written_ids = list(hypothesis.tokens[:step])
+    if len(written_ids) < step:
+        raise _too_short_error(len(written_ids), hypothesis.ended)
     with inference(model.model):
         if isinstance(model, Translator):
-            logits = next_logits(model.model, [[*start, *written[:-1]]], [prompt])  # (1, V)
+            logits = next_logits(model.model, [[*start, *written_ids[:-1]]], [prompt])  # (1, V)
         else:
-            logits = next_logits(model.model, [[*prompt, *written[:-1]]])  # (1, V)
-    return written, logits[0].cpu()
+            logits = next_logits(model.model, [[*prompt, *written_ids[:-1]]])  # (1, V)
+    return written_ids, logits[0].cpu()
 
 
-def _too_short(written: int, ended: str) -> GlassError:
+def _too_short_error(written: int, ended: str) -> GlassError:
     return GlassError(
         f"the generated text has {counted(written, 'tokens')} (ended by {ended})",
         f"Give step {span(1, written)}.",

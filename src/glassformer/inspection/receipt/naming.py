@@ -41,9 +41,9 @@ def token_named(tokenizer: Tokenizer, name: str) -> int:
     if len(ids) > 1:
         pieces = ", ".join(f"{in_quotes(tokenizer.token_text(id))} ({id})" for id in ids[:8])
         pieces += ", …" if len(ids) > 8 else ""
-        raise GlassError(f"{text!r} is {len(ids)} tokens, not one: {pieces}", _name_one(tokenizer, text))
+        raise GlassError(f"{text!r} is {len(ids)} tokens, not one: {pieces}", _one_token_advice(tokenizer, text))
     if ids[0] == tokenizer.unknown_id:
-        raise GlassError(f"{text!r} is not in the vocabulary", _name_one(tokenizer, text))
+        raise GlassError(f"{text!r} is not in the vocabulary", _one_token_advice(tokenizer, text))
     return ids[0]
 
 
@@ -60,7 +60,7 @@ def label_named(labels: Sequence[str], name: str) -> int:
     raise GlassError(f"there is no label {name!r}", nearest(name, labels))
 
 
-def _name_one(tokenizer: Tokenizer, text: str) -> str:
+def _one_token_advice(tokenizer: Tokenizer, text: str) -> str:
     """Return a remedy for a text that is not one token: suggest it with, or without, a leading space if this is one."""
     other = text.removeprefix(" ") if text.startswith(" ") else f" {text}"
     ids = tokenizer.encode(other) if other else []

@@ -109,7 +109,7 @@ class DirectionPart:
 
 
 def split_logit(
-    model: Model, trace: Trace, places: Sequence[int], token: int, against: int | None = None
+    model: Model, trace: Trace, positions: Sequence[int], token: int, against: int | None = None
 ) -> list[LogitPart]:
     """Split one logit of the first row into the contributions of all parts, in the order of the model.
 
@@ -118,7 +118,7 @@ def split_logit(
     Args:
         model: a model of any family, not post-norm, and without a transform in its head.
         trace: forward pass of the model.
-        places: the position of the logit, or all positions that a classifier pools.
+        positions: the position of the logit, or all positions that a classifier pools.
         token: token or class of the logit.
         against: second token or class; if given, the difference of the two logits is split.
 
@@ -126,10 +126,10 @@ def split_logit(
         GlassError: the model's logits have no exact split.
     """
     refuse_inexact(model)
-    w, bias = head_rows(model, [token] * len(places), against)  # (P, D), (P)
-    w = w / len(places)
-    bias = None if bias is None else bias / len(places)
-    return [share.part() for share in split_logits(model, trace, list(places), w, bias)]
+    w, bias = head_rows(model, [token] * len(positions), against)  # (P, D), (P)
+    w = w / len(positions)
+    bias = None if bias is None else bias / len(positions)
+    return [part.part() for part in split_logits(model, trace, list(positions), w, bias)]
 
 
 def split_logits(
@@ -161,24 +161,26 @@ def split_stream(model: Model, trace: Trace, rows: list[int], u: Tensor) -> Iter
         u: direction for each position, (P, D).
     """
     yield from _embedded(model.embedding.norm, trace.stack, rows, u)
-    for layer, (block, made) in enumerate(zip(stack_of(model).blocks, trace.stack.blocks, strict=True)):
+    for layer, (block, block_trace) in enumerate(zip(stack_of(model).blocks, trace.stack.blocks, strict=True)):
         assert isinstance(block, Block)
-        through, offset = output_norm(block.norm_order, block.attention_norm, made.attention.output, rows, u)
-        yield from _attention(block.attention, made.attention, rows, through, layer, "head", "attention bias")
-        yield from (DirectionPart("attention norm bias", values, layer) for values in offset)
-        if block.cross_norm is not None and block.cross is not None and made.cross is not None:
-            through, offset = output_norm(block.norm_order, block.cross_norm, made.cross.output, rows, u)
-            yield from _attention(block.cross, made.cross, rows, through, layer, "cross head", "cross bias")
-            yield from (DirectionPart("cross norm bias", values, layer) for values in offset)
-        through, offset = output_norm(block.norm_order, block.feedforward_norm, made.feedforward.output, rows, u)
-        written = double(made.feedforward.output[0, rows])  # (P, D)
-        yield DirectionPart("feed-forward", (written * through).sum(dim=-1), layer)
-        yield from (DirectionPart("feed-forward norm bias", values, layer) for values in offset)
+        direction, norm_bias = output_norm(
+            block.norm_order, block.attention_norm, block_trace.attention.output, rows, u
+        )
+        yield from _attention(block.attention, block_trace.attention, rows, direction, layer, "head", "attention bias")
+        yield from (DirectionPart("attention norm bias", values, layer) for values in norm_bias)
+        if block.cross_norm is not None and block.cross is not None and block_trace.cross is not None:
+            direction, norm_bias = output_norm(block.norm_order, block.cross_norm, block_trace.cross.output, rows, u)
+            yield from _attention(block.cross, block_trace.cross, rows, direction, layer, "cross head", "cross bias")
+            yield from (DirectionPart("cross norm bias", values, layer) for values in norm_bias)
+        direction, norm_bias = output_norm(
+            block.norm_order, block.feedforward_norm, block_trace.feedforward.output, rows, u
+        )
+        output = double(block_trace.feedforward.output[0, rows])  # (P, D)
+        yield DirectionPart("feed-forward", (output * direction).sum(dim=-1), layer)
+        yield from (DirectionPart("feed-forward norm bias", values, layer) for values in norm_bias)
 
 
-def output_norm(
-    order: str, norm: nn.Module, written: Tensor, rows: list[int], u: Tensor
-) -> tuple[Tensor, list[Tensor]]:
+def output_norm(order: str, norm: nn.Module, output: Tensor, rows: list[int], u: Tensor) -> tuple[Tensor, list[Tensor]]:
     """Return u (P, D) pulled back through the norm on a part's output (B, T, D), and the contribution of its bias.
 
     The contribution is a list with one tensor (P), or empty without a bias. Unless `order` is "output", there is no
@@ -187,8 +189,8 @@ def output_norm(
     if order != "output":
         return u, []
     beta = getattr(norm, "bias", None)
-    given = [] if beta is None else [u @ double(beta)]  # (P)
-    return _directions(norm, double(written[0, rows]), u), given  # (P, D)
+    bias_contributions = [] if beta is None else [u @ double(beta)]  # (P)
+    return _directions(norm, double(output[0, rows]), u), bias_contributions  # (P, D)
 
 
 def final_directions(model: Model, trace: Trace, rows: list[int], w: Tensor) -> Tensor:
@@ -232,15 +234,15 @@ def head_rows(model: Model, tokens: Sequence[int], against: int | None = None) -
 
     The biases are None if the head has none.
     """
-    own: Tensor | None = model.head.weight  # (V, D), or (C, D) of a classifier
+    head_weight: Tensor | None = model.head.weight  # (V, D), or (C, D) of a classifier
     biases: Tensor | None = model.head.bias  # (V) or (C)
-    matrix = model.embedding.tokens.weight if own is None else own  # (V, D) or (C, D)
+    matrix = model.embedding.tokens.weight if head_weight is None else head_weight  # (V, D) or (C, D)
     w = double(matrix[list(tokens)])  # (P, D)
     bias = None if biases is None else double(biases[list(tokens)])  # (P)
     if against is None:
         return w, bias
-    other = None if biases is None else double(biases[against])  # ()
-    return w - double(matrix[against]), None if bias is None or other is None else bias - other
+    other_bias = None if biases is None else double(biases[against])  # ()
+    return w - double(matrix[against]), None if bias is None or other_bias is None else bias - other_bias
 
 
 def _directions(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
@@ -270,9 +272,9 @@ def _embedded(norm: nn.Module, stack: StackTrace, rows: list[int], u: Tensor) ->
     vectors: dict[Kind, Tensor] = {"token embedding": double(stack.token_vectors[0, rows])}  # (P, D)
     if stack.position_vectors is not None:
         vectors["position embedding"] = double(stack.position_vectors[0, rows])  # (P, D)
-    through = _directions(norm, sum(vectors.values(), torch.zeros_like(u)), u)  # (P, D)
-    for kind, each in vectors.items():
-        values = (each * through).sum(dim=-1)  # (P)
+    direction = _directions(norm, sum(vectors.values(), torch.zeros_like(u)), u)  # (P, D)
+    for kind, vector in vectors.items():
+        values = (vector * direction).sum(dim=-1)  # (P)
         sources = torch.zeros(len(rows), stack.ids.shape[1], dtype=torch.float64)  # (P, T)
         sources[torch.arange(len(rows)), rows] = values
         yield DirectionPart(kind, values, sources=sources)
@@ -282,15 +284,15 @@ def _embedded(norm: nn.Module, stack: StackTrace, rows: list[int], u: Tensor) ->
 
 
 def _attention(
-    layer: Attention, made: AttentionTrace, rows: list[int], u: Tensor, number: int, kind: Kind, bias_kind: Kind
+    layer: Attention, trace: AttentionTrace, rows: list[int], u: Tensor, number: int, kind: Kind, bias_kind: Kind
 ) -> Iterator[DirectionPart]:
     """Yield the contribution of each head by source position, then that of the output projection's bias."""
     matrix = double(layer.output.weight).unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
-    read = torch.einsum("pd,dhk->hpk", u, matrix)  # (H, P, K), u in the value space of each head
-    v = double(made.v[0, list(made.kv_index)])  # (H, S, K)
-    weights = double(made.weights[0, :, rows])  # (H, P, S)
-    sources = weights * (read @ v.transpose(-2, -1))  # (H, P, S)
-    for head, each in zip(made.heads, sources, strict=True):
-        yield DirectionPart(kind, each.sum(dim=-1), number, head, each)
-    if made.output_bias is not None:
-        yield DirectionPart(bias_kind, u @ double(made.output_bias), number)
+    head_directions = torch.einsum("pd,dhk->hpk", u, matrix)  # (H, P, K), u in the value space of each head
+    v = double(trace.v[0, list(trace.kv_index)])  # (H, S, K)
+    weights = double(trace.weights[0, :, rows])  # (H, P, S)
+    sources = weights * (head_directions @ v.transpose(-2, -1))  # (H, P, S)
+    for head, head_sources in zip(trace.heads, sources, strict=True):
+        yield DirectionPart(kind, head_sources.sum(dim=-1), number, head, head_sources)
+    if trace.output_bias is not None:
+        yield DirectionPart(bias_kind, u @ double(trace.output_bias), number)

@@ -40,7 +40,7 @@ class Receipt:
         logit: logit of the forward pass, minus that of `against` if given; it equals the sum of the parts, up to
             rounding.
         names: function from an output id to the text of the token, or to the label.
-        read, source: texts of the tokens in `moment.read` and in `moment.source`.
+        read, source: texts of the tokens in `prediction.read` and in `prediction.source`.
     """
 
     config: Config
@@ -66,9 +66,9 @@ class Receipt:
 
     def ranked(self) -> list[tuple[LogitPart, float]]:
         """Return the parts, largest absolute value first, each with its fraction of the sum of absolute values."""
-        sizes = sum(abs(part.value) for part in self.parts)
+        total_size = sum(abs(part.value) for part in self.parts)
         order = sorted(self.parts, key=lambda part: -abs(part.value))
-        return [(part, abs(part.value) / sizes if sizes else 0.0) for part in order]
+        return [(part, abs(part.value) / total_size if total_size else 0.0) for part in order]
 
     def by_source(self, cross: bool = False) -> list[float]:
         """Return the total contribution that comes from each token of the row, or of the source if `cross`."""
@@ -95,19 +95,19 @@ class Receipt:
                     "layer": part.layer,
                     "head": part.head,
                     "value": part.value,
-                    "share": share,
+                    "share": fraction,
                     "sources": part.sources,
                 }
-                for part, share in self.ranked()
+                for part, fraction in self.ranked()
             ],
             "unread": self.prediction.unread,
-            "read": _tokens(ids, self.read, self.by_source()),
-            "source": None if memory is None else _tokens(memory, self.source or (), self.by_source(cross=True)),
+            "read": _token_facts(ids, self.read, self.by_source()),
+            "source": None if memory is None else _token_facts(memory, self.source or (), self.by_source(cross=True)),
             "draw": self._draw_facts(self.prediction.draw),
         }
 
     def _draw_facts(self, draw: Draw) -> dict[str, Any]:
-        shown = dict.fromkeys([draw.token, self.token, *([] if self.against is None else [self.against])])
+        listed_tokens = dict.fromkeys([draw.token, self.token, *([] if self.against is None else [self.against])])
         return {
             "how": draw.how,
             "token": {"id": draw.token, "text": self.names(draw.token)},
@@ -120,7 +120,7 @@ class Receipt:
                     "left": stage.left,
                     "probabilities": [
                         {"id": id, "text": self.names(id), "probability": float(stage.probabilities[id])}
-                        for id in shown
+                        for id in listed_tokens
                     ],
                 }
                 for stage in draw.stages
@@ -157,41 +157,43 @@ def write_receipt(
     if not text:
         raise GlassError("the text is empty: there is nothing to explain", "Give a text.")
     if isinstance(model, TextClassifier):
-        moment = predict_label(model, text)
+        prediction = predict_label(model, text)
     elif isinstance(model, MaskFiller):
-        moment = predict_mask(model, text, hole)
+        prediction = predict_mask(model, text, hole)
     else:
-        moment = predict_next_token(model, text, settings or model.config.sample, step)
-    chosen = moment.draw.token if token is None else _named(model, token)
-    other = None if against is None else _named(model, against)
-    if other == chosen:
+        prediction = predict_next_token(model, text, settings or model.config.sample, step)
+    token_id = prediction.draw.token if token is None else _output_id(model, token)
+    against_id = None if against is None else _output_id(model, against)
+    if against_id == token_id:
         problem = f"{against!r} is the explained token itself: there is nothing to compare"
         raise GlassError(problem, "Name another token or label.")
-    difference = moment.logits[chosen].double() - (0.0 if other is None else moment.logits[other].double())
+    difference = prediction.logits[token_id].double() - (
+        0.0 if against_id is None else prediction.logits[against_id].double()
+    )
     return Receipt(
         config=model.config,
         text=text,
-        prediction=moment,
-        token=chosen,
-        against=other,
-        parts=tuple(_parts(model, moment, chosen, other)),
+        prediction=prediction,
+        token=token_id,
+        against=against_id,
+        parts=tuple(_parts(model, prediction, token_id, against_id)),
         logit=float(difference),
         names=model.labels.__getitem__ if isinstance(model, TextClassifier) else model.tokenizer.token_text,
-        read=_texts(model.tokenizer, moment.read),
-        source=_texts(model.source_tokenizer, moment.source or ()) if isinstance(model, Translator) else None,
+        read=_texts(model.tokenizer, prediction.read),
+        source=_texts(model.source_tokenizer, prediction.source or ()) if isinstance(model, Translator) else None,
     )
 
 
-def _parts(model: AnyTextModel, moment: ExplainedPrediction, token: int, against: int | None) -> list[LogitPart]:
-    read = torch.tensor([moment.read])  # (1, T)
-    if moment.source is None:
-        made = trace(model.model, read)
+def _parts(model: AnyTextModel, prediction: ExplainedPrediction, token: int, against: int | None) -> list[LogitPart]:
+    input_ids = torch.tensor([prediction.read])  # (1, T)
+    if prediction.source is None:
+        forward_trace = trace(model.model, input_ids)
     else:
-        made = trace(model.model, torch.tensor([moment.source]), read)
-    return split_logit(model.model, made, moment.positions, token, against)
+        forward_trace = trace(model.model, torch.tensor([prediction.source]), input_ids)
+    return split_logit(model.model, forward_trace, prediction.positions, token, against)
 
 
-def _named(model: AnyTextModel, name: str) -> int:
+def _output_id(model: AnyTextModel, name: str) -> int:
     if isinstance(model, TextClassifier):
         return label_named(model.labels, name)
     return token_named(model.tokenizer, name)
@@ -201,6 +203,6 @@ def _texts(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
     return tuple(tokenizer.token_text(id) for id in ids)
 
 
-def _tokens(ids: Sequence[int], texts: Sequence[str], values: Sequence[float]) -> list[dict[str, Any]]:
+def _token_facts(ids: Sequence[int], texts: Sequence[str], values: Sequence[float]) -> list[dict[str, Any]]:
     rows = enumerate(zip(ids, texts, values, strict=True))
-    return [{"place": place, "id": id, "text": text, "value": value} for place, (id, text, value) in rows]
+    return [{"place": position, "id": id, "text": text, "value": value} for position, (id, text, value) in rows]

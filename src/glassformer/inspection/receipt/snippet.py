@@ -40,12 +40,12 @@ def snippet(receipt: Receipt, folder: Path, which: Which = "best") -> str:
         folder: folder of the run.
         which: checkpoint that the receipt was made from, "best" or "last".
     """
-    moment = receipt.prediction
-    label = receipt.config.train.task in LABELLED
-    arrays = [_array("tokens", moment.read, receipt.read)]
+    prediction = receipt.prediction
+    labelled = receipt.config.train.task in LABELLED
+    arrays = [_array("tokens", prediction.read, receipt.read)]
     names = ["tokens=tokens"]
-    if moment.source is not None and receipt.source is not None:
-        arrays.append(_array("source", moment.source, receipt.source))
+    if prediction.source is not None and receipt.source is not None:
+        arrays.append(_array("source", prediction.source, receipt.source))
         names.append("source=source")
     value = f"found[{receipt.token}]"
     explained = in_quotes(receipt.names(receipt.token))
@@ -58,9 +58,9 @@ def snippet(receipt: Receipt, folder: Path, which: Which = "best") -> str:
         checkpoint=json.dumps(open_run(folder).checkpoint(which).name),
         arrays="\n".join(arrays),
         names=", ".join(names),
-        classes=f' | {{"classes": {len(moment.logits)}}}' if label else "",
-        place="" if label else f", {moment.positions[0]}",
-        letter="classes" if label else "V",
+        classes=f' | {{"classes": {len(prediction.logits)}}}' if labelled else "",
+        place="" if labelled else f", {prediction.positions[0]}",
+        letter="classes" if labelled else "V",
         value=value,
     )
 

@@ -23,46 +23,56 @@ def table(receipt: Receipt, top: int = 12) -> str:
         receipt: the receipt.
         top: number of parts to list one by one; the others are summed up in one line.
     """
-    return "\n".join([*_head(receipt), "", *_parts(receipt, top), "", *_sources(receipt), "", *_draw(receipt)])
+    return "\n".join(
+        [
+            *_heading_lines(receipt),
+            "",
+            *_part_lines(receipt, top),
+            "",
+            *_source_lines(receipt),
+            "",
+            *_draw_lines(receipt),
+        ]
+    )
 
 
-def _head(receipt: Receipt) -> list[str]:
-    moment = receipt.prediction
+def _heading_lines(receipt: Receipt) -> list[str]:
+    prediction = receipt.prediction
     chosen = receipt.prediction.draw.token
     what = "label" if receipt.config.train.task in LABELLED else "token"
-    lines = [f"{what} {_named(receipt, receipt.token)}: logit {receipt.logit:.6f}"]
+    lines = [f"{what} {_quoted(receipt, receipt.token)}: logit {receipt.logit:.6f}"]
     if receipt.against is not None:
-        pair = f"{_named(receipt, receipt.token)} against {_named(receipt, receipt.against)}"
+        pair = f"{_quoted(receipt, receipt.token)} against {_quoted(receipt, receipt.against)}"
         lines = [f"{what} {pair}: difference of their logits {receipt.logit:.6f}"]
     if receipt.token != chosen:
-        lines.append(f"the model itself chooses {_named(receipt, chosen)}")
-    if moment.unread:
-        unread = counted(moment.unread, "tokens of the text are", "token of the text is")
-        lines.append(f"{unread} not read: the model reads at most {len(moment.read):,}")
+        lines.append(f"the model itself chooses {_quoted(receipt, chosen)}")
+    if prediction.unread:
+        unread = counted(prediction.unread, "tokens of the text are", "token of the text is")
+        lines.append(f"{unread} not read: the model reads at most {len(prediction.read):,}")
     return lines
 
 
-def _parts(receipt: Receipt, top: int) -> list[str]:
+def _part_lines(receipt: Receipt, top: int) -> list[str]:
     ranked = receipt.ranked()
-    shown = ranked[:top]
+    listed = ranked[:top]
     others = ranked[top:]
-    width = max(len(part.name) for part, _ in shown)
-    largest = abs(shown[0][0].value) or 1.0
+    width = max(len(part.name) for part, _ in listed)
+    largest = abs(listed[0][0].value) or 1.0
     lines = [f"{'part':<{width}}  {'value':>10}   share"]
-    for part, share in shown:
+    for part, fraction in listed:
         bar = "█" * round(BAR * abs(part.value) / largest)
-        row = f"{part.name:<{width}}  {part.value:>+10.4f}  {share:>6.1%}  {bar:<{BAR}}{_mostly(receipt, part)}"
+        row = f"{part.name:<{width}}  {part.value:>+10.4f}  {fraction:>6.1%}  {bar:<{BAR}}{_main_source(receipt, part)}"
         lines.append(row.rstrip())
     if others:
-        rest = sum(part.value for part, _ in others)
-        share = sum(share for _, share in others)
-        lines.append(f"{counted(len(others), 'others'):<{width}}  {rest:>+10.4f}  {share:>6.1%}")
-    whole = "logit" if receipt.against is None else "difference of logits"
+        other_value = sum(part.value for part, _ in others)
+        fraction = sum(fraction for _, fraction in others)
+        lines.append(f"{counted(len(others), 'others'):<{width}}  {other_value:>+10.4f}  {fraction:>6.1%}")
+    logit_name = "logit" if receipt.against is None else "difference of logits"
     difference = receipt.total - receipt.logit
-    return [*lines, f"sum of parts {receipt.total:.6f} = {whole} {receipt.logit:.6f}, difference {difference:.1e}"]
+    return [*lines, f"sum of parts {receipt.total:.6f} = {logit_name} {receipt.logit:.6f}, difference {difference:.1e}"]
 
 
-def _mostly(receipt: Receipt, part: LogitPart) -> str:
+def _main_source(receipt: Receipt, part: LogitPart) -> str:
     """Return a note on the token with the largest contribution to a head's part of the logit; empty for other parts."""
     if part.head is None or part.sources is None:
         return ""
@@ -73,32 +83,34 @@ def _mostly(receipt: Receipt, part: LogitPart) -> str:
     return f"  most from {in_quotes(texts[position])} at {position}: {value:+.4f}"
 
 
-def _sources(receipt: Receipt) -> list[str]:
+def _source_lines(receipt: Receipt) -> list[str]:
     """Return the lines on the contributions that come from each token, through heads and embeddings."""
-    lines = _by_size("contributions by token, through all heads and embeddings", receipt.by_source(), receipt.read)
+    lines = _contribution_lines(
+        "contributions by token, through all heads and embeddings", receipt.by_source(), receipt.read
+    )
     if receipt.source is not None:
         title = "contributions by token of the source, through all cross heads"
-        lines += _by_size(title, receipt.by_source(cross=True), receipt.source)
-    rest = sum(part.value for part in receipt.parts if part.sources is None)
-    return [*lines, f"{rest:>+10.4f}  feed-forward layers and biases, which have no source token"]
+        lines += _contribution_lines(title, receipt.by_source(cross=True), receipt.source)
+    without_source = sum(part.value for part in receipt.parts if part.sources is None)
+    return [*lines, f"{without_source:>+10.4f}  feed-forward layers and biases, which have no source token"]
 
 
-def _by_size(title: str, values: Sequence[float], texts: Sequence[str]) -> list[str]:
+def _contribution_lines(title: str, values: Sequence[float], texts: Sequence[str]) -> list[str]:
     order = sorted(range(len(values)), key=lambda position: -abs(values[position]))[:SOURCES]
     others = len(values) - len(order)
-    rest = sum(values) - sum(values[position] for position in order)
+    other_value = sum(values) - sum(values[position] for position in order)
     return [
         title,
         *(f"{values[position]:>+10.4f}  {in_quotes(texts[position])} at {position}" for position in order),
-        *([f"{rest:>+10.4f}  {counted(others, 'others')}"] if others else []),
+        *([f"{other_value:>+10.4f}  {counted(others, 'others')}"] if others else []),
     ]
 
 
-def _draw(receipt: Receipt) -> list[str]:
+def _draw_lines(receipt: Receipt) -> list[str]:
     draw = receipt.prediction.draw
     likeliest = draw.stages[0].probabilities.sort(descending=True, stable=True).indices[:SHOWN].tolist()
-    known = [draw.token, receipt.token, *([] if receipt.against is None else [receipt.against])]
-    columns = list(dict.fromkeys([*known, *likeliest]))[:SHOWN]
+    named_tokens = [draw.token, receipt.token, *([] if receipt.against is None else [receipt.against])]
+    columns = list(dict.fromkeys([*named_tokens, *likeliest]))[:SHOWN]
     heads = [in_quotes(receipt.names(token)) for token in columns]
     widths = [max(9, len(head)) for head in heads]
     lines = [f"{'probability':<26}" + "".join(f"  {h:>{w}}" for h, w in zip(heads, widths, strict=True)) + "    left"]
@@ -106,7 +118,7 @@ def _draw(receipt: Receipt) -> list[str]:
         cells = [f"{float(stage.probabilities[token]):.4%}" for token in columns]
         row = "".join(f"  {cell:>{w}}" for cell, w in zip(cells, widths, strict=True))
         lines.append(f"{_stage_name(stage):<26}{row}  {stage.left:>6,}")
-    return [*lines, *_choice(receipt, draw)]
+    return [*lines, *_choice_lines(receipt, draw)]
 
 
 def _stage_name(stage: SamplingStage) -> str:
@@ -116,21 +128,21 @@ def _stage_name(stage: SamplingStage) -> str:
     return name if stage.setting is None else f"{name} {stage.setting:g}"
 
 
-def _choice(receipt: Receipt, draw: Draw) -> list[str]:
+def _choice_lines(receipt: Receipt, draw: Draw) -> list[str]:
     if draw.how == "likeliest":
-        return [f"chosen: {_named(receipt, draw.token)}, the likeliest; nothing is random"]
+        return [f"chosen: {_quoted(receipt, draw.token)}, the likeliest; nothing is random"]
     if draw.how == "beam search":
-        return [f"chosen: {_named(receipt, draw.token)}, by beam search for the likeliest text; nothing is random"]
-    known = [receipt.token, *([] if receipt.against is None else [receipt.against])]
-    runners = dict.fromkeys([*draw.runners[:2], *(runner for token in known if (runner := draw.runner(token)))])
+        return [f"chosen: {_quoted(receipt, draw.token)}, by beam search for the likeliest text; nothing is random"]
+    named_tokens = [receipt.token, *([] if receipt.against is None else [receipt.against])]
+    runners = dict.fromkeys([*draw.runners[:2], *(runner for token in named_tokens if (runner := draw.runner(token)))])
     return [
         f"sampled with seed {draw.seed}, generated token {draw.step}: each token draws an exponential waiting time, "
         "its random number / its probability; the shortest wins",
-        *(_lap(receipt, draw, runner) for runner in runners),
+        *(_race_line(receipt, draw, runner) for runner in runners),
     ]
 
 
-def _lap(receipt: Receipt, draw: Draw, runner: RaceEntry) -> str:
+def _race_line(receipt: Receipt, draw: Draw, runner: RaceEntry) -> str:
     rank = draw.runners.index(runner) + 1
     first = ": sampled" if rank == 1 else ""
     name = in_quotes(receipt.names(runner.token))
@@ -138,5 +150,5 @@ def _lap(receipt: Receipt, draw: Draw, runner: RaceEntry) -> str:
     return f"{rank:>4,}.  {name} arrives after {times} = {runner.arrival:.6g}{first}"
 
 
-def _named(receipt: Receipt, token: int) -> str:
+def _quoted(receipt: Receipt, token: int) -> str:
     return f"{in_quotes(receipt.names(token))} ({token})"
