@@ -64,14 +64,14 @@ class LossEstimate:
             "unknown_share": unknown_share,
         }
 
-    def bits_per_byte(self, size: int | None, share: float = 1.0) -> float | None:
+    def bits_per_byte(self, size: int | None, fraction: float = 1.0) -> float | None:
         """Return the loss in bits per byte of text; None if `size` is None or 0.
 
         Args:
             size: size of the whole text in UTF-8 bytes.
-            share: fraction of the text's rows that was measured.
+            fraction: fraction of the text's rows that was measured.
         """
-        return self.loss / math.log(2) * self.tokens / (share * size) if size else None
+        return self.loss / math.log(2) * self.tokens / (fraction * size) if size else None
 
 
 def bits_words(bits_per_byte: float | None) -> str:
@@ -79,9 +79,9 @@ def bits_words(bits_per_byte: float | None) -> str:
     return "" if bits_per_byte is None else f", {bits_per_byte:.4f} bits per byte"
 
 
-def unknown_words(share: float) -> str:
+def unknown_words(fraction: float) -> str:
     """Return a sentence on unknown tokens, to print instead of bits per byte."""
-    return f"{share:.3%} of the tokens are unknown: no bits per byte, as an unknown token may stand for any text"
+    return f"{fraction:.3%} of the tokens are unknown: no bits per byte, as an unknown token may stand for any text"
 
 
 def validation_loss(
