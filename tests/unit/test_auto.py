@@ -98,7 +98,7 @@ def test_batch_and_steps_belong_to_the_speed_that_was_measured(
     probed = machine(lambda settings: real)
     sizes = sized(config, tmp_path)
     train = sizes.config.train
-    whole = RULES["lm"].epochs * auto_sizes._case(config, sizes.data).text_tokens
+    whole = RULES["lm"].epochs * auto_sizes._sizing_case(config, sizes.data).text_tokens
     assert len(probed) == 2
     assert probed[0].model == probed[1].model
     assert train.batch == probed[1].train.batch != probed[0].train.batch

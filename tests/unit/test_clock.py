@@ -49,7 +49,7 @@ def test_the_age_is_read_after_the_name_of_the_program(tmp_path: Path) -> None:
     began = int((time.clock_gettime(time.CLOCK_BOOTTIME) - 7.0) * ticks)
     stat = tmp_path / "stat"
     stat.write_text(f"41 (a) b (c) S {' '.join(map(str, range(1, 19)))} {began} 99 98\n", encoding="utf-8")
-    assert clock._age(stat) == pytest.approx(7.0, abs=0.5)
+    assert clock._process_age(stat) == pytest.approx(7.0, abs=0.5)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_where_the_system_does_not_tell_the_process_begins_now(content: str | No
     stat = tmp_path / "stat"
     if content is not None:
         stat.write_text(content, encoding="utf-8")
-    assert clock._age(stat) is None
+    assert clock._process_age(stat) is None
 
 
 def test_the_wall_clock_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

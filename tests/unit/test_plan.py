@@ -311,12 +311,12 @@ def test_the_largest_steps_are_found_and_taken(tmp_path: Path, monkeypatch: pyte
         assert max(map(size, found)) == max(map(size, steps)) > min(map(size, steps))
     taken: list[int] = []
     monkeypatch.setattr(step_measurement, "_step", lambda stepper, step: taken.append(step))
-    step_measurement._settle(stepper, 5, 60.0)
+    step_measurement._raise_memory_use(stepper, 5, 60.0)
     assert taken == [*range(5, step_measurement.SETTLED), *found]
     windows = config_of("lm", tmp_path)
     data = prepare_run_text(windows, tmp_path / "cache", lambda text: None)
     taken.clear()
-    step_measurement._settle(Stepper(fresh_model(windows, data), make_task(windows, data), windows), 5, 60.0)
+    step_measurement._raise_memory_use(Stepper(fresh_model(windows, data), make_task(windows, data), windows), 5, 60.0)
     assert len(taken) == 1  # all are equally large, and none is needed before it
 
 
@@ -393,9 +393,9 @@ def test_the_probe_leaves_this_process_alone(tmp_path: Path) -> None:
 
 
 def test_a_probe_that_breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    killed = step_measurement._broken(-9, "")
-    odd = step_measurement._broken(1, "Traceback\nValueError: so\n")
-    silent = step_measurement._broken(3, "")
+    killed = step_measurement._probe_failure(-9, "")
+    odd = step_measurement._probe_failure(1, "Traceback\nValueError: so\n")
+    silent = step_measurement._probe_failure(3, "")
     assert "memory" in killed.problem
     assert "train.micro_batch" in killed.remedy
     assert odd.problem == "the probe ended with exit code 1: ValueError: so"

@@ -95,7 +95,7 @@ def nearest_file(path: Path, otherwise: str) -> str:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Return whether an error of Python, NumPy or torch means that memory ran out."""
-    return isinstance(error, MemoryError) or any(words in str(error) for words in OUT_OF_MEMORY)
+    return isinstance(error, MemoryError) or any(phrase in str(error) for phrase in OUT_OF_MEMORY)
 
 
 @contextmanager
@@ -106,5 +106,5 @@ def convert_memory_errors(remedy: str = SMALLER) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        found = " ".join(str(error).split())[:200] or "Python has none left"
-        raise ShortMemoryError(f"there is not enough memory ({found})", remedy) from error
+        detail = " ".join(str(error).split())[:200] or "Python has none left"
+        raise ShortMemoryError(f"there is not enough memory ({detail})", remedy) from error

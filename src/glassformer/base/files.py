@@ -26,11 +26,11 @@ OLD = ".old"
 def no_empty_folders(folder: Path) -> Iterator[None]:
     """On exit, remove `folder` and its parents if they are empty and did not exist on entry."""
     with convert_os_errors(folder):
-        new = [path for path in (folder, *folder.parents) if not path.exists()]
+        new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         yield
     finally:
-        for path in new:
+        for path in new_folders:
             with suppress(OSError):
                 path.rmdir()
 
@@ -157,17 +157,17 @@ def check_folder(folder: Path) -> None:
     """Raise a `GlassError` that names the first missing, truncated or altered file of a folder with a manifest."""
     remedy = "Use another checkpoint of the run, or copy this one again."
     try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        manifest = {str(name): (int(facts["bytes"]), str(facts["sha256"])) for name, facts in found.items()}
+        entries = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        manifest = {str(name): (int(facts["bytes"]), str(facts["sha256"])) for name, facts in entries.items()}
     except (FileNotFoundError, NotADirectoryError):
         raise GlassError(f"{folder} is not complete: it has no {MANIFEST}", remedy) from None
     except MALFORMED:
         raise GlassError(f"{folder / MANIFEST} is damaged", remedy) from None
-    for name, (wanted, digest) in manifest.items():
+    for name, (expected_size, digest) in manifest.items():
         path = folder / name
         size = path.stat().st_size if path.is_file() else -1
-        if size != wanted:
-            state = "missing" if size < 0 else f"truncated ({size:,} of {wanted:,} bytes)"
+        if size != expected_size:
+            state = "missing" if size < 0 else f"truncated ({size:,} of {expected_size:,} bytes)"
             raise GlassError(f"{path} is {state}", remedy)
         if sha256(path) != digest:
             raise GlassError(f"{path} was altered: its SHA-256 differs", remedy)

@@ -32,7 +32,7 @@ def folder_lock(folder: Path, doing: str = "training") -> Iterator[None]:
     Raises:
         GlassError: another process holds the lock, or the folder cannot be written or locked.
     """
-    with _locked(folder, doing):
+    with _open_locked(folder, doing):
         yield
 
 
@@ -46,11 +46,11 @@ def is_held(folder: Path) -> bool:
         try:
             _lock(file.fileno(), shared=True)
         except OSError as error:
-            return _held_elsewhere(error)
+            return _is_held_elsewhere(error)
     return False
 
 
-def _locked(folder: Path, doing: str) -> BinaryIO:
+def _open_locked(folder: Path, doing: str) -> BinaryIO:
     """Open and lock `folder/lock`; closing the file releases the lock."""
     path = folder / FILE
     for attempt in range(ATTEMPTS):
@@ -63,7 +63,7 @@ def _locked(folder: Path, doing: str) -> BinaryIO:
             _lock(file.fileno(), shared=False)
         except OSError as error:
             file.close()
-            if not _held_elsewhere(error):
+            if not _is_held_elsewhere(error):
                 if new:
                     path.unlink(missing_ok=True)
                 raise GlassError(
@@ -71,13 +71,13 @@ def _locked(folder: Path, doing: str) -> BinaryIO:
                     "Choose a folder on a local disk, or mount the file system with support for locks.",
                 ) from error
             continue
-        if _is_at(file, path):
+        if _is_same_file(file, path):
             return file
         file.close()  # another process removed the folder meanwhile: this lock has no effect
     raise GlassError(f"another process is {doing} in {folder}", "Wait until it has finished, or stop it with Ctrl-C.")
 
 
-def _is_at(file: BinaryIO, path: Path) -> bool:
+def _is_same_file(file: BinaryIO, path: Path) -> bool:
     """Return whether an open file is still the file at `path`."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
@@ -85,7 +85,7 @@ def _is_at(file: BinaryIO, path: Path) -> bool:
         return False
 
 
-def _held_elsewhere(error: OSError) -> bool:
+def _is_held_elsewhere(error: OSError) -> bool:
     return os.name == "nt" or error.errno in HELD  # Windows has no separate error for a lock that is held
 
 

@@ -41,7 +41,7 @@ class BaseSettings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_unset(cls, values: Any) -> Any:
+    def _convert_unset(cls, values: Any) -> Any:
         """Convert the word `unset` to None in optional fields, because TOML has no null."""
         if not isinstance(values, Mapping):
             return values
@@ -97,27 +97,30 @@ def validated(kind: type[S], values: Mapping[str, Any], where: str) -> S:
 
 
 def _as_glass_error(kind: type[BaseSettings], error: ValidationError, where: str) -> GlassError:
-    first = error.errors()[0]
-    path = [str(part) for part in first["loc"]]
+    first_error = error.errors()[0]
+    path = [str(part) for part in first_error["loc"]]
     name = ".".join(path)
     source = f" in {where}" if where else ""
-    if first["type"] == "extra_forbidden":
+    if first_error["type"] == "extra_forbidden":
         owner: Any = kind
         for part in path[:-1]:
             owner = owner.model_fields[part].annotation
         return GlassError(f"unknown setting {name!r}{source}", nearest(path[-1], owner.model_fields))
-    if first["type"] == "value_error":
-        problem, _, remedy = str(first["ctx"]["error"]).partition("\n")
+    if first_error["type"] == "value_error":
+        problem, _, remedy = str(first_error["ctx"]["error"]).partition("\n")
         return GlassError(f"{problem}{source}", remedy or "See the documentation of this setting.")
-    if first["type"] == "literal_error":
-        allowed = str(first["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
+    if first_error["type"] == "literal_error":
+        allowed = str(first_error["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         return GlassError(
-            f"{name} = {_shown(first['input'])}{source} is not allowed", nearest(str(first["input"]), allowed)
+            f"{name} = {_shorten_repr(first_error['input'])}{source} is not allowed",
+            nearest(str(first_error["input"]), allowed),
         )
-    return GlassError(f"{name} = {_shown(first['input'])}{source} is not allowed", _remedy(kind, first))
+    return GlassError(
+        f"{name} = {_shorten_repr(first_error['input'])}{source} is not allowed", _remedy(kind, first_error)
+    )
 
 
-def _shown(value: Any) -> str:
+def _shorten_repr(value: Any) -> str:
     """Return the `repr` of a value, shortened to `LONGEST` characters."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

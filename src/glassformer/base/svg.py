@@ -18,17 +18,17 @@ def element(name: str, *children: str, **attributes: str | float) -> str:
     >>> element("path", d="M0 0", class_="grid", stroke_width=2.0)
     '<path d="M0 0" class="grid" stroke-width="2"/>'
     """
-    written = [name]
+    tag_parts = [name]
     for key, value in attributes.items():
-        shown = f"{value:g}" if isinstance(value, float) else str(value)
-        written.append(f'{key.rstrip("_").replace("_", "-")}="{escape(shown)}"')
-    opening = " ".join(written)
+        formatted = f"{value:g}" if isinstance(value, float) else str(value)
+        tag_parts.append(f'{key.rstrip("_").replace("_", "-")}="{escape(formatted)}"')
+    opening = " ".join(tag_parts)
     return f"<{opening}>{''.join(children)}</{name}>" if children else f"<{opening}/>"
 
 
-def text(words: str, **attributes: str | float) -> str:
+def text(content: str, **attributes: str | float) -> str:
     """Return a text element; pass its position as `x` and `y`, or as `transform`."""
-    return element("text", escape(words), **attributes)
+    return element("text", escape(content), **attributes)
 
 
 def line(points: Iterable[tuple[float, float]], **attributes: str | float) -> str:

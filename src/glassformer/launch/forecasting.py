@@ -56,32 +56,32 @@ def forecast_run(request: RunRequest, note: Callable[[str], None], began: float)
     choose_device(config.train.device)
     seconds = LONGEST if minutes is None else min(LONGEST, 60 * minutes * SHARE)
     spent = since(began)
-    measured: Probe | None
+    probe_result: Probe | None
     if is_open:
-        found = size_run(config, request.named_settings(), request.folder, seconds, note, spent)
-        config = found.config
-        data = found.data
-        measured = found.probe
-        chosen = found.chosen
-        why = found.why
+        sized = size_run(config, request.named_settings(), request.folder, seconds, note, spent)
+        config = sized.config
+        data = sized.data
+        probe_result = sized.probe
+        chosen = sized.chosen
+        why = sized.why
     else:
         config = resolve_precision(config)
         parent = request.parent
         data = prepare_run_text(config, token_cache(request.folder), note, () if parent is None else parent.tokenizers)
         parent_text = text_of_parent(parent, request.folder, config, data)
-        measured = _measured(config, data.folder, seconds, note, parent_text)
+        probe_result = _try_probe(config, data.folder, seconds, note, parent_text)
         chosen = {}
         why = ()
-    rungs = fast_baselines(config, data)
-    plan = plan_run(config, data, measured, spent())
-    band = loss_band(plan, rungs) if request.begin_from is None else None  # fitted to runs from random weights
-    foresight = RunForecast(data, plan, band, chosen, why)
-    for line in foresight.lines():
+    baselines = fast_baselines(config, data)
+    plan = plan_run(config, data, probe_result, spent())
+    band = loss_band(plan, baselines) if request.begin_from is None else None  # fitted to runs from random weights
+    forecast = RunForecast(data, plan, band, chosen, why)
+    for line in forecast.lines():
         note(line)
-    return config, foresight
+    return config, forecast
 
 
-def _measured(
+def _try_probe(
     config: Config, tokens: Path, seconds: float, note: Callable[[str], None], parent_text: ParentText | None
 ) -> Probe | None:
     """Probe a run with these settings; if the probe fails, print a note and return None."""

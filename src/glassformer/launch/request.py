@@ -64,15 +64,15 @@ class RunRequest:
         Without a parent run, there is none for a generated corpus either, because the corpus has its own settings.
         """
         options = parse_changes(self.changes)
-        facts = TASK_FACTS.get(_last([options], "train", "task", "lm"))
-        usual = None if facts is None else facts.recipe
+        facts = TASK_FACTS.get(_last_value([options], "train", "task", "lm"))
+        task_recipe = None if facts is None else facts.recipe
         if self.begin_from is not None:
             return self.recipe or (FINE_TUNE if self.file is None else None)
         if self.recipe == AUTO:
-            return usual or AUTO
+            return task_recipe or AUTO
         if self.recipe is not None or self.file is not None:
             return self.recipe
-        return None if _last([options], "data", "source", DataConfig().source) in CORPORA else usual
+        return None if _last_value([options], "data", "source", DataConfig().source) in CORPORA else task_recipe
 
     @property
     def config(self) -> Config:
@@ -90,10 +90,10 @@ class RunRequest:
         """Return the names of the settings given by the corpus, the file or an option."""
         config = self.config
         corpus = CORPORA.get(config.data.source)
-        own = corpus.recommended(config.train.task) if corpus is not None else {}
-        file = {} if self.file is None else read_toml(self.file)
-        written = {f"{section}.{field}" for section, values in file.items() for field in values}
-        return {*own, *written, *self.changes}
+        recommended = corpus.recommended(config.train.task) if corpus is not None else {}
+        file_settings = {} if self.file is None else read_toml(self.file)
+        file_names = {f"{section}.{field}" for section, values in file_settings.items() for field in values}
+        return {*recommended, *file_names, *self.changes}
 
     def leaves_sizes_open(self) -> bool:
         """Return whether sizes must be chosen for the text, the time limit and the machine.
@@ -114,8 +114,8 @@ class RunRequest:
 
 def source_settings(data: str | None, target: str | None = None) -> dict[str, str]:
     """Return the settings that DATA and TARGET on the command line stand for."""
-    named = {"data.source": data, "data.target": target}
-    return {key: json.dumps(name, ensure_ascii=False) for key, name in named.items() if name is not None}
+    sources = {"data.source": data, "data.target": target}
+    return {key: json.dumps(name, ensure_ascii=False) for key, name in sources.items() if name is not None}
 
 
 def merge_settings(
@@ -130,33 +130,33 @@ def merge_settings(
             no parent), the corpus does not support the task, or the task, model or tokenizer does not fit the parent.
     """
     options = parse_changes(changes)
-    of_recipe: list[Mapping[str, Any]] = [load_recipe(recipe).settings] if recipe else []
-    of_file: list[Mapping[str, Any]] = [read_toml(file)] if file else []
-    of_source = _of_encoded([*of_recipe, *of_file, options])
-    layers = [*of_recipe, *of_source, *of_file]
-    source = _last([*layers, options], "data", "source", "" if parent is not None else DataConfig().source)
+    recipe_layers: list[Mapping[str, Any]] = [load_recipe(recipe).settings] if recipe else []
+    file_layers: list[Mapping[str, Any]] = [read_toml(file)] if file else []
+    encoded_layers = _encoded_settings([*recipe_layers, *file_layers, options])
+    layers = [*recipe_layers, *encoded_layers, *file_layers]
+    source = _last_value([*layers, options], "data", "source", "" if parent is not None else DataConfig().source)
     if not source and parent is None:
         raise GlassError("DATA is empty", "Name the training data: glass train DATA")
     if not source:
         raise GlassError("--from was given without DATA", "Name the training data: glass train DATA --from RUN")
     if source in CORPORA:
         corpus = CORPORA[source]
-        usual = corpus.tasks[0] if parent is None else parent.task
-        task = _last([*layers, options], "train", "task", usual)
+        default_task = corpus.tasks[0] if parent is None else parent.task
+        task = _last_value([*layers, options], "train", "task", default_task)
         if task not in corpus.tasks and task in TASK_FACTS:
             raise GlassError(
                 f"the corpus {source} does not support train.task = {task}",
                 f"Choose one of its tasks: {', '.join(corpus.tasks)}.",
             )
-        own = corpus.recommended(task) if task in TASK_FACTS else {}
+        recommended = corpus.recommended(task) if task in TASK_FACTS else {}
         if parent is not None:
-            own = {name: value for name, value in own.items() if name.startswith("data.")}
-        layers.insert(0, _nested({"train.task": task, **own}))
+            recommended = {name: value for name, value in recommended.items() if name.startswith("data.")}
+        layers.insert(0, _nested({"train.task": task, **recommended}))
     if parent is not None:
-        layers.insert(0, parent.settings(_last([*layers, options], "train", "task", parent.task)))
+        layers.insert(0, parent.settings(_last_value([*layers, options], "train", "task", parent.task)))
     config = settings_of(layers, changes, "" if file is None else str(file))
     if parent is not None:
-        parent.refuse_changes(config, encoded=bool(of_source))
+        parent.refuse_changes(config, encoded=bool(encoded_layers))
     elif config.data.mix:
         raise GlassError(
             f"data.mix = {config.data.mix:g} without --from",
@@ -165,27 +165,27 @@ def merge_settings(
     return config
 
 
-def _of_encoded(layers: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _encoded_settings(layers: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return a list of the settings with which the source was encoded.
 
     The list is empty if the source is not encoded, or if the task is trained on examples.
     """
     from glassformer.text.encoded import settings_of_encoded
 
-    source = _last(layers, "data", "source", DataConfig().source)
-    task = _last(layers, "train", "task", "lm")
+    source = _last_value(layers, "data", "source", DataConfig().source)
+    task = _last_value(layers, "train", "task", "lm")
     if task in EXAMPLES:
         return []
-    return [found] if isinstance(source, str) and (found := settings_of_encoded(source)) else []
+    return [settings] if isinstance(source, str) and (settings := settings_of_encoded(source)) else []
 
 
-def _last(layers: Iterable[Mapping[str, Any]], section: str, field: str, otherwise: Any) -> Any:
+def _last_value(layers: Iterable[Mapping[str, Any]], section: str, field: str, default: Any) -> Any:
     """Return a setting's value in the last layer that has this setting, or `otherwise`."""
     for layer in layers:
         values = layer.get(section)
         if isinstance(values, Mapping) and field in values:
-            otherwise = values[field]
-    return otherwise
+            default = values[field]
+    return default
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -41,12 +41,12 @@ def start_requested(request: RunRequest, began: float, quiet: bool = False) -> I
     with report_errors_on_rank_zero():
         keep_few_shapes(request.config)
         config = request.config
-        foresight = None
+        forecast = None
         if request.is_forecast():
             from glassformer.launch.forecasting import forecast_run
 
-            config, foresight = forecast_run(request, (Silent() if quiet else PlainLines()).note, began)
-    with start_run(config, request.folder, began, foresight, quiet, request.parent) as trainer:
+            config, forecast = forecast_run(request, (Silent() if quiet else PlainLines()).note, began)
+    with start_run(config, request.folder, began, forecast, quiet, request.parent) as trainer:
         yield trainer
 
 
@@ -55,7 +55,7 @@ def start_run(
     config: Config,
     folder: Path,
     began: float,
-    foresight: RunForecast | None = None,
+    forecast: RunForecast | None = None,
     quiet: bool = False,
     parent: Parent | None = None,
 ) -> Iterator[Trainer]:
@@ -67,7 +67,7 @@ def start_run(
         config: all settings.
         folder: the run folder.
         began: value of `time.monotonic` from which `train.minutes` is counted.
-        foresight: the forecast to save in the folder; None: there is no forecast.
+        forecast: the forecast to save in the folder; None: there is no forecast.
         quiet: whether to print nothing.
         parent: the run to start from; None: random weights.
 
@@ -81,12 +81,12 @@ def start_run(
             with resume_training(folder, {}, reporter, processes=processes, seconds=since(began)) as trainer:
                 yield trainer
             return
-        data = foresight.data if foresight is not None else None
+        data = forecast.data if forecast is not None else None
         with new_training(
             config, folder, reporter, processes=processes, data=data, seconds=since(began), parent=parent
         ) as trainer:
-            if foresight is not None:
-                foresight.write(trainer.run)
+            if forecast is not None:
+                forecast.write(trainer.run)
             yield trainer
 
     with _in_all_processes(config, open_new, quiet) as trainer:
@@ -95,14 +95,14 @@ def start_run(
 
 @contextmanager
 def resume_run(
-    folder: Path | None, changes: dict[str, str], named: Mapping[str, str], began: float
+    folder: Path | None, changes: dict[str, str], named_paths: Mapping[str, str], began: float
 ) -> Iterator[Trainer]:
     """Yield the trainer of an existing run, loaded from its newest checkpoint.
 
     Args:
         folder: the run folder; None: the most recently used run in `runs`.
         changes: SECTION.FIELD -> value as text.
-        named: new `source` and `target` of `data`, if the text was moved.
+        named_paths: new `source` and `target` of `data`, if the text was moved.
         began: value of `time.monotonic` at the start of this leg's time.
 
     Raises:
@@ -114,7 +114,9 @@ def resume_run(
         config = as_recorded(config, choose_device(config.train.device))
 
     def open_resumed(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
-        return resume_training(run, changes, reporter, processes=processes, named=named, seconds=since(began))
+        return resume_training(
+            run, changes, reporter, processes=processes, named_paths=named_paths, seconds=since(began)
+        )
 
     with _in_all_processes(config, open_resumed) as trainer:
         yield trainer
@@ -156,7 +158,7 @@ def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
         yield
         return
 
-    def say(text: str) -> None:
+    def print_on_rank_zero(text: str) -> None:
         if trainer.processes.is_rank_zero:
             print(text, file=sys.stderr)
 
@@ -165,16 +167,16 @@ def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
             raise KeyboardInterrupt
         trainer.stop_requested = True
         with suppress(RuntimeError):  # the signal interrupted a write to standard error, which is not reentrant
-            say("stopping after this step (press Ctrl-C again to stop at once)")
+            print_on_rank_zero("stopping after this step (press Ctrl-C again to stop at once)")
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous_handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
     if trainer.stopping:
-        say(f"stopped after step {trainer.state.step}; everything is saved")
+        print_on_rank_zero(f"stopped after step {trainer.state.step}; everything is saved")
         if trainer.state.best_loss is None:
-            say("no evaluation yet: the last checkpoint counts as the best until the first evaluation")
-        say(f"Resume with: glass train --resume --out {quoted(trainer.run.folder)}")
+            print_on_rank_zero("no evaluation yet: the last checkpoint counts as the best until the first evaluation")
+        print_on_rank_zero(f"Resume with: glass train --resume --out {quoted(trainer.run.folder)}")

@@ -111,9 +111,9 @@ class ParentEntry:
         entry = cls(
             **{name: facts[name] for name in needed}, imported=facts.get("imported"), parent=facts.get("parent")
         )
-        texts = [entry.run, entry.task, entry.checkpoint, entry.weights_sha256]
-        texts += [entry.data[name] for name in ("source", "text_hash", "tokens")]
-        if not all(isinstance(each, str) for each in texts):
+        strings = [entry.run, entry.task, entry.checkpoint, entry.weights_sha256]
+        strings += [entry.data[name] for name in ("source", "text_hash", "tokens")]
+        if not all(isinstance(each, str) for each in strings):
             raise TypeError("the names, hashes and data of a parent must be strings")
         return entry
 
@@ -188,7 +188,7 @@ class Run:
     @property
     def altered(self) -> str | None:
         """Return an experiment's change to the model beyond the settings, such as "no causal mask"; None: no change."""
-        return self._facts().get("altered")
+        return self._manifest_or_empty().get("altered")
 
     @property
     def parent_weights_sha256(self) -> str | None:
@@ -200,10 +200,10 @@ class Run:
 
     def recorded_weights_sha256(self) -> set[str]:
         """Return the recorded SHA-256 of the weights of every checkpoint."""
-        found = (recorded_sha256(folder, "model.safetensors") for folder in self.all_checkpoints())
-        return {digest for digest in found if digest is not None}
+        digests = (recorded_sha256(folder, "model.safetensors") for folder in self.all_checkpoints())
+        return {digest for digest in digests if digest is not None}
 
-    def _facts(self) -> dict[str, Any]:
+    def _manifest_or_empty(self) -> dict[str, Any]:
         """Return the contents of `manifest.json`; empty if it is missing or damaged."""
         try:
             return dict(json.loads((self.folder / "manifest.json").read_text(encoding="utf-8")))
@@ -222,10 +222,10 @@ class Run:
             GlassError: the run was made by a later version of this program, or `config.toml` cannot be read or is not
                 valid.
         """
-        found = self._facts().get("format", FORMAT)
-        if not isinstance(found, int) or found > FORMAT:
+        version = self._manifest_or_empty().get("format", FORMAT)
+        if not isinstance(version, int) or version > FORMAT:
             raise GlassError(
-                f"{self.folder} was made by a later version of glassformer: its format is {found}, but this version "
+                f"{self.folder} was made by a later version of glassformer: its format is {version}, but this version "
                 f"({__version__}) reads formats only up to {FORMAT}",
                 "Install a newer glassformer.",
             )
@@ -256,9 +256,9 @@ class Run:
         Raises:
             GlassError: the manifest is missing or damaged.
         """
-        found = self.manifest().get("parent")
+        entry = self.manifest().get("parent")
         try:
-            return None if found is None else ParentEntry.from_facts(found)
+            return None if entry is None else ParentEntry.from_facts(entry)
         except MALFORMED:
             path = self.folder / "manifest.json"
             raise GlassError(f"{path} is damaged", "Copy it from the original run folder.") from None
@@ -274,12 +274,14 @@ class Run:
         try:
             name = (self.folder / which).read_text(encoding="utf-8").strip()
         except FileNotFoundError:
-            raise GlassError(f"{self.folder} has no {which} checkpoint", f"Train it first: {self._resume()}") from None
+            raise GlassError(
+                f"{self.folder} has no {which} checkpoint", f"Train it first: {self._resume_command()}"
+            ) from None
         except UnicodeDecodeError:
             name = ""
         if not CHECKPOINT.fullmatch(name):  # the file could name a path outside of the run folder
             raise GlassError(
-                f"{self.folder / which} is damaged: it names no checkpoint", f"Write it again: {self._resume()}"
+                f"{self.folder / which} is damaged: it names no checkpoint", f"Write it again: {self._resume_command()}"
             )
         folder = self.checkpoints_folder / name
         if (
@@ -290,12 +292,12 @@ class Run:
             check_folder(folder)
         except GlassError as error:
             others = [path.name for path in self.complete_checkpoints() if path != folder]
-            complete = f"Complete checkpoints: {', '.join(others)}. To resume: {self._resume()}"
+            complete = f"Complete checkpoints: {', '.join(others)}. To resume: {self._resume_command()}"
             remedy = complete if others else error.remedy
             raise GlassError(error.problem, remedy) from None
         return folder
 
-    def _resume(self) -> str:
+    def _resume_command(self) -> str:
         return f"glass train --resume --out {quoted(self.folder)}"
 
     @property
@@ -318,10 +320,10 @@ class Run:
         if not path.is_file() or path.read_bytes() != text.encode("utf-8"):
             write_text(path, text)
 
-    def remove_other_checkpoints(self, kept: Collection[str]) -> None:
-        """Delete all checkpoints whose names are not in `kept`. The caller must hold the run's lock."""
+    def remove_other_checkpoints(self, names: Collection[str]) -> None:
+        """Delete all checkpoints whose names are not in `names`. The caller must hold the run's lock."""
         for path in self.checkpoints_folder.glob("step-*"):
-            if path.name not in kept:
+            if path.name not in names:
                 shutil.rmtree(path, ignore_errors=True)
 
     def clean_up(self) -> None:
@@ -453,10 +455,10 @@ def open_run(folder: Folder, altered: str | None = None) -> Run:
     """
     folder = Path(folder)
     if (folder / "config.toml").is_file():
-        if (found := Run(folder).altered) != altered:
-            if found:
+        if (recorded_change := Run(folder).altered) != altered:
+            if recorded_change:
                 raise GlassError(
-                    f"{folder} is part of an experiment: its model has {found}",
+                    f"{folder} is part of an experiment: its model has {recorded_change}",
                     "Only glass compare opens such a run: choose another run.",
                 )
             raise GlassError(
@@ -464,10 +466,10 @@ def open_run(folder: Folder, altered: str | None = None) -> Run:
                 "Choose another folder with --out.",
             )
         return Run(folder)
-    beside = runs_near(folder)
+    nearby_runs = runs_near(folder)
     if folder.is_dir():
         raise GlassError(f"{folder} is not a run: it has no config.toml", "Give a folder that glass train created.")
-    remedy = nearest(str(folder), beside) if beside else "Train one first: glass train DATA --out RUN"
+    remedy = nearest(str(folder), nearby_runs) if nearby_runs else "Train one first: glass train DATA --out RUN"
     raise GlassError(f"there is no run at {folder}", remedy)
 
 

@@ -80,18 +80,18 @@ class OpenedRun:
             GlassError: there is no such run, or its files are damaged or belong to different models.
         """
         run = open_run(folder)
-        chosen = choose_device(device)
-        config = as_recorded(run.config(), chosen)
+        torch_device = choose_device(device)
+        config = as_recorded(run.config(), torch_device)
         labels = run.labels()
         tokenizer = Tokenizer.load(run.tokenizer_file)
-        source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
+        source_tokenizer = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
         if config.train.task in LABELLED and not labels:
             raise GlassError(f"{folder} has no labels.json", "Copy it from the original run folder.")
-        model = untrained_model(config, tokenizer, source, labels)
+        model = untrained_model(config, tokenizer, source_tokenizer, labels)
         checkpoint = run.checkpoint(which)
         load_weights(model, checkpoint / "model.safetensors")
-        model = model.to(chosen, choose_precision(precision, chosen)).eval()
-        return cls(run, checkpoint, config, model, tokenizer, source, labels, note)
+        model = model.to(torch_device, choose_precision(precision, torch_device)).eval()
+        return cls(run, checkpoint, config, model, tokenizer, source_tokenizer, labels, note)
 
     @property
     def folder(self) -> Path:

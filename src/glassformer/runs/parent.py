@@ -95,18 +95,24 @@ class Parent:
             )
         settings = self.config.model_dump(exclude_none=True)
         model = {name: value for name, value in settings["model"].items() if name not in ("vocab_size", "classes")}
-        found: dict[str, dict[str, Any]] = {"model": model, "tokenizer": settings["tokenizer"], "train": {"task": task}}
+        child_settings: dict[str, dict[str, Any]] = {
+            "model": model,
+            "tokenizer": settings["tokenizer"],
+            "train": {"task": task},
+        }
         if task != self.task and task in LABELLED:
-            found["model"] = {name: value for name, value in model.items() if name not in HEAD_SETTINGS}
+            child_settings["model"] = {name: value for name, value in model.items() if name not in HEAD_SETTINGS}
         if task in TEXTS:
-            found["data"] = {"windows": self.config.data.windows}
+            child_settings["data"] = {"windows": self.config.data.windows}
         if task in CONVERSATIONS and (template := self.run.chat_template()) is not None:
-            found["data"] = {"chat_template": template}
+            child_settings["data"] = {"chat_template": template}
         if task == self.task:
-            of_training = settings["train"]
-            found["train"] |= {name: of_training[name] for name in KEPT_OF_TRAINING if name in of_training}
-            found["sample"] = settings["sample"]
-        return found
+            training_settings = settings["train"]
+            child_settings["train"] |= {
+                name: training_settings[name] for name in KEPT_OF_TRAINING if name in training_settings
+            }
+            child_settings["sample"] = settings["sample"]
+        return child_settings
 
     def refuse_changes(self, config: Config, encoded: bool) -> None:
         """Raise a `GlassError` if a child's settings require other weights or tokenizers than those of this run.
@@ -115,16 +121,18 @@ class Parent:
             config: settings of the child.
             encoded: whether the child's text is already encoded; if so, `open_encoded` compares the tokenizers.
         """
-        own = self.settings(config.train.task)
-        own_config = Config.from_dict({section: own[section] for section in ("model", "tokenizer", "train")})
-        before = own_config.model_dump()
-        free = (*CHANGEABLE, *(name for name in HEAD_SETTINGS if name not in own["model"]))
+        inherited = self.settings(config.train.task)
+        inherited_config = Config.from_dict(
+            {section: inherited[section] for section in ("model", "tokenizer", "train")}
+        )
+        inherited_values = inherited_config.model_dump()
+        changeable = (*CHANGEABLE, *(name for name in HEAD_SETTINGS if name not in inherited["model"]))
         for section in ("model",) if encoded else ("model", "tokenizer"):
             for name, value in config.model_dump()[section].items():
-                if name not in free and value != before[section][name]:
+                if name not in changeable and value != inherited_values[section][name]:
                     raise GlassError(
                         f"{section}.{name} = {value}, but {self.run.folder} was trained with "
-                        f"{UNSET if before[section][name] is None else before[section][name]}",
+                        f"{UNSET if inherited_values[section][name] is None else inherited_values[section][name]}",
                         "Leave that setting out: a run that starts with --from keeps its model and tokenizer.",
                     )
 
@@ -142,21 +150,21 @@ class Parent:
             GlassError: the weights do not fit the model.
         """
         path = self.checkpoint / "model.safetensors"
-        found = load_tensors(path)
-        wanted = model.state_dict()
-        new = [name for name in wanted if name.startswith("head.")] if labels != self.run.labels() else []
-        for name, value in wanted.items():
-            if name in new:
+        tensors = load_tensors(path)
+        state_dict = model.state_dict()
+        new_names = [name for name in state_dict if name.startswith("head.")] if labels != self.run.labels() else []
+        for name, value in state_dict.items():
+            if name in new_names:
                 continue
-            if name not in found or found[name].shape != value.shape:
-                shape = tuple(found[name].shape) if name in found else "no tensor of that name"
+            if name not in tensors or tensors[name].shape != value.shape:
+                shape = tuple(tensors[name].shape) if name in tensors else "no tensor of that name"
                 raise GlassError(
                     f"{path} does not fit the model: {name} needs shape {tuple(value.shape)}, but the file has {shape}",
                     f"Check the run: glass verify {quoted(self.run.folder)}",
                 )
             with torch.no_grad():
-                value.copy_(found[name])
-        return new
+                value.copy_(tensors[name])
+        return new_names
 
     def entry(self) -> ParentEntry:
         """Return the entry for a child's manifest; it includes the entry of this run's own parent."""

@@ -23,7 +23,7 @@ MOST_UNKNOWN = 0.05
 
 
 def prepare_run_text(
-    config: Config, cache: Path, note: Callable[[str], None], given: tuple[Tokenizer, ...] = ()
+    config: Config, cache: Path, note: Callable[[str], None], tokenizers: tuple[Tokenizer, ...] = ()
 ) -> Prepared:
     """Read, split and encode the text of a run for its task.
 
@@ -31,8 +31,8 @@ def prepare_run_text(
         config: all settings.
         cache: the folder of encoded texts.
         note: called with each progress message.
-        given: tokenizers to use unchanged, as from `tokenizers_of`; empty: train tokenizers on the text, or use the one
-            with which the text is already encoded.
+        tokenizers: tokenizers to use unchanged, as from `tokenizers_of`; empty: train tokenizers on the text, or use
+            the one with which the text is already encoded.
 
     Raises:
         GlassError: the text cannot be read or split, too many of its tokens are unknown to the given tokenizers, or
@@ -40,10 +40,10 @@ def prepare_run_text(
     """
     kind = RECORD_KINDS[config.train.task]
     if kind.running_text and is_encoded(Path(config.data.source).expanduser()):
-        data = open_encoded(kind, config.data, config.tokenizer, given)
+        data = open_encoded(kind, config.data, config.tokenizer, tokenizers)
     else:
-        data = prepare(kind, config.data, config.tokenizer, cache, note, given)
-    for role, store in data.train.tokens.items() if given else ():
+        data = prepare(kind, config.data, config.tokenizer, cache, note, tokenizers)
+    for role, store in data.train.tokens.items() if tokenizers else ():
         if store.unknown_share > MOST_UNKNOWN:
             raise GlassError(
                 f"{store.unknown_share:.1%} of the tokens of {config.data.source} ({role}) are unknown to the "
@@ -92,7 +92,7 @@ def stored_text(run: Run, config: Config) -> Prepared:
 
 
 def find_or_encode_text(
-    run: Run, config: Config, note: Callable[[str], None], named: Mapping[str, str] | None = None
+    run: Run, config: Config, note: Callable[[str], None], named_paths: Mapping[str, str] | None = None
 ) -> Prepared:
     """Return the encoded text of a run; if it is missing, find the text and encode it again.
 
@@ -100,13 +100,13 @@ def find_or_encode_text(
         run: the run, which may have been moved.
         config: settings of the run.
         note: called with a note if the encoded text is missing, so that the text is searched for or encoded again.
-        named: current `source` and `target` of `data`; None: search for the text.
+        named_paths: current `source` and `target` of `data`; None: search for the text.
 
     Raises:
         GlassError: the text is not found, or its hash, split, tokenizers or labels differ from those of the run.
     """
     problem = ""
-    if not named:
+    if not named_paths:
         recorded = token_folders(run)[0]
         try:
             data = stored_text(run, config)
@@ -116,11 +116,11 @@ def find_or_encode_text(
             if data.folder != recorded:
                 note(f"{recorded} is gone: using {data.folder}")
             return data
-    own = _text_of_moved(run, config, named or {}, problem)
-    files = " and ".join(filter(None, (own.data.source, own.data.target)))
+    current_config = _locate_text(run, config, named_paths or {}, problem)
+    files = " and ".join(filter(None, (current_config.data.source, current_config.data.target)))
     note(f"{problem}: reading {files} again" if problem else f"reading {files}, the text of {run.folder}")
-    given = tokenizers_of(run, config) if run.parent_entry() is not None else ()  # trained on the parent's text
-    data = prepare_run_text(own, token_cache(run.folder), note, given)
+    tokenizers = tokenizers_of(run, config) if run.parent_entry() is not None else ()  # trained on the parent's text
+    data = prepare_run_text(current_config, token_cache(run.folder), note, tokenizers)
     if data.text_hash != run.manifest()["data"]["text_hash"]:
         raise GlassError(f"{files} changed while being read", "Run the same command again.")
     parts = run.manifest()["data"].get("parts")  # missing in older runs, whose settings determine the split
@@ -129,10 +129,10 @@ def find_or_encode_text(
             f"the training and validation splits of {files} differ from those of {run.folder}",
             "Install the version of glassformer that the run's manifest.json names, or start a new run.",
         )
-    same = data.tokenizer.digest == Tokenizer.load(run.tokenizer_file).digest
+    is_same = data.tokenizer.digest == Tokenizer.load(run.tokenizer_file).digest
     if config.two_vocabularies:
-        same &= data.source_tokenizer.digest == Tokenizer.load(run.source_tokenizer_file).digest
-    if not same:
+        is_same &= data.source_tokenizer.digest == Tokenizer.load(run.source_tokenizer_file).digest
+    if not is_same:
         raise GlassError(
             f"a tokenizer trained again on {files} differs from that of {run.folder}: a library version may differ",
             "Install the versions that the run's manifest.json names, or give glass evaluate another text.",
@@ -151,21 +151,21 @@ def split_hashes(data: Prepared) -> dict[str, str]:
     return {"train": data.train.text_hash, "validation": data.validation.text_hash}
 
 
-def _text_of_moved(run: Run, config: Config, named: Mapping[str, str], problem: str) -> Config:
+def _locate_text(run: Run, config: Config, named_paths: Mapping[str, str], problem: str) -> Config:
     """Return the settings with the current location of the run's text, which is found by its hash."""
-    if "-" in named.values():
+    if "-" in named_paths.values():
         raise GlassError(
             "standard input cannot be compared with the text of a run", "Save the input to a file, and name the file."
         )
-    wanted = run.manifest()["data"]["text_hash"]
-    others: list[str] = []
-    for data in candidate_texts(run, config.data, named):
-        if text_hash(RECORD_KINDS[config.train.task], data, token_cache(run.folder)) == wanted:
+    expected_hash = run.manifest()["data"]["text_hash"]
+    other_sources: list[str] = []
+    for data in candidate_texts(run, config.data, named_paths):
+        if text_hash(RECORD_KINDS[config.train.task], data, token_cache(run.folder)) == expected_hash:
             return config.replace(data=data.model_dump())
-        others.append(data.source)
-    if others:
+        other_sources.append(data.source)
+    if other_sources:
         raise GlassError(
-            f"{others[0]} is not the text of {run.folder}: its hash differs",
+            f"{other_sources[0]} is not the text of {run.folder}: its hash differs",
             "Restore the text, or start a new run.",
         )
     raise GlassError(

@@ -25,7 +25,7 @@ def token_folders(run: Run) -> list[Path]:
     return list(dict.fromkeys((recorded, token_cache(run.folder) / recorded.name)))
 
 
-def candidate_texts(run: Run, data: DataConfig, named: Mapping[str, str]) -> Iterator[DataConfig]:
+def candidate_texts(run: Run, data: DataConfig, named_paths: Mapping[str, str]) -> Iterator[DataConfig]:
     """Yield the settings of `data` with each set of existing files that may be the run's text.
 
     The files are searched at the paths in the settings, then at the same paths relative to the folder that holds the
@@ -35,17 +35,20 @@ def candidate_texts(run: Run, data: DataConfig, named: Mapping[str, str]) -> Ite
     Args:
         run: the run, which may have been moved.
         data: the run's settings of `data`.
-        named: `source` and `target` given by the user; they are neither searched for nor checked.
+        named_paths: `source` and `target` given by the user; they are neither searched for nor checked.
     """
-    own = {name: value for name in SOURCES if (value := getattr(data, name)) is not None}
+    recorded_paths = {name: value for name in SOURCES if (value := getattr(data, name)) is not None}
     tried: list[dict[str, str]] = []
     for number in range(_CANDIDATES):
-        found = {name: named.get(name) or _candidate_paths(run, value)[number] for name, value in own.items()}
-        found |= named
-        sought = [value for name, value in found.items() if name not in named]
-        if found not in tried and all(value in CORPORA or Path(value).expanduser().exists() for value in sought):
-            tried.append(found)
-            yield data.replace(**found)
+        paths = {
+            name: named_paths.get(name) or _candidate_paths(run, value)[number]
+            for name, value in recorded_paths.items()
+        }
+        paths |= named_paths
+        searched = [value for name, value in paths.items() if name not in named_paths]
+        if paths not in tried and all(value in CORPORA or Path(value).expanduser().exists() for value in searched):
+            tried.append(paths)
+            yield data.replace(**paths)
 
 
 _CANDIDATES = 5
@@ -54,9 +57,11 @@ _CANDIDATES = 5
 def _candidate_paths(run: Run, source: str) -> list[str]:
     """Return the `_CANDIDATES` paths at which a file of a run's text may be, likeliest first."""
     path = Path(source).expanduser()
-    now = run.folder.resolve().parent
-    before = Path(run.manifest()["data"]["tokens"]).parent.parent  # the parent folder of the run when it was created
-    seen = path
-    if path.is_absolute() and path.anchor == before.anchor:
-        seen = Path(os.path.relpath(path, before))
-    return [source, *(os.path.normpath(base / each) for each in (seen, path.name) for base in (now, now.parent))]
+    current_folder = run.folder.resolve().parent
+    # The parent folder of the run when it was created.
+    original_folder = Path(run.manifest()["data"]["tokens"]).parent.parent
+    relative_path = path
+    if path.is_absolute() and path.anchor == original_folder.anchor:
+        relative_path = Path(os.path.relpath(path, original_folder))
+    bases = (current_folder, current_folder.parent)
+    return [source, *(os.path.normpath(base / tail) for tail in (relative_path, path.name) for base in bases)]

@@ -63,7 +63,7 @@ class Sized:
 
 def size_run(
     config: Config,
-    given: Collection[str],
+    given_names: Collection[str],
     folder: Path,
     seconds: float,
     note: Callable[[str], None],
@@ -75,7 +75,7 @@ def size_run(
 
     Args:
         config: all settings; open settings may have any value.
-        given: names of the settings that keep their values.
+        given_names: names of the settings that keep their values.
         folder: folder of the new run.
         seconds: training time of each probe.
         note: prints a note.
@@ -87,54 +87,57 @@ def size_run(
     device = choose_device(config.train.device)
     is_open = config.train.precision == "auto"
     config = resolve_precision(config)
-    settled_first: dict[str, Any] = {PRECISION: config.train.precision} if is_open else {}
+    preliminary_settings: dict[str, Any] = {PRECISION: config.train.precision} if is_open else {}
     data = prepare_run_text(config, token_cache(folder), note)
-    data_settings = {name: value for name, value in _data_settings(config, data).items() if name not in given}
+    data_settings = {
+        name: value for name, value in _data_settings_to_change(config, data).items() if name not in given_names
+    }
     if data_settings:
-        settled_first |= data_settings
-        config = _with(config, data_settings)
+        preliminary_settings |= data_settings
+        config = _with_settings(config, data_settings)
         data = prepare_run_text(config, token_cache(folder), note)
-    case = _case(config, data, spent())
-    latest = LONGEST_SHARE * 60 * (config.train.minutes or MINUTES)
-    kept = {name: _value(config, name) for name in SIZED if name in given}
-    choice = choose_sizes(case, FIRST_SPEED[device.type], kept)
-    for turn in range(ROUNDS):
+    case = _sizing_case(config, data, spent())
+    deadline = LONGEST_SHARE * 60 * (config.train.minutes or MINUTES)
+    given_settings = {name: _setting_value(config, name) for name in SIZED if name in given_names}
+    choice = choose_sizes(case, FIRST_SPEED[device.type], given_settings)
+    for attempt in range(ROUNDS):
         shape = choice.shape
-        candidate = _with(config, choice.settings)
+        candidate = _with_settings(config, choice.settings)
         batch = candidate.train.batch
-        step = f"{batch} rows of up to {shape.context} tokens"
+        step_description = f"{batch} rows of up to {shape.context} tokens"
         if candidate.train.batch_tokens is not None:
-            step = f"{candidate.train.batch_tokens} tokens in rows of up to {shape.context}"
-        note(f"measuring {shape.layers} layers of width {shape.width}, with {step} per step")
-        found = probe(candidate, data.folder, seconds)
+            step_description = f"{candidate.train.batch_tokens} tokens in rows of up to {shape.context}"
+        note(f"measuring {shape.layers} layers of width {shape.width}, with {step_description} per step")
+        probe_result = probe(candidate, data.folder, seconds)
         tokens = plan_run(candidate, data, None).tokens_per_step
-        speed = shape.arithmetic(case) * tokens / found.seconds_per_step
-        measured = {name: choice.settings[name] for name in MEASURED if name in choice.settings}
-        again = choose_sizes(case, speed, kept)
-        if measured.items() <= again.settings.items() or turn == ROUNDS - 1 or spent() > latest:
+        speed = shape.arithmetic(case) * tokens / probe_result.seconds_per_step
+        measured_settings = {name: choice.settings[name] for name in MEASURED if name in choice.settings}
+        next_choice = choose_sizes(case, speed, given_settings)
+        if measured_settings.items() <= next_choice.settings.items() or attempt == ROUNDS - 1 or spent() > deadline:
             break
-        choice = again
-    rest = choose_sizes(case, speed, {**kept, **measured})  # such as the steps, for the measured batch
-    chosen = {**measured, **rest.settings}
-    why = (*rest.why, *([precision_in_words(config)] if is_open else []))
-    return Sized(_with(config, chosen), data, found, chosen | settled_first, why)
+        choice = next_choice
+    # Choose the other settings, such as the steps, for the measured batch.
+    final_choice = choose_sizes(case, speed, {**given_settings, **measured_settings})
+    chosen = {**measured_settings, **final_choice.settings}
+    why = (*final_choice.why, *([precision_in_words(config)] if is_open else []))
+    return Sized(_with_settings(config, chosen), data, probe_result, chosen | preliminary_settings, why)
 
 
-def _data_settings(config: Config, data: Prepared) -> dict[str, Any]:
+def _data_settings_to_change(config: Config, data: Prepared) -> dict[str, Any]:
     """Return a new vocabulary size and validation fraction where the amount of data requires another value."""
     if data.kind.running_text:
         return {}
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     vocabulary = choose_vocabulary(data.train.bytes, config.train.task)
     if vocabulary not in (None, config.tokenizer.vocab_size):
-        found[VOCABULARY] = vocabulary
+        settings[VOCABULARY] = vocabulary
     examples = len(data.train) + len(data.validation)
     if config.data.validation is None and config.data.validation_fraction * examples > HELD_OUT:
-        found[VALIDATION] = float(f"{HELD_OUT / examples:.3g}")
-    return found
+        settings[VALIDATION] = float(f"{HELD_OUT / examples:.3g}")
+    return settings
 
 
-def _longest(data: Prepared) -> int | None:
+def _fitting_context(data: Prepared) -> int | None:
     """Return the context that fits `HELD` of the examples with their special tokens; None for running text."""
     if data.kind.running_text:
         return None
@@ -142,10 +145,10 @@ def _longest(data: Prepared) -> int | None:
     return math.ceil(np.quantile(lengths, HELD)) + data.train.around
 
 
-def _case(config: Config, data: Prepared, spent: float = 0.0) -> SizingCase:
-    """Return the input of `choose_sizes` for a run of which `spent` seconds have passed."""
+def _sizing_case(config: Config, data: Prepared, elapsed: float = 0.0) -> SizingCase:
+    """Return the input of `choose_sizes` for a run of which `elapsed` seconds have passed."""
     plan = plan_run(config, data, None)
-    left = 60 * (config.train.minutes or MINUTES) - spent
+    seconds_left = 60 * (config.train.minutes or MINUTES) - elapsed
     rows = config.train.task in EXAMPLES or config.data.windows == "documents"
     return SizingCase(
         family=config.model.family,
@@ -153,20 +156,20 @@ def _case(config: Config, data: Prepared, spent: float = 0.0) -> SizingCase:
         text_tokens=plan.training_tokens,
         vocabulary=vocabulary_sizes_and_classes(config, data)[0],
         row_tokens=plan.tokens_per_step / plan.rows_per_step if rows else None,
-        seconds=max(1.0, TRAINING * left),
+        seconds=max(1.0, TRAINING * seconds_left),
         task=config.train.task,
-        longest=_longest(data),
+        longest=_fitting_context(data),
         like_length=config.train.batch_tokens is not None,
         predicted=config.train.mask_share if config.train.task == "masked" else 1.0,
     )
 
 
-def _value(config: Config, name: str) -> Any:
+def _setting_value(config: Config, name: str) -> Any:
     section, _, field = name.partition(".")
     return getattr(getattr(config, section), field)
 
 
-def _with(config: Config, settings: dict[str, Any]) -> Config:
+def _with_settings(config: Config, settings: dict[str, Any]) -> Config:
     """Return a validated copy of the settings with changes by name."""
     values = config.model_dump()
     for name, value in settings.items():

@@ -46,9 +46,9 @@ class WeightAverage(EagerOptimizer):
                 state["step"] = torch.ones(())  # PyTorch leaves state of this name on the CPU
                 continue
             state["step"] += 1
-            state["other"].lerp_(parameter.detach(), self._share(int(state["step"])))
+            state["other"].lerp_(parameter.detach(), self._newest_coefficient(int(state["step"])))
 
-    def _share(self, count: int) -> float:
+    def _newest_coefficient(self, count: int) -> float:
         """Return the coefficient of the newest weights in the average after `count` steps."""
         if self.kind == "last":
             return (LATE + 1) / (count + LATE)
@@ -60,9 +60,9 @@ class WeightAverage(EagerOptimizer):
         for parameter in self._parameters():
             other: Tensor | None = self.state[parameter].get("other")
             if other is not None:
-                held = parameter.detach().clone()
+                weights = parameter.detach().clone()
                 parameter.copy_(other)
-                other.copy_(held)
+                other.copy_(weights)
 
     @contextmanager
     def exchanged(self) -> Iterator[None]:

@@ -57,7 +57,7 @@ class Budget:
 
     def rows(self) -> int:
         """Return the number of validation rows in an evaluation during training."""
-        return self._fitting(ONE_EVALUATION * self.seconds, self.wanted_rows)
+        return self._rows_within(ONE_EVALUATION * self.seconds, self.wanted_rows)
 
     def evaluation(self, rows: int) -> float:
         """Return the seconds of an evaluation over `rows` rows, with its sample."""
@@ -70,15 +70,15 @@ class Budget:
             now: wall second at which this evaluation begins, so that the remaining time limits the rows too, but to no
                 less than half of `FINAL`; None: not known yet.
         """
-        share = FINAL * self.seconds
+        available_seconds = FINAL * self.seconds
         if now is not None:
-            share = min(share, max(share / 2, self.seconds - now - self.final(0)))
-        return self._fitting(share, self.all_rows)
+            available_seconds = min(available_seconds, max(available_seconds / 2, self.seconds - now - self.final(0)))
+        return self._rows_within(available_seconds, self.all_rows)
 
-    def _fitting(self, seconds: float, most: int) -> int:
-        if not self.row or most * self.row <= seconds:
-            return most
-        return min(most, max(LEAST_ROWS, int(seconds / self.row)))
+    def _rows_within(self, seconds: float, max_rows: int) -> int:
+        if not self.row or max_rows * self.row <= seconds:
+            return max_rows
+        return min(max_rows, max(LEAST_ROWS, int(seconds / self.row)))
 
     def after_training(self, rows: int) -> float:
         """Return the seconds reserved after the last step: evaluation, checkpoint, final evaluation, reports."""
@@ -112,21 +112,21 @@ class Budget:
             first: whether there was no evaluation yet. In the second half of training, the first evaluation may use all
                 of the time for evaluations.
         """
-        cost = self.evaluation(rows)
-        whole = EVALUATIONS * self.seconds - cost
-        if first and now > self.training_ends(rows) / 2 and spent + cost <= whole:
+        evaluation_seconds = self.evaluation(rows)
+        evaluations_limit = EVALUATIONS * self.seconds - evaluation_seconds
+        if first and now > self.training_ends(rows) / 2 and spent + evaluation_seconds <= evaluations_limit:
             return True
-        return spent + cost <= whole * min(1.0, (now + cost) / self.seconds)
+        return spent + evaluation_seconds <= evaluations_limit * min(1.0, (now + evaluation_seconds) / self.seconds)
 
     def share(self, now: float, began: float, rows: int) -> float:
         """Return the fraction of training that is done, 0 to 1, if the first step began at wall second `began`."""
-        length = self.training_ends(rows) - began
-        passed = now - began
-        if passed <= 0:
+        training_seconds = self.training_ends(rows) - began
+        elapsed = now - began
+        if elapsed <= 0:
             return 0.0
-        return min(1.0, passed / length) if length > 0 else 1.0
+        return min(1.0, elapsed / training_seconds) if training_seconds > 0 else 1.0
 
-    def least_minutes(self, before: float, rows: int) -> float:
-        """Return the shortest useful time limit in minutes, if the first step starts after `before` seconds."""
-        minutes = WORTH * (before + self.step + self.after_training(rows)) / 60
+    def least_minutes(self, seconds_before: float, rows: int) -> float:
+        """Return the shortest useful time limit in minutes, if the first step starts after `seconds_before` seconds."""
+        minutes = WORTH * (seconds_before + self.step + self.after_training(rows)) / 60
         return float(f"{minutes:.1g}") if float(f"{minutes:.1g}") >= minutes else float(f"{1.5 * minutes:.1g}")

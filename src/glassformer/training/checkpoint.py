@@ -186,20 +186,20 @@ def flattened(optimizers: list[Optimizer]) -> tuple[dict[str, Tensor], dict[str,
 def _unflatten(optimizers: list[Optimizer], tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
     """Load `flattened` state into the optimizers."""
     for i, optimizer in enumerate(optimizers):
-        whole = optimizer.state_dict()
+        state_dict = optimizer.state_dict()
         state: dict[int, dict[str, Any]] = {}
         for key, value in {**tensors, **numbers}.items():
-            owner, parameter, name = key.split(".", 2)
-            if int(owner) == i:
+            optimizer_index, parameter, name = key.split(".", 2)
+            if int(optimizer_index) == i:
                 # Loaded tensors are views of the file; a copy lets the file be closed.
                 copy = value.clone() if isinstance(value, Tensor) else value
                 state.setdefault(int(parameter), {})[name] = copy
-        whole["state"] = state
-        optimizer.load_state_dict(whole)
+        state_dict["state"] = state
+        optimizer.load_state_dict(state_dict)
 
 
 def check_optimizer_state(
-    folder: Path, found: Mapping[str, tuple[torch.Size, torch.dtype]], optimizers: list[Optimizer]
+    folder: Path, saved_tensors: Mapping[str, tuple[torch.Size, torch.dtype]], optimizers: list[Optimizer]
 ) -> None:
     """Raise an error that names the first mismatch if optimizer state does not fit these optimizers.
 
@@ -207,44 +207,45 @@ def check_optimizer_state(
 
     Args:
         folder: the checkpoint, for the message.
-        found: tensor name, as in `flattened` -> shape and dtype.
+        saved_tensors: tensor name, as in `flattened` -> shape and dtype.
         optimizers: the optimizers to load into.
 
     Raises:
         GlassError: a name, shape or dtype differs.
     """
-    wanted = _expected_state(optimizers)
-    for name, facts in found.items():
-        if name not in wanted:
+    expected = _expected_state(optimizers)
+    for name, facts in saved_tensors.items():
+        if name not in expected:
             problem = f"it has {name}, which the optimizer of these settings does not have"
-        elif facts != wanted[name]:
-            problem = f"{name} is {_shown(*facts)}, but the optimizer of these settings needs {_shown(*wanted[name])}"
+        elif facts != expected[name]:
+            needed = _format_shape_and_dtype(*expected[name])
+            problem = f"{name} is {_format_shape_and_dtype(*facts)}, but the optimizer of these settings needs {needed}"
         else:
             continue
-        raise _another_optimizer(folder, problem)
-    parameters = {name.rpartition(".")[0] for name in found}  # parameters that have state
-    for name in wanted:
-        if name.rpartition(".")[0] in parameters and name not in found:
-            raise _another_optimizer(folder, f"it lacks {name}")
+        raise _optimizer_mismatch(folder, problem)
+    parameters = {name.rpartition(".")[0] for name in saved_tensors}  # parameters that have state
+    for name in expected:
+        if name.rpartition(".")[0] in parameters and name not in saved_tensors:
+            raise _optimizer_mismatch(folder, f"it lacks {name}")
 
 
 def _expected_state(optimizers: list[Optimizer]) -> dict[str, tuple[torch.Size, torch.dtype]]:
     """Return the shape and dtype of each optimizer tensor after a step, by the names of `flattened`."""
-    wanted: dict[str, tuple[torch.Size, torch.dtype]] = {}
+    expected: dict[str, tuple[torch.Size, torch.dtype]] = {}
     for i, optimizer in enumerate(optimizers):
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         for number, parameter in enumerate(parameters):
             for name, is_like_parameter in OPTIMIZER_STATE[type(optimizer).__name__].items():
                 facts = (parameter.shape, parameter.dtype) if is_like_parameter else (torch.Size(), torch.float32)
-                wanted[f"{i}.{number}.{name}"] = facts
-    return wanted
+                expected[f"{i}.{number}.{name}"] = facts
+    return expected
 
 
-def _shown(shape: torch.Size, dtype: torch.dtype) -> str:
+def _format_shape_and_dtype(shape: torch.Size, dtype: torch.dtype) -> str:
     return f"{tuple(shape)} {str(dtype).removeprefix('torch.')}"
 
 
-def _another_optimizer(folder: Path, problem: str) -> GlassError:
+def _optimizer_mismatch(folder: Path, problem: str) -> GlassError:
     return GlassError(
         f"the optimizer state in {folder} does not fit this run's settings: {problem}",
         "Restore the run's own config.toml, or start a new run.",
@@ -262,9 +263,9 @@ def seed_step(seed: int, step: int, rank: int = 0) -> None:
     Each generator in use is seeded directly, because `torch.manual_seed` also initializes unused ones, which takes 1
     ms.
     """
-    number = step_seed(seed, step, rank)
-    torch.default_generator.manual_seed(number)
+    torch_seed = step_seed(seed, step, rank)
+    torch.default_generator.manual_seed(torch_seed)
     if torch.cuda.is_initialized():
-        torch.cuda.manual_seed_all(number)
+        torch.cuda.manual_seed_all(torch_seed)
     if torch.backends.mps.is_available():
-        torch.mps.manual_seed(number)
+        torch.mps.manual_seed(torch_seed)

@@ -47,19 +47,19 @@ class RunClock:
         now: the last reading.
 
     Args:
-        here: returns the seconds of this leg in this process.
+        leg_seconds: returns the seconds of this leg in this process.
         processes: the processes of the run.
     """
 
-    def __init__(self, here: Seconds, processes: Processes) -> None:
-        self.here = here
+    def __init__(self, leg_seconds: Seconds, processes: Processes) -> None:
+        self.leg_seconds = leg_seconds
         self.processes = processes
         self.earlier = 0.0
         self.now = 0.0
 
     def read(self) -> float:
         """Return the wall seconds of the run, the maximum over all processes; every process must call this."""
-        self.now = self.earlier + self.processes.all_reduce_max(self.here())
+        self.now = self.earlier + self.processes.all_reduce_max(self.leg_seconds())
         return self.now
 
     def lap(self) -> float:
@@ -76,10 +76,10 @@ def since(began: float | None = None) -> Seconds:
 
 def process_began() -> float:
     """Return the value of `time.monotonic` at the start of this process, or its current value if that is not known."""
-    return time.monotonic() - (_age() or 0.0)
+    return time.monotonic() - (_process_age() or 0.0)
 
 
-def _age(stat: Path = Path("/proc/self/stat")) -> float | None:
+def _process_age(stat: Path = Path("/proc/self/stat")) -> float | None:
     """Return the seconds since this process began; None if the system does not report it or the value is invalid."""
     try:
         fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

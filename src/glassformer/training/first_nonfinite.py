@@ -64,46 +64,46 @@ def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> BadTensor:
     the order of the forward pass; then gradients. All batches are run, because the processes of a sharded model must
     make the same forward passes.
     """
-    weights = [BadTensor(Kind.WEIGHT, name) for name, each in model.named_parameters() if not _finite(each)]
-    bad: list[str] = []
+    weights = [BadTensor(Kind.WEIGHT, name) for name, each in model.named_parameters() if not _is_finite(each)]
+    bad_outputs: list[str] = []
     handles: list[RemovableHandle] = []
     for name, module in model.named_modules():
         is_hook_point = isinstance(module, nn.Identity)  # identities compute nothing; masked scores are -inf
         if not is_hook_point and not any(True for _ in module.children()):
-            handles.append(module.register_forward_hook(_noting(name, bad)))
+            handles.append(module.register_forward_hook(_recording_hook(name, bad_outputs)))
     try:
         with torch.no_grad():
             for batch in batches:
-                if not _finite(logits_of(model, batch)):
-                    bad.append("the head")
+                if not _is_finite(logits_of(model, batch)):
+                    bad_outputs.append("the head")
     finally:
         for handle in handles:
             handle.remove()
-    outputs = [BadTensor(Kind.OUTPUT, name) for name in bad]
+    outputs = [BadTensor(Kind.OUTPUT, name) for name in bad_outputs]
     gradients = [
         BadTensor(Kind.GRADIENT, name)
         for name, parameter in model.named_parameters()
-        if parameter.grad is not None and not _finite(parameter.grad)
+        if parameter.grad is not None and not _is_finite(parameter.grad)
     ]
     return [*weights, *outputs, *gradients, BadTensor(Kind.LOSS)][0]
 
 
-def earliest(found: Sequence[BadTensor]) -> BadTensor:
+def earliest(bad_tensors: Sequence[BadTensor]) -> BadTensor:
     """Return the earliest cause among the non-finite tensors of several processes."""
-    return min(found, key=lambda bad: bad.kind)
+    return min(bad_tensors, key=lambda bad: bad.kind)
 
 
-def _noting(name: str, bad: list[str]) -> Callable[[nn.Module, object, object], None]:
-    """Return a hook that appends the name to `bad` if the module's output is not finite."""
+def _recording_hook(name: str, bad_outputs: list[str]) -> Callable[[nn.Module, object, object], None]:
+    """Return a hook that appends the name to `bad_outputs` if the module's output is not finite."""
 
     def hook(module: nn.Module, inputs: object, output: object) -> None:
-        if isinstance(output, Tensor) and not _finite(output):
-            bad.append(name)
+        if isinstance(output, Tensor) and not _is_finite(output):
+            bad_outputs.append(name)
 
     return hook
 
 
-def _finite(tensor: Tensor) -> bool:
+def _is_finite(tensor: Tensor) -> bool:
     """Return whether all values are finite; of a sharded tensor, only this process's shard is checked."""
-    here = tensor.to_local() if isinstance(tensor, ShardedTensor) else tensor
-    return bool(torch.isfinite(here).all())
+    local = tensor.to_local() if isinstance(tensor, ShardedTensor) else tensor
+    return bool(torch.isfinite(local).all())

@@ -97,9 +97,9 @@ class RunFacts:
         """Floor F of the scale, in nats per token; the formula gives no loss below it."""
         return max(0.0, self.ngram - BELOW * (self.unigram - self.ngram))
 
-    def loss_at(self, left: float) -> float:
-        """Return the loss for ln s = `left`, in nats per token."""
-        return self.floor + (self.unigram - self.floor) * math.exp(left)
+    def loss_at(self, log_fraction: float) -> float:
+        """Return the loss for ln s = `log_fraction`, in nats per token."""
+        return self.floor + (self.unigram - self.floor) * math.exp(log_fraction)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Band:
         return asdict(self)
 
 
-def loss_band(plan: RunPlan, rungs: Sequence[Predictor]) -> Band | None:
+def loss_band(plan: RunPlan, predictors: Sequence[Predictor]) -> Band | None:
     """Return the forecast interval of a planned run; None if the formula does not apply.
 
     The formula applies to task lm on texts that are not generated, if the number of steps is known, the 5-gram loss is
@@ -123,22 +123,22 @@ def loss_band(plan: RunPlan, rungs: Sequence[Predictor]) -> Band | None:
 
     Args:
         plan: plan of the run.
-        rungs: simple predictors of the run's text, from `evaluation.simple_predictors`.
+        predictors: simple predictors of the run's text, from `evaluation.simple_predictors`.
     """
-    found = forecast_inputs(plan, rungs)
-    if found is None or 6 * found.parameters * found.tokens > BEYOND * LARGEST:
+    inputs = forecast_inputs(plan, predictors)
+    if inputs is None or 6 * inputs.parameters * inputs.tokens > BEYOND * LARGEST:
         return None
-    left = sum(WEIGHTS[name] * value for name, value in found.features().items())
-    ends = (found.loss_at(left + change) for change in (-HALF_WIDTH, 0.0, HALF_WIDTH))
-    low, middle, high = (min(loss, math.log(found.vocabulary)) for loss in ends)  # ln V is the loss before training
+    log_fraction = sum(WEIGHTS[name] * value for name, value in inputs.features().items())
+    losses = (inputs.loss_at(log_fraction + offset) for offset in (-HALF_WIDTH, 0.0, HALF_WIDTH))
+    low, middle, high = (min(loss, math.log(inputs.vocabulary)) for loss in losses)  # ln V is the loss before training
     return Band(low, middle, high)
 
 
-def forecast_inputs(plan: RunPlan, rungs: Sequence[Predictor]) -> RunFacts | None:
+def forecast_inputs(plan: RunPlan, predictors: Sequence[Predictor]) -> RunFacts | None:
     """Return the quantities that the formula needs; None if the formula does not apply or a quantity is not known."""
     if plan.config.train.task != "lm" or plan.config.data.source in CORPORA:
         return None
-    losses = {rung.name: rung.loss for rung in rungs}
+    losses = {predictor.name: predictor.loss for predictor in predictors}
     unigram = losses.get("unigram")
     ngram = losses.get("5-gram")
     if plan.steps is None or unigram is None or ngram is None or ngram >= unigram:

@@ -38,44 +38,44 @@ class Journal:
         self.entropy = entropy
         self._curve: list[tuple[int, float]] = []
 
-    def forget_after(self, step: int, logged: int) -> str | None:
+    def forget_after(self, step: int, last_logged_step: int) -> str | None:
         """Drop the entries logged after the checkpoint being resumed, and damaged entries.
 
         Args:
             step: step of the checkpoint.
-            logged: step of the last line of `metrics.jsonl` that was written before the checkpoint.
+            last_logged_step: step of the last line of `metrics.jsonl` that was written before the checkpoint.
 
         Returns:
             A note on damaged and missing entries; None if there are none.
         """
         problems: list[str] = []
         metrics = self.run.metrics_file
-        records, lost = _metrics(_content(metrics))
-        kept = [(line, record) for line, record in records if record["step"] <= step]
+        records, damaged = _parse_metrics(_read_log(metrics))
+        remaining = [(line, record) for line, record in records if record["step"] <= step]
         if metrics.exists():
-            write_bytes(metrics, b"".join(line for line, _ in kept))
-        self._curve = [(record["step"], record["loss"]) for _, record in kept]
-        if lost:
-            problems.append(f"{counted(lost, 'damaged lines')} of {metrics.name} dropped")
+            write_bytes(metrics, b"".join(line for line, _ in remaining))
+        self._curve = [(record["step"], record["loss"]) for _, record in remaining]
+        if damaged:
+            problems.append(f"{counted(damaged, 'damaged lines')} of {metrics.name} dropped")
         last = self._curve[-1][0] if self._curve else 0
-        if last < logged:
-            problems.append(f"{metrics.name} ends at step {last}, but lines up to step {logged} were written")
+        if last < last_logged_step:
+            problems.append(f"{metrics.name} ends at step {last}, but lines up to step {last_logged_step} were written")
         samples = self.run.samples_file
-        entries, lost = _samples(_content(samples))
+        entries, damaged = _parse_samples(_read_log(samples))
         if samples.exists():
             write_bytes(samples, b"".join(entry for number, entry in entries if number <= step))
-        if lost:
-            problems.append(f"{counted(lost, 'damaged entries', 'damaged entry')} of {samples.name} dropped")
+        if damaged:
+            problems.append(f"{counted(damaged, 'damaged entries', 'damaged entry')} of {samples.name} dropped")
         return f"{self.run.folder}: {'; '.join(problems)}" if problems else None
 
     def add(self, record: dict[str, Any]) -> None:
         """Append a line to `metrics.jsonl`."""
         self._curve.append((record["step"], record["loss"]))
-        _append(self.run.metrics_file, json.dumps(record) + "\n")
+        _append_entry(self.run.metrics_file, json.dumps(record) + "\n")
 
     def add_sample(self, step: int, text: str) -> None:
         """Append an entry to `samples.txt`."""
-        _append(self.run.samples_file, f"{SAMPLE}{step}\n{text}\n")
+        _append_entry(self.run.samples_file, f"{SAMPLE}{step}\n{text}\n")
 
     def sync(self) -> None:
         """Flush both logs to the disk; call this before a checkpoint is written.
@@ -96,33 +96,33 @@ class Journal:
 
 def read_metrics(run: Run) -> list[dict[str, Any]]:
     """Return the lines of `metrics.jsonl` in order, without damaged lines, which a run in progress may have."""
-    return [record for _, record in _metrics(_content(run.metrics_file))[0]]
+    return [record for _, record in _parse_metrics(_read_log(run.metrics_file))[0]]
 
 
 def read_samples(run: Run) -> list[tuple[int, str]]:
     """Return (step, text) of each entry in `samples.txt`, including the prompt, without damaged entries."""
-    return [(step, _text_of(entry)) for step, entry in _samples(_content(run.samples_file))[0]]
+    return [(step, _entry_text(entry)) for step, entry in _parse_samples(_read_log(run.samples_file))[0]]
 
 
-def _append(path: Path, text: str) -> None:
+def _append_entry(path: Path, text: str) -> None:
     """Append an entry with a single write, so that a killed process hardly ever leaves half an entry."""
     with convert_os_errors(path), path.open("ab") as file:
         file.write(text.encode("utf-8"))
 
 
-def _content(path: Path) -> bytes:
+def _read_log(path: Path) -> bytes:
     """Return the bytes of a log; empty if it does not exist yet."""
     return path.read_bytes() if path.exists() else b""
 
 
-def _metrics(content: bytes) -> tuple[list[tuple[bytes, dict[str, Any]]], int]:
+def _parse_metrics(content: bytes) -> tuple[list[tuple[bytes, dict[str, Any]]], int]:
     """Return each complete line with its record, and the number of damaged lines."""
     lines = content.splitlines(keepends=True)
-    found = [(line, record) for line in lines if (record := _record(line)) is not None]
-    return found, len(lines) - len(found)
+    records = [(line, record) for line in lines if (record := _parse_record(line)) is not None]
+    return records, len(lines) - len(records)
 
 
-def _record(line: bytes) -> dict[str, Any] | None:
+def _parse_record(line: bytes) -> dict[str, Any] | None:
     """Return the record of a line of metrics; None if the line is damaged."""
     try:
         record = dict(json.loads(line.decode("utf-8")))
@@ -131,23 +131,23 @@ def _record(line: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _samples(content: bytes) -> tuple[list[tuple[int, bytes]], int]:
+def _parse_samples(content: bytes) -> tuple[list[tuple[int, bytes]], int]:
     """Return (step, bytes) of each complete entry, and the number of damaged entries."""
-    found: list[tuple[int, bytes]] = []
+    entries: list[tuple[int, bytes]] = []
     damaged = 0
-    for step, entry in _entries(content):
-        body, end, last = entry.rpartition(b"\n")
-        if last and _CUT_HEADER.fullmatch(last):  # the next entry was cut short inside its header
+    for step, entry in _split_entries(content):
+        body, end, last_line = entry.rpartition(b"\n")
+        if last_line and _CUT_HEADER.fullmatch(last_line):  # the next entry was cut short inside its header
             damaged += 1
             entry = body + end
-        if step is not None and _is_whole(entry):
-            found.append((step, entry))
+        if step is not None and _is_complete(entry):
+            entries.append((step, entry))
         elif entry:
             damaged += 1
-    return found, damaged
+    return entries, damaged
 
 
-def _entries(content: bytes) -> Iterator[tuple[int | None, bytes]]:
+def _split_entries(content: bytes) -> Iterator[tuple[int | None, bytes]]:
     """Yield (step, bytes) of each entry; first, with step None, any bytes before the first header."""
     headers = list(_HEADER.finditer(content))
     bounds = [*(header.start() for header in headers), len(content)]
@@ -157,7 +157,7 @@ def _entries(content: bytes) -> Iterator[tuple[int | None, bytes]]:
         yield int(header[1]), content[start:end]
 
 
-def _is_whole(entry: bytes) -> bool:
+def _is_complete(entry: bytes) -> bool:
     """Return whether an entry is valid UTF-8 and has its text and a final line break."""
     try:
         return entry.decode("utf-8").partition("\n")[2].endswith("\n")
@@ -165,6 +165,6 @@ def _is_whole(entry: bytes) -> bool:
         return False
 
 
-def _text_of(entry: bytes) -> str:
+def _entry_text(entry: bytes) -> str:
     """Return the text of a complete entry, without its header and the final line break."""
     return entry.decode("utf-8").partition("\n")[2].removesuffix("\n")

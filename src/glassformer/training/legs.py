@@ -66,8 +66,8 @@ def add_leg(run: Run, leg: dict[str, Any]) -> str | None:
         legs = list(facts.get("legs", []))
         difference = _difference(legs[-1], leg) if legs else None
     except (OSError, *MALFORMED):
-        raise _damaged(path) from None
-    _write(path, facts, [*legs, leg])
+        raise _damaged_error(path) from None
+    _write_manifest(path, facts, [*legs, leg])
     return difference
 
 
@@ -82,30 +82,30 @@ def end_leg(run: Run, ending: dict[str, Any]) -> None:
         facts = dict(json.loads(path.read_text(encoding="utf-8")))
         legs = [dict(leg) for leg in facts.get("legs", [])]
     except (OSError, *MALFORMED):
-        raise _damaged(path) from None
+        raise _damaged_error(path) from None
     if legs:
         legs[-1] |= ending
-        _write(path, facts, legs)
+        _write_manifest(path, facts, legs)
 
 
-def _write(path: Path, facts: dict[str, Any], legs: list[dict[str, Any]]) -> None:
+def _write_manifest(path: Path, facts: dict[str, Any], legs: list[dict[str, Any]]) -> None:
     write_text(path, json.dumps({**facts, "legs": legs}, indent=1, ensure_ascii=False) + "\n")
 
 
-def _damaged(path: Path) -> GlassError:
+def _damaged_error(path: Path) -> GlassError:
     return GlassError(f"{path} is damaged", "Copy it from the original run folder.")
 
 
-def _difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
+def _difference(previous: dict[str, Any], current: dict[str, Any]) -> str | None:
     changed = [
-        f"{words} {before[name]} -> {now[name]}"
-        for name, words in NUMERIC.items()
-        if name in before and before[name] != now[name]
+        f"{label} {previous[name]} -> {current[name]}"
+        for name, label in NUMERIC.items()
+        if name in previous and previous[name] != current[name]
     ]
-    versions = {**before.get("packages", {}), "glassformer": before.get("glassformer", now["glassformer"])}
+    versions = {**previous.get("packages", {}), "glassformer": previous.get("glassformer", current["glassformer"])}
     changed += [
         f"{name} {versions[name]} -> {version}"
-        for name, version in {**now["packages"], "glassformer": now["glassformer"]}.items()
+        for name, version in {**current["packages"], "glassformer": current["glassformer"]}.items()
         if versions.get(name, version) != version
     ]
     if not changed:
@@ -119,5 +119,5 @@ def processor_name() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
+    model_names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(model_names, platform.processor() or platform.machine())

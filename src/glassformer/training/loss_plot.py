@@ -64,11 +64,11 @@ def loss_svg(training: Curve, validation: Curve, title: str, entropy: float | No
     for value in (tick for tick in ticks(0, last) if tick == round(tick)):
         parts.append(text(f"{value:,.0f}", x=x(value), y=HEIGHT - BOTTOM + 18, text_anchor="middle"))
     for name, curve in (("training", training), ("validation", validation)):
-        shown = [(x(step), y(loss)) for step, loss in curve if math.isfinite(loss)]
-        if shown:
-            parts.append(line(shown, class_=name))
-        if name == "validation" and len(shown) <= 60:  # a single evaluation has no line
-            parts += [element("circle", cx=across, cy=down, r=3) for across, down in shown]
+        pixels = [(x(step), y(loss)) for step, loss in curve if math.isfinite(loss)]
+        if pixels:
+            parts.append(line(pixels, class_=name))
+        if name == "validation" and len(pixels) <= 60:  # a single evaluation has no line
+            parts += [element("circle", cx=across, cy=down, r=3) for across, down in pixels]
     labels = [(name, curve[-1][1]) for name, curve in (("training", training), ("validation", validation)) if curve]
     if entropy is not None:
         parts.append(line([(LEFT, y(entropy)), (WIDTH - RIGHT, y(entropy))], class_="floor"))

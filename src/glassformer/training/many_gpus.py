@@ -144,8 +144,8 @@ class Estimate:
     @property
     def memory(self) -> int:
         """Total memory on one GPU in bytes."""
-        kept = self.kept.weights + self.kept.gradients + self.kept.state
-        return kept + self.gathered + self.whole_gradients + self.activations
+        state_bytes = self.kept.weights + self.kept.gradients + self.kept.state
+        return state_bytes + self.gathered + self.whole_gradients + self.activations
 
     @property
     def best(self) -> float:
@@ -188,11 +188,11 @@ def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) ->
     none. Weight, gradient and two moments are float32: 16 bytes per parameter (ZeRO, section 3.1, has the same sum as
     2 + 2 + 12), divided by n (section 5). AdamW's step count, one number per parameter tensor, is not sharded.
     """
-    numbers = 0
-    for rows, *others in shapes:
-        each = -(-rows // processes)
-        numbers += max(0, min(each, rows - rank * each)) * math.prod(others)
-    return ShardedBytes(FLOAT * numbers, FLOAT * numbers, 2 * FLOAT * numbers + FLOAT * len(shapes))
+    elements = 0
+    for rows, *other_sizes in shapes:
+        rows_per_process = -(-rows // processes)
+        elements += max(0, min(rows_per_process, rows - rank * rows_per_process)) * math.prod(other_sizes)
+    return ShardedBytes(FLOAT * elements, FLOAT * elements, 2 * FLOAT * elements + FLOAT * len(shapes))
 
 
 def kept_of_block(config: ModelConfig) -> int:
@@ -234,8 +234,8 @@ def traffic(size: ModelSize, gpus: int) -> float:
     Blocks are gathered twice, for the forward and the backward pass, all other weights once; gradients are reduced
     once, in float32. If all were in one precision, this would be ZeRO's 3 times the parameters (section 7.2).
     """
-    numbers = HALF * (2 * sum(size.blocks) + size.rest) + FLOAT * size.parameters
-    return (gpus - 1) / gpus * numbers
+    tensor_bytes = HALF * (2 * sum(size.blocks) + size.rest) + FLOAT * size.parameters
+    return (gpus - 1) / gpus * tensor_bytes
 
 
 def ring_speed(gpu: Gpu, gpus: int) -> float:
@@ -259,34 +259,38 @@ def estimate(size: ModelSize, gpu: Gpu, gpus: int, reach: float, rows: int | Non
         rows: number of rows of `context` tokens on each GPU; None: the largest power of two
             that fits, at most 64.
     """
-    whole = max((*size.blocks, size.rest))
-    kept = sharded(size.shapes, gpus)
+    largest_unit = max((*size.blocks, size.rest))
+    shards = sharded(size.shapes, gpus)
     gathered = HALF * (size.rest + 2 * max(size.blocks, default=0))  # the next block is gathered while one runs
-    gradients = (HALF + FLOAT) * whole  # bfloat16 gradients, and the float32 copy that is sent
+    gradients = (HALF + FLOAT) * largest_unit  # bfloat16 gradients, and the float32 copy that is sent
     gradients += FLOAT * size.vocab_size * size.width  # for the head's matrix, accumulated by the loss
-    fixed = kept.weights + kept.gradients + kept.state + gathered + gradients
-    room = ROOM * gpu.memory - fixed
-    recomputed = activation_bytes(size, (rows or 1) * size.context, recomputed=False) > room
-    at_once = rows or MOST_ROWS
-    while rows is None and at_once > 1 and activation_bytes(size, at_once * size.context, recomputed) > room:
-        at_once //= 2
-    tokens = at_once * size.context
+    fixed_bytes = shards.weights + shards.gradients + shards.state + gathered + gradients
+    available_bytes = ROOM * gpu.memory - fixed_bytes
+    recomputed = activation_bytes(size, (rows or 1) * size.context, recomputed=False) > available_bytes
+    rows_per_gpu = rows or MOST_ROWS
+    while (
+        rows is None
+        and rows_per_gpu > 1
+        and activation_bytes(size, rows_per_gpu * size.context, recomputed) > available_bytes
+    ):
+        rows_per_gpu //= 2
+    tokens = rows_per_gpu * size.context
     flops = flops_per_token(size, recomputed)
-    sent = traffic(size, gpus)
+    bytes_sent = traffic(size, gpus)
     return Estimate(
         gpus=gpus,
         parameters=size.parameters,
-        kept=kept,
+        kept=shards,
         gathered=gathered,
         whole_gradients=gradients,
         activations=activation_bytes(size, tokens, recomputed),
         recomputed=recomputed,
-        rows=at_once,
-        fits=activation_bytes(size, tokens, recomputed) <= room,
+        rows=rows_per_gpu,
+        fits=activation_bytes(size, tokens, recomputed) <= available_bytes,
         tokens_per_step=tokens * gpus,
         flops_per_token=flops,
-        traffic=sent,
+        traffic=bytes_sent,
         compute=tokens * flops / (reach * gpu.peak),
-        communication=sent / ring_speed(gpu, gpus),
+        communication=bytes_sent / ring_speed(gpu, gpus),
         update=28 * math.ceil(size.parameters / gpus) / gpu.bandwidth,  # per parameter 16 bytes read, 12 written
     )

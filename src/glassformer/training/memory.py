@@ -76,10 +76,10 @@ def _state_bytes(optimizer: Optimizer) -> int:
     step count.
     """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    numbers = sum(parameter.numel() for parameter in parameters)
+    elements = sum(parameter.numel() for parameter in parameters)
     if isinstance(optimizer, Muon):
-        return FLOAT * numbers
-    return FLOAT * ((1 if isinstance(optimizer, WeightAverage) else 2) * numbers + len(parameters))
+        return FLOAT * elements
+    return FLOAT * ((1 if isinstance(optimizer, WeightAverage) else 2) * elements + len(parameters))
 
 
 def has_many_lengths(config: Config) -> bool:
@@ -153,8 +153,8 @@ def peak_memory(device: torch.device) -> int | None:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if STATUS.exists():
-        found = STATUS.read_text(encoding="ascii", errors="replace")
-        sizes = {name: _kibibytes(found, name) for name in ("VmHWM", "RssFile", "RssShmem")}
+        status = STATUS.read_text(encoding="ascii", errors="replace")
+        sizes = {name: _read_size(status, name) for name in ("VmHWM", "RssFile", "RssShmem")}
         return sizes["VmHWM"] - sizes["RssFile"] - sizes["RssShmem"]
     if sys.platform == "darwin":
         import resource
@@ -178,16 +178,16 @@ def free_memory(device: torch.device) -> int | None:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if SYSTEM.exists():
-        free = _kibibytes(SYSTEM.read_text(encoding="ascii", errors="replace"), "MemAvailable")
-        left = _left_in_group()
-        return free if left is None else min(free, left)
+        free = _read_size(SYSTEM.read_text(encoding="ascii", errors="replace"), "MemAvailable")
+        left_in_group = _bytes_left_in_group()
+        return free if left_in_group is None else min(free, left_in_group)
     if sys.platform == "darwin":
         pages = os.sysconf("SC_PHYS_PAGES")  # total memory: macOS does not report free memory
         return os.sysconf("SC_PAGE_SIZE") * pages
     return None
 
 
-def _left_in_group() -> int | None:
+def _bytes_left_in_group() -> int | None:
     """Return the bytes left under the container's limit (Linux control groups, version 2); None without a limit."""
     try:
         limit, used = (int((GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
@@ -196,7 +196,7 @@ def _left_in_group() -> int | None:
     return max(0, limit - used)
 
 
-def _kibibytes(text: str, name: str) -> int:
+def _read_size(text: str, name: str) -> int:
     """Return the value in bytes of a line such as `VmHWM:  421 kB`; 0 if there is no such line."""
-    found = re.search(rf"^{name}:\s+(\d+)", text, re.MULTILINE)
-    return 1024 * int(found[1]) if found else 0
+    match = re.search(rf"^{name}:\s+(\d+)", text, re.MULTILINE)
+    return 1024 * int(match[1]) if match else 0

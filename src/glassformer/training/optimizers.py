@@ -24,8 +24,8 @@ def freeze(model: Model, parts: Sequence[str]) -> None:
         GlassError: a component has no parameters, like the head of a tied model, or no parameter is left to train.
     """
     for part in parts:
-        names = frozen_names([part], model.config)
-        frozen = [parameter for name, parameter in model.named_parameters() if name.startswith(names)]
+        prefixes = frozen_names([part], model.config)
+        frozen = [parameter for name, parameter in model.named_parameters() if name.startswith(prefixes)]
         if not frozen:
             raise GlassError(
                 f"train.freeze = {part}, but {part} has no parameters of its own in this model",
@@ -50,19 +50,19 @@ def make_optimizers(model: Model, config: TrainConfig) -> list[Optimizer]:
         GlassError: as in `freeze`.
     """
     freeze(model, config.freeze)
-    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    trainable = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     # Without heads, the matrices of an attention layer are empty.
-    hidden = [p for name, p in named if ".blocks." in name and p.ndim == 2 and p.numel()]
-    hidden = hidden if config.optimizer == "muon" else []
-    taken = {id(p) for p in hidden}
-    rest = [p for _, p in named if id(p) not in taken]
-    optimizers: list[Optimizer] = [_adamw(rest, config)] if rest else []
-    if hidden:
-        dtype = choose_precision(config.muon_precision, hidden[0].device)
-        muon = Muon(hidden, config.muon_learning_rate, config.weight_decay, config.muon_momentum, dtype)
+    hidden_matrices = [p for name, p in trainable if ".blocks." in name and p.ndim == 2 and p.numel()]
+    hidden_matrices = hidden_matrices if config.optimizer == "muon" else []
+    muon_ids = {id(p) for p in hidden_matrices}
+    adamw_parameters = [p for _, p in trainable if id(p) not in muon_ids]
+    optimizers: list[Optimizer] = [_adamw(adamw_parameters, config)] if adamw_parameters else []
+    if hidden_matrices:
+        dtype = choose_precision(config.muon_precision, hidden_matrices[0].device)
+        muon = Muon(hidden_matrices, config.muon_learning_rate, config.weight_decay, config.muon_momentum, dtype)
         optimizers.append(muon)
     if config.average != "none":
-        optimizers.append(WeightAverage([p for _, p in named], config.average, config.average_decay))
+        optimizers.append(WeightAverage([p for _, p in trainable], config.average, config.average_decay))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]

@@ -27,10 +27,10 @@ class OomRetries:
 
     def attempts(self) -> Iterator[int]:
         """Yield once for the first attempt, and again each time memory ran out inside `watch`."""
-        before = -1
-        while self.count > before:
-            before = self.count
-            yield before
+        previous_count = -1
+        while self.count > previous_count:
+            previous_count = self.count
+            yield previous_count
 
     def halved(self, rows: int) -> int:
         """Return the rows of a micro-batch after all retries, at least 1, given their number before the first retry."""

@@ -36,7 +36,7 @@ class Pace:
         self.clock = clock
         self.budget = Budget(60 * minutes, wanted_rows, all_rows)
         self.state = TrainState()
-        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._recent_steps: deque[float] = deque(maxlen=RECENT)
 
     def follow(self, state: TrainState) -> None:
         """Continue from a state of the run, including the times of earlier legs.
@@ -60,8 +60,8 @@ class Pace:
     @property
     def rows(self) -> int:
         """Return the number of validation rows in an evaluation during training."""
-        chosen = self.state.times.rows
-        return self.budget.wanted_rows if chosen is None else min(chosen, self.budget.wanted_rows)
+        chosen_rows = self.state.times.rows
+        return self.budget.wanted_rows if chosen_rows is None else min(chosen_rows, self.budget.wanted_rows)
 
     def part(self, rows: Sequence[Any]) -> Sequence[Any]:
         """Return the evenly spaced rows that an evaluation during training uses."""
@@ -94,9 +94,9 @@ class Pace:
         self.clock.read()
         self.budget.row = self._seconds_per_row(loss, self.budget.all_rows)
         sample()  # warm-up
-        self._spent()
-        factor = sample()
-        self.budget.sample = factor * self._spent()
+        self._count_evaluation_seconds()
+        length_ratio = sample()
+        self.budget.sample = length_ratio * self._count_evaluation_seconds()
         times = self.state.times
         if times.rows is None and not self.state.evaluations:
             times.rows = self.budget.rows()
@@ -107,41 +107,41 @@ class Pace:
         if self.state.step == 0:
             self.state.times.began = self.clock.now
 
-    def _seconds_per_row(self, loss: Callable[[int], object], most: int) -> float:
+    def _seconds_per_row(self, loss: Callable[[int], object], max_rows: int) -> float:
         """Return the seconds per row that `loss` takes; it is called with numbers of rows up to `most`."""
-        enough = min(LONGEST_TRIAL, TRIAL_SHARE * self.budget.seconds)
+        trial_seconds = min(LONGEST_TRIAL, TRIAL_SHARE * self.budget.seconds)
         count = 1
         while True:
             loss(count)
-            took = self._spent()
-            if took >= enough or count == most:
-                return took / count
-            count = min(most, 2 * count)
+            seconds = self._count_evaluation_seconds()
+            if seconds >= trial_seconds or count == max_rows:
+                return seconds / count
+            count = min(max_rows, 2 * count)
 
-    def _spent(self) -> float:
+    def _count_evaluation_seconds(self) -> float:
         """Return the seconds since the last reading of the clock, and count them as evaluation time."""
-        took = self.clock.lap()
-        self.state.times.evaluations += took
-        return took
+        seconds = self.clock.lap()
+        self.state.times.evaluations += seconds
+        return seconds
 
     def stepped(self) -> float:
         """Record the end of a step, and return how many seconds it took."""
-        took = self.clock.lap()
-        self._recent.append(took)
-        self.budget.step = sum(self._recent) / len(self._recent)
-        return took
+        seconds = self.clock.lap()
+        self._recent_steps.append(seconds)
+        self.budget.step = sum(self._recent_steps) / len(self._recent_steps)
+        return seconds
 
     def evaluated(self, rows: int) -> None:
         """Record the time of the loss just computed over `rows` rows."""
-        self.budget.row = self._spent() / rows
+        self.budget.row = self._count_evaluation_seconds() / rows
 
     def sampled(self) -> None:
         """Record the time of the sample just generated."""
-        self.budget.sample = self._spent()
+        self.budget.sample = self._count_evaluation_seconds()
 
     def parents_text_measured(self) -> None:
         """Record the time of the loss on the parent's text, which is computed again at the end."""
-        self.budget.parents_text = self._spent()
+        self.budget.parents_text = self._count_evaluation_seconds()
 
     def reserve_for_parents_text(self, loss: Callable[[int], object], rows: int) -> None:
         """Estimate the time of the loss on the parent's text at the end; called in a resumed leg.
@@ -161,8 +161,8 @@ class Pace:
         now = self.clock.read() + self.budget.save
         if last:
             times.final_rows = self.budget.final_rows(now)
-            ended = now + self.budget.final(times.final_rows)
-            now = max(ended, self.budget.seconds) if self.over() else ended  # a resumed run must be over too
+            end = now + self.budget.final(times.final_rows)
+            now = max(end, self.budget.seconds) if self.over() else end  # a resumed run must be over too
         times.other = now - self.state.train_seconds
 
     def saved(self) -> None:
@@ -188,10 +188,10 @@ class Pace:
         seconds = self.clock.read() + self.budget.rest
         if seconds <= 1.1 * self.budget.seconds:
             return None
-        least = self.budget.least_minutes(self.state.times.began, self.rows)
+        least_minutes = self.budget.least_minutes(self.state.times.began, self.rows)
         return (
             f"the run took {seconds / 60:.2g} minutes, more than train.minutes = {self.budget.seconds / 60:g}: "
-            f"give at least --minutes {least:g} on this machine"
+            f"give at least --minutes {least_minutes:g} on this machine"
         )
 
 

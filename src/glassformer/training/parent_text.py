@@ -101,20 +101,20 @@ def find_parent_text(
     Raises:
         GlassError: `data.mix` is above 0, and the text cannot be used.
     """
-    found = _parent_text(parent, folder, config, data)
-    if processes.all_reduce_max(found.task is None) and found.task is not None:
-        found = ParentText(None, "the text of the parent is not available in all processes")
-    if found.task is None and config.data.mix:
+    parent_text = _open_parent_text(parent, folder, config, data)
+    if processes.all_reduce_max(parent_text.task is None) and parent_text.task is not None:
+        parent_text = ParentText(None, "the text of the parent is not available in all processes")
+    if parent_text.task is None and config.data.mix:
         processes.raise_on_all(
             GlassError(
-                f"data.mix = {config.data.mix:g}, but {found.reason}",
+                f"data.mix = {config.data.mix:g}, but {parent_text.reason}",
                 f"Restore that text, or start again without data.mix: --from {quoted(Path(parent.run))}",
             )
         )
-    return found
+    return parent_text
 
 
-def _parent_text(parent: ParentEntry, folder: Path, config: Config, data: Prepared) -> ParentText:
+def _open_parent_text(parent: ParentEntry, folder: Path, config: Config, data: Prepared) -> ParentText:
     """Return the parent's text if it exists and the model of the run has a head for the parent's task.
 
     Otherwise return a `ParentText` with the reason why it cannot be used.
@@ -125,28 +125,28 @@ def _parent_text(parent: ParentEntry, folder: Path, config: Config, data: Prepar
         return ParentText(None, f"the parent was trained on task {task}, for which this model has no head")
     if parent.imported is not None:
         return ParentText(None, f"{parent.run} was imported, without the text that it was trained on")
-    left_out = {"batch_tokens"} if task in TEXTS else set()  # not for running text, whose rows have one length
-    own = Config.from_dict(
+    excluded = {"batch_tokens"} if task in TEXTS else set()  # not for running text, whose rows have one length
+    parent_config = Config.from_dict(
         {
             **config.model_dump(include={"model", "tokenizer", "sample"}),
             "data": parent.data_settings,
-            "train": {**config.train.model_dump(exclude=left_out), "task": task},
+            "train": {**config.train.model_dump(exclude=excluded), "task": task},
         }
     )
     recorded = Path(parent.data["tokens"])
     caches = (token_cache(folder), token_cache(Path(parent.run)))
     for path in (recorded, *(cache / recorded.name for cache in caches)):
         try:
-            found = open_text(own, path)
+            prepared = open_text(parent_config, path)
         except GlassError:
             continue
-        digests = [each.digest for each in found.tokenizers.values()]
-        own_digests = [each.digest for each in data.tokenizers.values()]
-        if found.text_hash != parent.data["text_hash"] or digests != own_digests:
+        parent_digests = [each.digest for each in prepared.tokenizers.values()]
+        run_digests = [each.digest for each in data.tokenizers.values()]
+        if prepared.text_hash != parent.data["text_hash"] or parent_digests != run_digests:
             continue
-        if task in LABELLED and found.labels != data.labels:
+        if task in LABELLED and prepared.labels != data.labels:
             return ParentText(None, "the labels of the parent differ from those of this run")
-        return ParentText(make_task(own, found), config=own, tokens=path)
+        return ParentText(make_task(parent_config, prepared), config=parent_config, tokens=path)
     return ParentText(
         None, f"the text of the parent, {parent.data['source']}, is missing in {recorded} and beside both runs"
     )

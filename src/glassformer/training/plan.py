@@ -91,7 +91,7 @@ class RunPlan:
         """
         if self.probe is None or self.steps is None:
             return None
-        return _whole_seconds(self.config, self.probe, self.steps)
+        return _total_seconds(self.config, self.probe, self.steps)
 
     def facts(self) -> dict[str, Any]:
         """Return the plan as JSON values."""
@@ -141,9 +141,9 @@ class RunPlan:
         context = self.config.model.context
         if self.longest is not None and 2 * self.longest <= context:
             yield f"model.context = {context:,}, but the longest row has {self.longest:,} tokens: lower model.context"
-        yield from self._shortages()
+        yield from self._memory_and_disk_warnings()
 
-    def _shortages(self) -> Iterator[str]:
+    def _memory_and_disk_warnings(self) -> Iterator[str]:
         probe = self.probe
         needed = (probe.peak_bytes if probe else None) or 0
         if probe and probe.free_bytes is not None and needed > probe.free_bytes:
@@ -167,25 +167,25 @@ def plan_run(config: Config, data: Prepared, probe: Probe | None, seconds_before
     """
     task = make_task(config, data)
     vocabulary, source, classes = vocabulary_sizes_and_classes(config, data)
-    first = [task.rows(step) for step in range(SAMPLED_STEPS)]
+    sampled_steps = [task.rows(step) for step in range(SAMPLED_STEPS)]
     return RunPlan(
         config=config,
         components=count_model(config.model, vocabulary, source, classes),
         vocab_size=vocabulary,
-        training_tokens=_tokens(data.train),
-        validation_tokens=_tokens(data.validation),
-        rows_per_step=float(np.mean([len(rows) for rows in first])),
-        tokens_per_step=float(np.mean([_read(Batch.from_rows(rows)) for rows in first])),
+        training_tokens=_count_tokens(data.train),
+        validation_tokens=_count_tokens(data.validation),
+        rows_per_step=float(np.mean([len(rows) for rows in sampled_steps])),
+        tokens_per_step=float(np.mean([_tokens_read(Batch.from_rows(rows)) for rows in sampled_steps])),
         steps_per_epoch=task.steps_per_epoch,
-        steps=_steps(config, probe, seconds_before),
-        longest=_longest(config, data),
+        steps=_allowed_steps(config, probe, seconds_before),
+        longest=_longest_row(config, data),
         checkpoint_bytes=checkpoint_bytes(config, data),
         free_disk=shutil.disk_usage(data.folder).free,
         probe=probe,
     )
 
 
-def _steps(config: Config, probe: Probe | None, seconds_before: float) -> int | None:
+def _allowed_steps(config: Config, probe: Probe | None, seconds_before: float) -> int | None:
     """Return the number of steps that `train.steps` and `train.minutes` allow; None as in `RunPlan.steps`."""
     steps = config.train.steps
     minutes = config.train.minutes
@@ -193,41 +193,54 @@ def _steps(config: Config, probe: Probe | None, seconds_before: float) -> int | 
         return steps
     if probe is None:
         return None
-    left = 60 * minutes * (1 - REST_SHARE) - REST_SECONDS - seconds_before
-    most = 1 + math.floor(60 * minutes / probe.seconds_per_step)
-    most = most if steps is None else min(steps, most)
-    return max(1, bisect_right(range(most + 1), left, key=lambda number: _whole_seconds(config, probe, number)) - 1)
+    seconds_left = 60 * minutes * (1 - REST_SHARE) - REST_SECONDS - seconds_before
+    max_steps = 1 + math.floor(60 * minutes / probe.seconds_per_step)
+    max_steps = max_steps if steps is None else min(steps, max_steps)
+    return max(
+        1,
+        bisect_right(range(max_steps + 1), seconds_left, key=lambda number: _total_seconds(config, probe, number)) - 1,
+    )
 
 
-def _whole_seconds(config: Config, probe: Probe, steps: int) -> float:
+def _total_seconds(config: Config, probe: Probe, steps: int) -> float:
     """Return the seconds of `steps` steps with evaluations (limited by `train.minutes`), samples and checkpoints."""
     train = config.train
     limit = math.inf if train.minutes is None else 60 * train.minutes
-    longest = ONE_EVALUATION * limit
-    share = 1.0 if probe.evaluation_seconds <= longest else longest / probe.evaluation_seconds
-    one = share * probe.evaluation_seconds
-    each = one + probe.sample_seconds
-    parents_text = share * (probe.parent_seconds or 0.0)
-    before = 0.0 if probe.parent_seconds is None else one + parents_text
-    due = math.ceil(steps / train.evaluate_every)
-    evaluations = min(due, max(1.0, (EVALUATIONS * limit - before) / each)) if each else due
-    saves = evaluations + sum(step % train.evaluate_every != 0 for step in range(0, steps, train.save_every)) + 1
-    final = min(probe.last_evaluation_seconds, FINAL * limit)
-    after = final + parents_text
-    return before + steps * probe.seconds_per_step + evaluations * each + after + saves * probe.checkpoint_seconds
+    max_seconds = ONE_EVALUATION * limit
+    fraction = 1.0 if probe.evaluation_seconds <= max_seconds else max_seconds / probe.evaluation_seconds
+    loss_seconds = fraction * probe.evaluation_seconds
+    evaluation_seconds = loss_seconds + probe.sample_seconds
+    parents_text = fraction * (probe.parent_seconds or 0.0)
+    seconds_before = 0.0 if probe.parent_seconds is None else loss_seconds + parents_text
+    evaluations_due = math.ceil(steps / train.evaluate_every)
+    evaluations = (
+        min(evaluations_due, max(1.0, (EVALUATIONS * limit - seconds_before) / evaluation_seconds))
+        if evaluation_seconds
+        else evaluations_due
+    )
+    checkpoints = evaluations + sum(step % train.evaluate_every != 0 for step in range(0, steps, train.save_every)) + 1
+    final_seconds = min(probe.last_evaluation_seconds, FINAL * limit)
+    seconds_after = final_seconds + parents_text
+    return (
+        seconds_before
+        + steps * probe.seconds_per_step
+        + evaluations * evaluation_seconds
+        + seconds_after
+        + checkpoints * probe.checkpoint_seconds
+    )
 
 
-def _tokens(store: RecordStore) -> int:
+def _count_tokens(store: RecordStore) -> int:
     return sum(map(len, store.tokens.values()))
 
 
-def _read(batch: Batch) -> int:
+def _tokens_read(batch: Batch) -> int:
     """Return the number of tokens in a batch that the model reads, without padding."""
     source = 0 if batch.source_attention_mask is None else int(batch.source_attention_mask.sum())
     return int(batch.attention_mask.sum()) + source
 
 
-def _longest(config: Config, data: Prepared) -> int | None:
+def _longest_row(config: Config, data: Prepared) -> int | None:
     """Return the length of the longest training row with its end token; None for windows of one length."""
     if data.kind.running_text and config.data.windows == "stream":
         return None

@@ -54,15 +54,15 @@ class RunForecast:
         if self.chosen:
             yield "chosen: " + ", ".join(f"{name} = {format_value(value)}" for name, value in self.chosen.items())
         plan = self.plan
-        words = [] if plan.steps is None else [f"{counted(plan.steps, 'steps')} ({plan.epochs:,.3g} epochs)"]
+        phrases = [] if plan.steps is None else [f"{counted(plan.steps, 'steps')} ({plan.epochs:,.3g} epochs)"]
         if plan.whole_seconds is not None:
-            words.append(f"{duration(plan.whole_seconds)} with evaluations")
+            phrases.append(f"{duration(plan.whole_seconds)} with evaluations")
         if plan.probe is not None and plan.probe.peak_bytes is not None:
-            words.append(f"{plan.probe.peak_bytes / MIB:,.0f} MiB of memory")
+            phrases.append(f"{plan.probe.peak_bytes / MIB:,.0f} MiB of memory")
         if self.band is not None:
-            words.append(f"validation loss {self.band.low:.3f} to {self.band.high:.3f}")
-        if words:
-            yield f"forecast: {', '.join(words)}"
+            phrases.append(f"validation loss {self.band.low:.3f} to {self.band.high:.3f}")
+        if phrases:
+            yield f"forecast: {', '.join(phrases)}"
 
     def write(self, run: Run) -> None:
         """Write the forecast as `plan.json`."""
@@ -89,7 +89,7 @@ def record_outcome(run: Run, outcome: TrainingOutcome, peak: int | None) -> str 
         return None
     except MALFORMED:
         return f"{path} is damaged: the forecast cannot be compared"
-    found = [outcome.last_step, outcome.train_seconds, peak]
+    measured = [outcome.last_step, outcome.train_seconds, peak]
     facts["outcome"] = {
         "steps": outcome.last_step,
         "train_seconds": outcome.train_seconds,
@@ -99,19 +99,21 @@ def record_outcome(run: Run, outcome: TrainingOutcome, peak: int | None) -> str 
         "stopped_because": outcome.reason,
     }
     write_text(path, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
-    words = [_pair(*pair) for pair in zip(_WORDS, forecast, found, strict=True) if None not in pair]
+    comparisons = [
+        _format_comparison(*pair) for pair in zip(_FORMATS, forecast, measured, strict=True) if None not in pair
+    ]
     if band:
-        words.append(f"loss {band['low']:.3f} to {band['high']:.3f} ({outcome.validation.loss:.3f})")
-    return f"forecast (measured values in brackets): {', '.join(words)}" if words else None
+        comparisons.append(f"loss {band['low']:.3f} to {band['high']:.3f} ({outcome.validation.loss:.3f})")
+    return f"forecast (measured values in brackets): {', '.join(comparisons)}" if comparisons else None
 
 
-_WORDS = {
+_FORMATS = {
     "steps": lambda number: f"{number:,}",
     "training": lambda seconds: duration(seconds),
     "memory": lambda size: f"{size / MIB:,.0f} MiB",
 }
 
 
-def _pair(name: str, forecast: Any, found: Any) -> str:
-    as_words = _WORDS[name]
-    return f"{name} {as_words(forecast)} ({as_words(found)})"
+def _format_comparison(name: str, forecast: Any, measured: Any) -> str:
+    format_quantity = _FORMATS[name]
+    return f"{name} {format_quantity(forecast)} ({format_quantity(measured)})"

@@ -24,11 +24,11 @@ def recompute_blocks(model: nn.Module) -> None:
 
 
 def _recompute(block: Block) -> None:
-    own = block.forward
+    original_forward = block.forward
 
     def forward(*inputs: Any, **options: Any) -> Any:
         if not torch.is_grad_enabled():
-            return own(*inputs, **options)
-        return checkpoint(own, *inputs, use_reentrant=False, **options)
+            return original_forward(*inputs, **options)
+        return checkpoint(original_forward, *inputs, use_reentrant=False, **options)
 
     block.forward = forward

@@ -33,18 +33,18 @@ class Status:
     seconds_left: float | None
 
     def __str__(self) -> str:
-        seen = "" if self.validation_loss is None else f"  validation {self.validation_loss:.4f}"
-        left = "" if self.seconds_left is None else f"  {duration(self.seconds_left)} left"
+        validation = "" if self.validation_loss is None else f"  validation {self.validation_loss:.4f}"
+        time_left = "" if self.seconds_left is None else f"  {duration(self.seconds_left)} left"
         return (
-            f"step {self.step:>6}  loss {self.loss:.4f}{seen}  rate {self.learning_rate:.2e}  "
-            f"{self.tokens_per_second:,.0f} tokens/s{left}"
+            f"step {self.step:>6}  loss {self.loss:.4f}{validation}  rate {self.learning_rate:.2e}  "
+            f"{self.tokens_per_second:,.0f} tokens/s{time_left}"
         )
 
     def short(self) -> str:
         """Return a short text that fits next to the progress bar on a terminal with 80 columns."""
-        seen = "" if self.validation_loss is None else f"  validation {self.validation_loss:.3f}"
-        left = "" if self.seconds_left is None else f"{duration(self.seconds_left)} left  "
-        return f"{left}step {self.step}  loss {self.loss:.3f}{seen}  {self.tokens_per_second:,.0f} tokens/s"
+        validation = "" if self.validation_loss is None else f"  validation {self.validation_loss:.3f}"
+        time_left = "" if self.seconds_left is None else f"{duration(self.seconds_left)} left  "
+        return f"{time_left}step {self.step}  loss {self.loss:.3f}{validation}  {self.tokens_per_second:,.0f} tokens/s"
 
 
 class Reporter(Protocol):
@@ -77,16 +77,16 @@ class PlainLines:
     """Reporter that prints a line on standard error for each evaluation and for each tenth of the run."""
 
     def __init__(self) -> None:
-        self._shown_share = -1.0
-        self._shown_validation: float | None = None
+        self._reported_fraction = -1.0
+        self._reported_validation_loss: float | None = None
 
     def status(self, status: Status) -> None:
         """Print a line if there is a new evaluation or another tenth of the run is done."""
-        share = 0.0 if status.share is None else status.share
-        fresh = status.validation_loss != self._shown_validation
-        if fresh or share - self._shown_share >= 0.1:
-            self._shown_share = share
-            self._shown_validation = status.validation_loss
+        fraction = 0.0 if status.share is None else status.share
+        is_new_evaluation = status.validation_loss != self._reported_validation_loss
+        if is_new_evaluation or fraction - self._reported_fraction >= 0.1:
+            self._reported_fraction = fraction
+            self._reported_validation_loss = status.validation_loss
             self.note(str(status))
 
     def note(self, text: str) -> None:
@@ -131,7 +131,7 @@ def duration(seconds: float) -> str:
     >>> duration(75), duration(3700)
     ('1m 15s', '1h 2m')
     """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    return f"{whole // 60}m {whole % 60}s" if whole < 3600 else f"{whole // 3600}h {whole % 3600 // 60}m"
+    total = round(seconds)
+    if total < 60:
+        return f"{total}s"
+    return f"{total // 60}m {total % 60}s" if total < 3600 else f"{total // 3600}h {total % 3600 // 60}m"

@@ -64,15 +64,15 @@ def note_of_edits(config: Config, file: Path, checkpoint: Path) -> str | None:
     Raises:
         GlassError: a setting that must not change in a resumed run differs.
     """
-    before = recorded_settings(checkpoint)
-    if before is None:
+    saved_settings = recorded_settings(checkpoint)
+    if saved_settings is None:
         return None
-    now = config.model_dump(mode="json")
+    current_settings = config.model_dump(mode="json")
     edits = {
-        f"{section}.{name}": f"{_shown(before[section][name])} -> {_shown(value)}"
-        for section, values in now.items()
+        f"{section}.{name}": f"{_format_setting(saved_settings[section][name])} -> {_format_setting(value)}"
+        for section, values in current_settings.items()
         for name, value in values.items()
-        if name in before.get(section, {}) and before[section][name] != value
+        if name in saved_settings.get(section, {}) and saved_settings[section][name] != value
     }
     refused = [f"{key}: {edit}" for key, edit in edits.items() if key not in FREE and not key.startswith("sample.")]
     if refused:
@@ -85,5 +85,5 @@ def note_of_edits(config: Config, file: Path, checkpoint: Path) -> str | None:
     return f"settings changed since {checkpoint.name}: {changes}" if changes else None
 
 
-def _shown(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     return "unset" if value is None else str(value)

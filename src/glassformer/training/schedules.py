@@ -23,20 +23,20 @@ def rate_factor(config: TrainConfig, step: int, progress: float, plateau: float 
     if config.schedule == "noam":  # Vaswani et al. 2017, equation 3, scaled so that its maximum is 1
         s = step + 1
         return min(s / config.warmup, math.sqrt(config.warmup / s))
-    warm = max((step + 1) / max(1, config.warmup), progress / LONGEST_WARMUP)
-    return min(1.0, warm) * _decay(config, progress, plateau)
+    warmup_factor = max((step + 1) / max(1, config.warmup), progress / LONGEST_WARMUP)
+    return min(1.0, warmup_factor) * _decay_factor(config, progress, plateau)
 
 
-def _decay(config: TrainConfig, progress: float, plateau: float) -> float:
-    left = 1 - min(1.0, progress)
-    last = config.final_rate
+def _decay_factor(config: TrainConfig, progress: float, plateau: float) -> float:
+    remaining = 1 - min(1.0, progress)
+    final_rate = config.final_rate
     match config.schedule:
         case "linear":
-            return last + (1 - last) * left
+            return final_rate + (1 - final_rate) * remaining
         case "cosine":  # Loshchilov and Hutter 2017, one period
-            return last + (1 - last) * 0.5 * (1 + math.cos(math.pi * (1 - left)))
+            return final_rate + (1 - final_rate) * 0.5 * (1 + math.cos(math.pi * (1 - remaining)))
         case "wsd":  # warm-up, stable, decay: Hu et al. 2024
-            return last + (1 - last) * min(1.0, left / config.decay_share)
+            return final_rate + (1 - final_rate) * min(1.0, remaining / config.decay_share)
         case "plateau":
             return plateau
         case _:

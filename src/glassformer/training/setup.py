@@ -100,31 +100,31 @@ def new_training(
     threads = try_threads(config, text, reporter.note, processes, seconds, 0.0)
     model = fresh_model(config, text, alteration)
     if parent is not None:
-        new = parent.copy_weights_to(model, text.labels)
-        _refuse_frozen(new, config)
-        kept = f"all but {', '.join(new)}" if new else "all weights"
-        processes.on_rank_zero(lambda: reporter.note(f"starting from {kept} of {parent.checkpoint}"))
-    source = {
+        new_tensors = parent.copy_weights_to(model, text.labels)
+        _refuse_frozen(new_tensors, config)
+        copied = f"all but {', '.join(new_tensors)}" if new_tensors else "all weights"
+        processes.on_rank_zero(lambda: reporter.note(f"starting from {copied} of {parent.checkpoint}"))
+    data_facts = {
         "source": config.data.source,
         "text_hash": text.text_hash,
         "parts": split_hashes(text),
         "tokens": str(text.folder.resolve()),
     }
-    mark: dict[str, Any] = {"altered": alteration.name} if alteration else {}
-    mark |= {"job": name} if (name := job()) else {}
+    extra_facts: dict[str, Any] = {"altered": alteration.name} if alteration else {}
+    extra_facts |= {"job": name} if (name := job()) else {}
     parent_text = None
     if parent is not None:
         entry = parent.entry()
-        mark |= {"parent": entry.facts()}
+        extra_facts |= {"parent": entry.facts()}
         parent_text = find_parent_text(entry, folder, config, text, processes)
-    facts = {"data": source, "tokenizers": _digests(config, text), **mark}
+    facts = {"data": data_facts, "tokenizers": _tokenizer_digests(config, text), **extra_facts}
 
     def create() -> Run:
         return create_run(folder, config, facts, lambda run: _save_vocabulary(run, config, text))
 
-    with _held(processes, new_folder_lock(folder)):
+    with _lock_in_process_zero(processes, new_folder_lock(folder)):
         run = processes.on_rank_zero(create)
-        entropy = _entropy(config, text)
+        entropy = _true_entropy(config, text)
         trainer = Trainer(run, config, model, task_of(config, text, parent_text), reporter, entropy, processes, seconds)
         trainer.threads = threads
         _set_parent_text(trainer, parent_text)
@@ -146,11 +146,11 @@ def _set_parent_text(trainer: Trainer, parent_text: ParentText | None) -> None:
         trainer.reporter.note(f"forgetting is not measured: {parent_text.reason}")
 
 
-def _refuse_frozen(new: Sequence[str], config: Config) -> None:
+def _refuse_frozen(random_tensors: Sequence[str], config: Config) -> None:
     """Raise a `GlassError` if `train.freeze` would freeze tensors that start random: a head for other labels."""
     for part in config.train.freeze:
         names = frozen_names([part], config.model)
-        if any(name.startswith(names) for name in new):
+        if any(name.startswith(names) for name in random_tensors):
             raise GlassError(
                 f"train.freeze = {part}, but the parent has no {part} for these labels, so its weights start random",
                 f"Leave {part} out of train.freeze.",
@@ -179,7 +179,7 @@ def new_folder_lock(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _held(processes: Processes, lock: AbstractContextManager[None]) -> Iterator[None]:
+def _lock_in_process_zero(processes: Processes, lock: AbstractContextManager[None]) -> Iterator[None]:
     """Hold a lock in process 0 inside the context; if that fails, raise the error in all processes."""
     with ExitStack() as stack:
         processes.on_rank_zero(lambda: stack.enter_context(lock))
@@ -201,7 +201,9 @@ def _begin_leg(trainer: Trainer) -> None:
     if trainer.reason_to_end() is None:
         leg = describe_leg(trainer.stepper, trainer.state.step)
         if trainer.threads is not None and trainer.threads.tried:
-            leg["threads_tried"] = {str(number): took for number, took in trainer.threads.tried.items()}
+            leg["threads_tried"] = {
+                str(number): seconds_per_step for number, seconds_per_step in trainer.threads.tried.items()
+            }
         note = trainer.processes.on_rank_zero(lambda: add_leg(trainer.run, leg))
         if note is not None:
             trainer.reporter.note(note)
@@ -209,14 +211,14 @@ def _begin_leg(trainer: Trainer) -> None:
 
 def _read_once(processes: Processes, config: Config, read: Callable[[], Prepared]) -> Prepared:
     """Read the text in process 0; the other processes open the encoded files on a shared disk."""
-    here: list[Prepared] = []
+    prepared: list[Prepared] = []
 
-    def first() -> Path:
-        here.append(read())
-        return here[0].folder
+    def read_and_locate() -> Path:
+        prepared.append(read())
+        return prepared[0].folder
 
-    folder = processes.on_rank_zero(first)
-    return here[0] if here else open_text(config, folder)
+    folder = processes.on_rank_zero(read_and_locate)
+    return prepared[0] if prepared else open_text(config, folder)
 
 
 def text_of_run(
@@ -242,7 +244,7 @@ def text_of_run(
     if config.train.compile:
         refuse_without_compiler(device)
     data = data or prepare_run_text(config, token_cache(folder), note, () if parent is None else parent.tokenizers)
-    for text in (*data.notes, *_fit(data, config)):
+    for text in (*data.notes, *_check_lengths(data, config)):
         note(text)
     return data
 
@@ -254,7 +256,7 @@ def resume_training(
     reporter: Reporter,
     alteration: Alteration | None = None,
     processes: Processes | None = None,
-    named: Mapping[str, str] | None = None,
+    named_paths: Mapping[str, str] | None = None,
     seconds: Seconds | None = None,
 ) -> Iterator[Trainer]:
     """Yield a trainer that resumes from the newest complete checkpoint of a run, while holding the run's lock.
@@ -268,7 +270,8 @@ def resume_training(
         reporter: receives progress and notes.
         alteration: change to the model with which the run started.
         processes: processes that train this run together, in any number; None: only this process.
-        named: `source` and `target` of [data], if the text was moved; None: search at the old path and near the run.
+        named_paths: `source` and `target` of [data], if the text was moved; None: search at the old path and near the
+            run.
         seconds: returns the wall seconds of this leg, for the time limit; None: count from now.
 
     Raises:
@@ -277,18 +280,18 @@ def resume_training(
     processes = processes or OneProcess()
     seconds = seconds or since()
     run = processes.on_rank_zero(lambda: _run_to_resume(folder, changes, alteration))
-    with _held(processes, folder_lock(folder)):
+    with _lock_in_process_zero(processes, folder_lock(folder)):
         config, notes = processes.on_rank_zero(lambda: _settings_to_resume(run, changes))
         set_threads(config)
-        whole, damage = processes.on_rank_zero(lambda: _checkpoints_to_resume(run, config))
-        data = _read_once(processes, config, lambda: find_or_encode_text(run, config, reporter.note, named))
+        checkpoints, checkpoint_notes = processes.on_rank_zero(lambda: _checkpoints_to_resume(run, config))
+        data = _read_once(processes, config, lambda: find_or_encode_text(run, config, reporter.note, named_paths))
         model = fresh_model(config, data, alteration)
-        entropy = _entropy(config, data)
+        entropy = _true_entropy(config, data)
         entry = run.parent_entry()
         parent_text = None if entry is None else find_parent_text(entry, folder, config, data, processes)
         trainer = Trainer(run, config, model, task_of(config, data, parent_text), reporter, entropy, processes, seconds)
         _set_parent_text(trainer, parent_text)
-        trainer.resume(whole)
+        trainer.resume(checkpoints)
 
         def write() -> None:
             _save_vocabulary(run, config, data)  # an older version may have been killed before writing it
@@ -296,7 +299,7 @@ def resume_training(
                 write_text(run.folder / "config.toml", config.to_toml())
 
         processes.on_rank_zero(write)
-        for note in (*notes, *damage):
+        for note in (*notes, *checkpoint_notes):
             reporter.note(note)
         reporter.note(f"resuming {folder} after step {trainer.state.step}")
         if trainer.reason_to_end() is None:
@@ -340,27 +343,27 @@ def _checkpoints_to_resume(run: Run, config: Config) -> tuple[list[Path], list[s
         GlassError: none of the checkpoints is complete, or a setting that must not change was edited.
     """
     run.clean_up()
-    whole: list[Path] = []
-    damage: dict[Path, str] = {}
+    complete: list[Path] = []
+    problems: dict[Path, str] = {}
     for path in run.all_checkpoints():
         try:
             check_folder(path)
-            whole.append(path)
+            complete.append(path)
         except GlassError as error:
-            damage[path] = error.problem
-    if not whole and (run.metrics_file.exists() or damage):
+            problems[path] = error.problem
+    if not complete and (run.metrics_file.exists() or problems):
         raise GlassError(f"{run.folder} has no complete checkpoint", "Start again with another --out.")
-    if not whole:
+    if not complete:
         return [], []
-    newest = whole[-1]
+    newest = complete[-1]
     notes = [
         f"{problem}: resuming from {newest.name} instead"
-        for path, problem in damage.items()
+        for path, problem in problems.items()
         if step_of(path) > step_of(newest)
     ]
     if (edits := note_of_edits(config, run.folder / "config.toml", newest)) is not None:
         notes.append(edits)
-    return whole, notes
+    return complete, notes
 
 
 def newest_run(parent: Path) -> Path:
@@ -404,15 +407,15 @@ def _save_vocabulary(run: Run, config: Config, data: Prepared) -> None:
         run.save_chat_template(config.data.chat_template)
 
 
-def _digests(config: Config, data: Prepared) -> dict[str, str]:
+def _tokenizer_digests(config: Config, data: Prepared) -> dict[str, str]:
     """Return the SHA-256 of the tokenizers by file name, so that a replaced tokenizer is detected."""
-    found = {"tokenizer.json": data.tokenizer.digest}
+    digests = {"tokenizer.json": data.tokenizer.digest}
     if config.two_vocabularies:
-        found["source_tokenizer.json"] = data.source_tokenizer.digest
-    return found
+        digests["source_tokenizer.json"] = data.source_tokenizer.digest
+    return digests
 
 
-def _fit(data: Prepared, config: Config) -> Iterator[str]:
+def _check_lengths(data: Prepared, config: Config) -> Iterator[str]:
     """Yield notes on examples that are too long; raise a `GlassError` if a running text is shorter than one window."""
     if not data.kind.running_text:
         yield from length_notes(data.train, config, "training")
@@ -426,7 +429,7 @@ def _fit(data: Prepared, config: Config) -> Iterator[str]:
         )
 
 
-def _entropy(config: Config, data: Prepared) -> float | None:
+def _true_entropy(config: Config, data: Prepared) -> float | None:
     """Return the true entropy of the validation split in nats per predicted token; None unless it is known.
 
     The entropy is known only in task lm, for a generated corpus without unknown tokens. A model need not predict the
@@ -465,14 +468,14 @@ def try_threads(
     choice = choice_of(config, note) if processes.world_size == 1 else None
     if choice is None:
         return None
-    left = 60 * (config.train.minutes or 0.0) - earlier - seconds()
-    if left > 0:
-        plain = config.replace(train=config.train.replace(compile=False).model_dump())
+    seconds_left = 60 * (config.train.minutes or 0.0) - earlier - seconds()
+    if seconds_left > 0:
+        eager_config = config.replace(train=config.train.replace(compile=False).model_dump())
         with torch.random.fork_rng(devices=[]):
-            stepper = Stepper(fresh_model(plain, data), make_task(plain, data), plain)
+            stepper = Stepper(fresh_model(eager_config, data), make_task(eager_config, data), eager_config)
             choice.try_all(
                 lambda step: stepper.update(compute_gradients(stepper, step), 1.0),
-                min(TRIAL, TRIAL_SHARE * left),
+                min(TRIAL, TRIAL_SHARE * seconds_left),
                 seconds,
             )
             del stepper

@@ -214,37 +214,37 @@ class Sizes:
     why: tuple[str, ...]
 
 
-def choose_sizes(case: SizingCase, speed: float, given: Mapping[str, Any]) -> Sizes:
+def choose_sizes(case: SizingCase, speed: float, given_settings: Mapping[str, Any]) -> Sizes:
     """Choose the sizes for a text, a time limit and a training speed.
 
     Args:
         case: properties of the text, the time limit and the task.
         speed: training speed in FLOP/s, as counted by `ModelShape.arithmetic`.
-        given: name -> value of each fixed setting; the other settings are chosen to suit these.
+        given_settings: name -> value of each fixed setting; the other settings are chosen to suit these.
     """
-    shapes = list(dict.fromkeys(_with_given_sizes(ModelShape(*row), case, given) for row in SHAPES))
+    shapes = list(dict.fromkeys(_with_given_sizes(ModelShape(*row), case, given_settings) for row in SHAPES))
     fitting = [shape for shape in shapes if _suits(shape, case, speed)]
     shape = fitting[-1] if fitting else shapes[0]
-    possible = speed * case.seconds / shape.arithmetic(case)
-    tokens = min(possible, case.most_tokens)
-    row = min(case.row_tokens or shape.context, shape.context)
+    affordable_tokens = speed * case.seconds / shape.arithmetic(case)
+    tokens = min(affordable_tokens, case.most_tokens)
+    row_tokens = min(case.row_tokens or shape.context, shape.context)
     chosen: dict[str, Any] = {
         "model.layers": shape.layers,
         "model.width": shape.width,
         "model.context": shape.context,
-        "model.heads": _heads(shape.width, given),
+        "model.heads": _heads(shape.width, given_settings),
     }
     if case.like_length:
-        per_step = float(given.get("train.batch_tokens", _power_of_two(_tokens_per_step(tokens, case))))
-        chosen["train.batch_tokens"] = int(per_step)
+        step_tokens = float(given_settings.get("train.batch_tokens", _power_of_two(_tokens_per_step(tokens, case))))
+        chosen["train.batch_tokens"] = int(step_tokens)
     else:
-        batch = int(given.get("train.batch", _power_of_two(_tokens_per_step(tokens, case) / row)))
-        per_step = batch * row
+        batch = int(given_settings.get("train.batch", _power_of_two(_tokens_per_step(tokens, case) / row_tokens)))
+        step_tokens = batch * row_tokens
         chosen["train.batch"] = batch
-    steps = int(given.get("train.steps") or max(1, math.ceil(tokens / per_step)))
-    every = max(10, steps // EVALUATIONS)
-    chosen["train.evaluate_every"] = every
-    chosen["train.save_every"] = every
+    steps = int(given_settings.get("train.steps") or max(1, math.ceil(tokens / step_tokens)))
+    interval = max(10, steps // EVALUATIONS)
+    chosen["train.evaluate_every"] = interval
+    chosen["train.save_every"] = interval
     if case.rules.dropout:
         epochs = tokens / max(1, case.text_tokens)
         _, embedding, residual = next(row for row in case.rules.dropout if epochs <= row[0])
@@ -254,10 +254,15 @@ def choose_sizes(case: SizingCase, speed: float, given: Mapping[str, Any]) -> Si
         chosen["train.learning_rate"] = _rounded(RATES[case.optimizer] * math.sqrt(RATE_WIDTH / shape.width))
         if case.optimizer == "muon":
             chosen["train.muon_learning_rate"] = MUON_RATE
-    if tokens < possible:
+    if tokens < affordable_tokens:
         chosen["train.steps"] = steps
-    settings = {name: value for name, value in chosen.items() if name not in given}
-    return Sizes(shape, settings, steps * per_step, tuple(_why(shape, case, speed, fitting == [], tokens < possible)))
+    settings = {name: value for name, value in chosen.items() if name not in given_settings}
+    return Sizes(
+        shape,
+        settings,
+        steps * step_tokens,
+        tuple(_reasons(shape, case, speed, fitting == [], tokens < affordable_tokens)),
+    )
 
 
 def choose_vocabulary(size: int, task: str) -> int | None:
@@ -269,8 +274,8 @@ def choose_vocabulary(size: int, task: str) -> int | None:
     bytes_per_token = rules_of(task).bytes_per_token
     if bytes_per_token is None:
         return None
-    least, most = VOCABULARY
-    return min(most, max(least, _power_of_two(size / bytes_per_token)))
+    minimum, maximum = VOCABULARY
+    return min(maximum, max(minimum, _power_of_two(size / bytes_per_token)))
 
 
 def _suits(shape: ModelShape, case: SizingCase, speed: float) -> bool:
@@ -280,23 +285,27 @@ def _suits(shape: ModelShape, case: SizingCase, speed: float) -> bool:
     return tokens >= rules.tokens_per_weight * weights and weights <= rules.weights_per_token * case.text_tokens
 
 
-def _with_given_sizes(shape: ModelShape, case: SizingCase, given: Mapping[str, Any]) -> ModelShape:
+def _with_given_sizes(shape: ModelShape, case: SizingCase, given_settings: Mapping[str, Any]) -> ModelShape:
     """Return the shape with the given sizes; if no context is given, choose it to suit the data.
 
     For examples it fits nearly all of them; for windows over running text it is at most a quarter of the text.
     """
-    own = {name: int(given[f"model.{name}"]) for name in ("layers", "width", "context") if f"model.{name}" in given}
-    if "context" not in own and case.longest is not None:
-        own["context"] = min(LONGEST_CONTEXT, CONTEXT_STEP * math.ceil(case.longest / CONTEXT_STEP))
-    elif "context" not in own and case.row_tokens is None:
-        own["context"] = max(1, min(shape.context, case.rules.context, case.text_tokens // 4))
-    return replace(shape, **own)
+    sizes = {
+        name: int(given_settings[f"model.{name}"])
+        for name in ("layers", "width", "context")
+        if f"model.{name}" in given_settings
+    }
+    if "context" not in sizes and case.longest is not None:
+        sizes["context"] = min(LONGEST_CONTEXT, CONTEXT_STEP * math.ceil(case.longest / CONTEXT_STEP))
+    elif "context" not in sizes and case.row_tokens is None:
+        sizes["context"] = max(1, min(shape.context, case.rules.context, case.text_tokens // 4))
+    return replace(shape, **sizes)
 
 
 def _tokens_per_step(tokens: float, case: SizingCase) -> float:
     """Return the largest number of tokens per step, within `TOKENS_PER_STEP`, that leaves enough steps."""
-    least, most = TOKENS_PER_STEP
-    return min(most, max(least, tokens / case.rules.steps))
+    minimum, maximum = TOKENS_PER_STEP
+    return min(maximum, max(minimum, tokens / case.rules.steps))
 
 
 def _power_of_two(number: float) -> int:
@@ -304,32 +313,32 @@ def _power_of_two(number: float) -> int:
     return 1 << round(math.log2(max(1.0, number)))
 
 
-def _heads(width: int, given: Mapping[str, Any]) -> int:
+def _heads(width: int, given_settings: Mapping[str, Any]) -> int:
     """Return the given number of heads, or else the one that makes heads of even width nearest to the usual width."""
-    if "model.heads" in given:
-        return int(given["model.heads"])
-    wanted = next((head for limit, head in HEAD_WIDTH.items() if width <= limit), WIDE_HEAD)
-    possible = [heads for heads in range(1, width + 1) if width % heads == 0 and width // heads % 2 == 0] or [1]
-    return min(possible, key=lambda heads: abs(math.log(width / heads / wanted)))
+    if "model.heads" in given_settings:
+        return int(given_settings["model.heads"])
+    usual_width = next((head for limit, head in HEAD_WIDTH.items() if width <= limit), WIDE_HEAD)
+    candidates = [heads for heads in range(1, width + 1) if width % heads == 0 and width // heads % 2 == 0] or [1]
+    return min(candidates, key=lambda heads: abs(math.log(width / heads / usual_width)))
 
 
 def _rounded(rate: float) -> float:
     return float(f"{rate:.2g}")
 
 
-def _why(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, capped: bool) -> list[str]:
+def _reasons(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, capped: bool) -> list[str]:
     weights = shape.weights(case.family)
-    possible = speed * case.seconds / shape.arithmetic(case)
-    found = [
-        f"a model whose layers use {weights:,} weights per token can read {possible:,.0f} tokens in "
-        f"{case.seconds:,.0f} s at {speed:.2g} FLOP/s, {possible / weights:,.1f} per weight"
+    affordable_tokens = speed * case.seconds / shape.arithmetic(case)
+    reasons = [
+        f"a model whose layers use {weights:,} weights per token can read {affordable_tokens:,.0f} tokens in "
+        f"{case.seconds:,.0f} s at {speed:.2g} FLOP/s, {affordable_tokens / weights:,.1f} per weight"
     ]
     if case.rules.dropout:
-        epochs = min(possible, case.most_tokens) / case.text_tokens
-        found.append(f"the examples are read {epochs:.1f} times, which determines the dropout")
+        epochs = min(affordable_tokens, case.most_tokens) / case.text_tokens
+        reasons.append(f"the examples are read {epochs:.1f} times, which determines the dropout")
     if smallest:
-        found.append("the model is large for this text and this time limit")
+        reasons.append("the model is large for this text and this time limit")
     if capped:
         epochs = case.most_tokens / case.text_tokens
-        found.append(f"the text has {case.text_tokens:,} tokens: it is read at most {epochs:,.0f} times")
-    return found
+        reasons.append(f"the text has {case.text_tokens:,} tokens: it is read at most {epochs:,.0f} times")
+    return reasons

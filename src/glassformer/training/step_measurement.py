@@ -117,14 +117,14 @@ def probe(config: Config, tokens: Path, seconds: float, parent_text: ParentText 
         "parent": None if parent_text is None else parent_text.facts(),
     }
     command = [sys.executable, "-m", "glassformer.training.step_measurement"]
-    done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    answer = json.loads(lines[-1]) if lines and done.returncode == 0 else {}
-    if "problem" in answer:
-        raise ProbeError(answer["problem"], answer["remedy"])
-    if not answer:
-        raise _broken(done.returncode, done.stderr)
-    return Probe(**answer)
+    completed = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False)
+    lines = completed.stdout.splitlines()
+    result = json.loads(lines[-1]) if lines and completed.returncode == 0 else {}
+    if "problem" in result:
+        raise ProbeError(result["problem"], result["remedy"])
+    if not result:
+        raise _probe_failure(completed.returncode, completed.stderr)
+    return Probe(**result)
 
 
 def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentText | None = None) -> Probe:
@@ -138,14 +138,15 @@ def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentTex
     set_threads(config)
     device = choose_device(config.train.device)
     data = open_text(config, tokens)
-    free = free_memory(device)
-    least = least_training_memory(config, data)
-    if free is not None and least > free:
+    free_bytes = free_memory(device)
+    least_bytes = least_training_memory(config, data)
+    if free_bytes is not None and least_bytes > free_bytes:
         raise GlassError(
-            f"weights, gradients and optimizer state alone need {least:,} bytes, but {device} has only {free:,} free",
+            f"weights, gradients and optimizer state alone need {least_bytes:,} bytes, but {device} has only "
+            f"{free_bytes:,} free",
             "Lower model.layers, model.width or tokenizer.vocab_size, or free some memory.",
         )
-    short = config.sample.replace(tokens=min(SAMPLED, config.sample.tokens))
+    short_sample = config.sample.replace(tokens=min(SAMPLED, config.sample.tokens))
     with convert_memory_errors():
         stepper = Stepper(fresh_model(config, data), task_of(config, data, parent_text), config)
         if (threads := choice_of(config, lambda text: None)) is not None:
@@ -157,12 +158,12 @@ def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentTex
         parent_seconds = None if parent_text is None else 0.0
         if parent_text is not None and parent_text.task is not None:
             parent_seconds = _evaluation_seconds(stepper, parent_text.task.held_out(limit), seconds / 8)
-        sample = _sample_seconds(task, stepper.model, short)
+        sample = _sample_seconds(task, stepper.model, short_sample)
         checkpoint = _checkpoint_seconds(stepper, data.folder.parent)
-        _settle(stepper, len(times), seconds)
-        last = _evaluation_seconds(stepper, task.held_out(None), seconds / 8)
+        _raise_memory_use(stepper, len(times), seconds)
+        last_evaluation = _evaluation_seconds(stepper, task.held_out(None), seconds / 8)
     if config.train.task in WRITERS:
-        sample *= config.sample.tokens / short.tokens
+        sample *= config.sample.tokens / short_sample.tokens
     return Probe(
         device=str(device),
         threads=torch.get_num_threads(),
@@ -170,11 +171,11 @@ def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentTex
         steps=len(times),
         seconds_per_step=sum(times) / len(times),
         evaluation_seconds=evaluation,
-        last_evaluation_seconds=last,
+        last_evaluation_seconds=last_evaluation,
         sample_seconds=sample,
         checkpoint_seconds=checkpoint,
         peak_bytes=peak_memory(device),
-        free_bytes=free,
+        free_bytes=free_bytes,
         parent_seconds=parent_seconds,
     )
 
@@ -182,14 +183,14 @@ def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentTex
 def _step_times(stepper: Stepper, seconds: float) -> list[float]:
     """Return the seconds of each step after warm-up; at least two steps run, because the first one allocates memory."""
     times: list[float] = []
-    warm = 0
+    warm_up_steps = 0
     began = time.perf_counter()
     while not times or time.perf_counter() - began < seconds:
         started = time.perf_counter()
-        _step(stepper, warm + len(times))
+        _step(stepper, warm_up_steps + len(times))
         ended = time.perf_counter()
-        if warm == 0 or (warm < WARM_UP and ended - began < seconds / 3):
-            warm += 1
+        if warm_up_steps == 0 or (warm_up_steps < WARM_UP and ended - began < seconds / 3):
+            warm_up_steps += 1
         else:
             times.append(ended - started)
     return times
@@ -205,15 +206,15 @@ def _evaluation_seconds(stepper: Stepper, rows: Sequence[Any], seconds: float) -
     If there are enough rows, at least two full forward passes run, because the second one may need more memory than the
     first one freed.
     """
-    at_once = min(MOST_TOKENS, tokens_at_once(stepper.model))
-    count = sum(len(group) for group in islice(groups(rows, at_once), 2))
+    max_tokens = min(MOST_TOKENS, tokens_at_once(stepper.model))
+    count = sum(len(group) for group in islice(groups(rows, max_tokens), 2))
     while True:
-        some = [rows[number * len(rows) // count] for number in range(count)]
+        selected_rows = [rows[number * len(rows) // count] for number in range(count)]
         started = time.perf_counter()
-        validation_loss(stepper.model, some, stepper.device, stepper.dtype)
-        took = time.perf_counter() - started
-        if count == len(rows) or took > seconds / 2:
-            return took * len(rows) / count
+        validation_loss(stepper.model, selected_rows, stepper.device, stepper.dtype)
+        elapsed = time.perf_counter() - started
+        if count == len(rows) or elapsed > seconds / 2:
+            return elapsed * len(rows) / count
         count = min(len(rows), 2 * count)
 
 
@@ -223,13 +224,13 @@ def _sample_seconds(task: Task, model: Model, settings: SampleConfig) -> float:
     return time.perf_counter() - started
 
 
-def _settle(stepper: Stepper, taken: int, seconds: float) -> None:
+def _raise_memory_use(stepper: Stepper, steps_taken: int, seconds: float) -> None:
     """Raise memory use to the level of a long run: take more steps if rows have many lengths, then the largest steps.
 
     Fragmentation of the heap depends on earlier allocations and increases over the first steps.
     """
     deadline = time.perf_counter() + seconds
-    for step in range(taken, SETTLED if has_many_lengths(stepper.config) else 0):
+    for step in range(steps_taken, SETTLED if has_many_lengths(stepper.config) else 0):
         if time.perf_counter() > deadline:
             break
         _step(stepper, step)
@@ -248,20 +249,20 @@ def largest_steps(stepper: Stepper, seconds: float) -> list[int]:
         for batch in stepper.batches(stepper.task.rows(step)):
             source = 0 if batch.source is None else batch.source.numel()
             sizes = (batch.inputs.numel(), source, batch.inputs.numel() + source)
-            largest = [max(found, (size, -step)) for found, size in zip(largest, sizes, strict=True)]
+            largest = [max(previous, (size, -step)) for previous, size in zip(largest, sizes, strict=True)]
         if time.perf_counter() > deadline:
             break
     return sorted({-step for _, step in largest})
 
 
-def _checkpoint_seconds(stepper: Stepper, beside: Path) -> float:
-    with tempfile.TemporaryDirectory(dir=beside, prefix=".probe-") as folder:
+def _checkpoint_seconds(stepper: Stepper, parent_folder: Path) -> float:
+    with tempfile.TemporaryDirectory(dir=parent_folder, prefix=".probe-") as folder:
         started = time.perf_counter()
         save_state(Path(folder), stepper.model, stepper.optimizers)
         return time.perf_counter() - started
 
 
-def _broken(code: int, output: str) -> ProbeError:
+def _probe_failure(code: int, output: str) -> ProbeError:
     """Return the error for a probe that ended without a result."""
     if code in (-9, 137):
         problem = "the system killed the probe, probably because memory ran out"
@@ -278,10 +279,10 @@ def _main() -> None:
     configure_allocator(config)
     try:
         parent_text = None if request["parent"] is None else ParentText.from_facts(request["parent"])
-        answer = asdict(measure(config, Path(request["tokens"]), request["seconds"], parent_text))
+        result = asdict(measure(config, Path(request["tokens"]), request["seconds"], parent_text))
     except GlassError as error:
-        answer = {"problem": error.problem, "remedy": error.remedy}
-    print(json.dumps(answer))
+        result = {"problem": error.problem, "remedy": error.remedy}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -88,7 +88,10 @@ class Stepper:
         """Return this process's rows of a step as micro-batches, one per forward pass."""
         size = min(len(rows), self.config.train.micro_batch or self._rows_at_once(rows))
         parts = self.processes.parts(rows, self.oom_retries.halved(size))
-        return [Batch.from_rows(part) if own else without_targets(Batch.from_rows(part)) for part, own in parts]
+        return [
+            Batch.from_rows(part) if is_counted else without_targets(Batch.from_rows(part))
+            for part, is_counted in parts
+        ]
 
     def _rows_at_once(self, rows: Sequence[Any]) -> int:
         """Return the number of rows per forward pass: all rows; on a CPU as many as fit, but at least one.
@@ -111,8 +114,8 @@ class Stepper:
 
     def gradient_norm(self) -> Tensor:
         """Return the total norm () of all gradients, the same in all processes."""
-        found = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
-        return self.processes.norm(found)
+        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        return self.processes.norm(gradients)
 
     def clip(self, norm: Tensor) -> None:
         """Clip the gradients, whose total norm is `norm`, to a norm of at most `train.clip` if that is set."""

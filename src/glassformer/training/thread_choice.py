@@ -46,10 +46,10 @@ class ThreadChoice:
         self.use = use
         self.now = self.numbers[-1]
         self.tried: dict[int, float] = {}
-        self._next: float | None = None
-        self._trials: list[int] = []
-        self._times: list[float] = []
-        self._found: dict[int, float] = {}
+        self._next_trial: float | None = None
+        self._untried: list[int] = []
+        self._trial_times: list[float] = []
+        self._trial_results: dict[int, float] = {}
 
     def try_all(self, step: Callable[[int], object], seconds: float, clock: Seconds) -> None:
         """Try each number of threads before training, and use the fastest.
@@ -60,57 +60,61 @@ class ThreadChoice:
                 is the result.
             clock: returns the time in seconds.
         """
-        found: dict[int, float] = {}
+        seconds_per_step: dict[int, float] = {}
         for number in self.numbers:
             self.use(number)
             began = clock()
             step(0)
-            first = clock() - began
-            found[number] = first if first > seconds else _seconds_per_step(step, seconds, clock)
-        self._take(found)
-        speeds = ", ".join(f"{counted(number, 'threads')} {took:.3g} s" for number, took in found.items())
+            warm_up_seconds = clock() - began
+            seconds_per_step[number] = (
+                warm_up_seconds if warm_up_seconds > seconds else _seconds_per_step(step, seconds, clock)
+            )
+        self._use_fastest(seconds_per_step)
+        speeds = ", ".join(
+            f"{counted(number, 'threads')} {step_seconds:.3g} s" for number, step_seconds in seconds_per_step.items()
+        )
         self.note(f"threads: {self.now}, the fastest of those tried ({speeds} per step)")
 
     def give_back(self) -> None:
         """Restore the number of threads that was in use before the choice."""
         self.use(self.numbers[-1])
 
-    def stepped(self, took: float, now: float) -> None:
+    def stepped(self, step_seconds: float, now: float) -> None:
         """Record a training step, and set the number of threads for the next one.
 
         Args:
-            took: seconds of the step.
+            step_seconds: seconds of the step.
             now: current wall second.
         """
-        if self._next is None:
-            self._next = now + EVERY
-        if not self._trials:
-            if now >= self._next:
-                self._trials = [self.now, *(number for number in self.numbers if number != self.now)]
+        if self._next_trial is None:
+            self._next_trial = now + EVERY
+        if not self._untried:
+            if now >= self._next_trial:
+                self._untried = [self.now, *(number for number in self.numbers if number != self.now)]
                 self._begin_trial()
             return
-        self._times.append(took)
-        counted_steps = self._times[1:]  # without the warm-up step
-        if len(counted_steps) < STEPS or sum(counted_steps) < TRIAL:
+        self._trial_times.append(step_seconds)
+        timed_steps = self._trial_times[1:]  # without the warm-up step
+        if len(timed_steps) < STEPS or sum(timed_steps) < TRIAL:
             return
-        self._found[self._trials.pop(0)] = sum(counted_steps) / len(counted_steps)
-        if self._trials:
+        self._trial_results[self._untried.pop(0)] = sum(timed_steps) / len(timed_steps)
+        if self._untried:
             self._begin_trial()
             return
-        before = self.now
-        self._take(self._found)
-        self._found = {}
-        self._next = now + EVERY
-        if self.now != before:
-            self.note(f"threads: {before} -> {self.now}, which is now faster")
+        previous = self.now
+        self._use_fastest(self._trial_results)
+        self._trial_results = {}
+        self._next_trial = now + EVERY
+        if self.now != previous:
+            self.note(f"threads: {previous} -> {self.now}, which is now faster")
 
     def _begin_trial(self) -> None:
-        self._times = []
-        self.use(self._trials[0])
+        self._trial_times = []
+        self.use(self._untried[0])
 
-    def _take(self, found: dict[int, float]) -> None:
-        self.tried = found
-        self.now = min(found, key=lambda number: found[number])
+    def _use_fastest(self, seconds_per_step: dict[int, float]) -> None:
+        self.tried = seconds_per_step
+        self.now = min(seconds_per_step, key=lambda number: seconds_per_step[number])
         self.use(self.now)
 
 
@@ -120,19 +124,24 @@ def choice_of(config: Config, note: Callable[[str], None]) -> ThreadChoice | Non
     A run chooses if it trains on a CPU with several threads, has a time limit, and `train.threads` is not set.
     """
     train = config.train
-    every = torch.get_num_threads()
-    if train.minutes is None or train.threads is not None or every == 1 or choose_device(train.device).type != "cpu":
+    all_threads = torch.get_num_threads()
+    if (
+        train.minutes is None
+        or train.threads is not None
+        or all_threads == 1
+        or choose_device(train.device).type != "cpu"
+    ):
         return None
-    return ThreadChoice((1, every), note)
+    return ThreadChoice((1, all_threads), note)
 
 
 def _seconds_per_step(step: Callable[[int], object], seconds: float, clock: Seconds) -> float:
     began = clock()
     for number in itertools.count(1):
         step(number)
-        took = clock() - began
-        if took >= seconds:
-            return took / number
+        elapsed = clock() - began
+        if elapsed >= seconds:
+            return elapsed / number
     raise AssertionError("unreachable")
 
 

@@ -134,7 +134,7 @@ class Trainer:
         self.optimizers = self.stepper.optimizers
         self.state = TrainState()
         self.stopwatch = Stopwatch(self.stepper.device, self.processes)
-        self.pace = self._pace_of(seconds or since())
+        self.pace = self._make_pace(seconds or since())
         self.observer: Observer | None = None
         self.threads: ThreadChoice | None = None
         self.parent_text: ParentText | None = None
@@ -143,38 +143,38 @@ class Trainer:
         self.stop_requested = False
         self.stopping = False
         self._journal = Journal(run, entropy)
-        self._whole_estimate: tuple[int, LossEstimate] | None = None  # (step, loss on the whole validation split)
+        self._full_estimate: tuple[int, LossEstimate] | None = None  # (step, loss on the whole validation split)
 
-    def _pace_of(self, seconds: Seconds) -> Pace | Untimed:
+    def _make_pace(self, seconds: Seconds) -> Pace | Untimed:
         """Return a `Pace` for a run with a time limit, otherwise `Untimed`."""
         train = self.config.train
         if train.minutes is None:
             return Untimed()
-        wanted = len(self.task.held_out(train.evaluate_tokens))
-        pace = Pace(train.minutes, RunClock(seconds, self.processes), wanted, len(self.task.held_out(None)))
+        evaluation_rows = len(self.task.held_out(train.evaluate_tokens))
+        pace = Pace(train.minutes, RunClock(seconds, self.processes), evaluation_rows, len(self.task.held_out(None)))
         pace.follow(self.state)
         return pace
 
     # --- before the first step -----------------------------------------------------------------------------------
 
-    def resume(self, whole: Sequence[Path]) -> None:
+    def resume(self, checkpoints: Sequence[Path]) -> None:
         """Load the newest complete checkpoint, and delete all others except the best.
 
         Process 0 must hold the run's lock.
 
         Args:
-            whole: complete checkpoints, oldest first; if empty, the run starts at step 0.
+            checkpoints: complete checkpoints, oldest first; if empty, the run starts at step 0.
         """
-        if not whole:
+        if not checkpoints:
             return
-        newest = whole[-1]
+        newest = checkpoints[-1]
         self.state = load_checkpoint(newest, self.model, self.optimizers)
         if self.stepper.average is not None:
             self.stepper.average.exchange()  # the checkpoint's weights are the average
         self.stepper.oom_retries.count = self.state.oom_retries
         self.pace.follow(self.state)
         best = self.run.checkpoints_folder / step_name(self.state.best_step)
-        if self.state.best_loss is not None and best not in whole:
+        if self.state.best_loss is not None and best not in checkpoints:
             self.reporter.note(
                 f"the best checkpoint, {best}, is missing or damaged: using {newest.name} until the next evaluation"
             )
@@ -205,13 +205,13 @@ class Trainer:
         if self.state.evaluations:
             self._reserve_for_parents_text(self.parent_text)
         else:
-            self._measure_beginning(self.parent_text)
+            self._measure_initial_losses(self.parent_text)
             self.reason = self.reason_to_end()
 
     def _forget_later_steps(self) -> None:
         """Drop metrics and observations of steps after the checkpoint being resumed."""
-        logged = self.state.step - len(self.state.recent_losses)
-        if note := self._journal.forget_after(self.state.step, logged):
+        last_logged_step = self.state.step - len(self.state.recent_losses)
+        if note := self._journal.forget_after(self.state.step, last_logged_step):
             self.reporter.note(note)
         if self.observer is not None:
             self.observer.forget_after(self.state.step)
@@ -247,11 +247,11 @@ class Trainer:
             lambda count: self._loss_of(self.model, evenly(rows, count), self.processes), self._try_sample
         )
 
-    def _measure_beginning(self, parent_text: ParentText) -> None:
+    def _measure_initial_losses(self, parent_text: ParentText) -> None:
         """Compute a fine-tuned run's losses before its first step, on its own text and on the parent's text."""
         self.evaluate()
         if parent_text.task is not None:
-            self.state.parent_rows = len(self.pace.part(self._parents_rows(parent_text.task)))
+            self.state.parent_rows = len(self.pace.part(self._evaluation_rows_of_parent(parent_text.task)))
             self.state.parent_loss = self._loss_on_parents_text(parent_text.task)
         self.pace.training_begins()
 
@@ -264,12 +264,12 @@ class Trainer:
             lambda count: self._loss_of(self.model, evenly(rows, count), self.processes), len(rows)
         )
 
-    def _parents_rows(self, task: Task) -> Sequence[Any]:
+    def _evaluation_rows_of_parent(self, task: Task) -> Sequence[Any]:
         return task.held_out(self.config.train.evaluate_tokens)
 
     def _rows_of_parents_text(self, task: Task) -> Sequence[Any]:
         """Return the rows of the parent's held-out text on which the loss is computed."""
-        return evenly(self._parents_rows(task), self.state.parent_rows)
+        return evenly(self._evaluation_rows_of_parent(task), self.state.parent_rows)
 
     def _loss_on_parents_text(self, task: Task) -> float:
         """Return the loss on the parent's held-out text; the rows are the same before and after training."""
@@ -283,28 +283,28 @@ class Trainer:
 
         For tasks that generate no text, return 1.
         """
-        whole = self.config.sample
-        short = whole.replace(tokens=min(SHORT_SAMPLE, whole.tokens))
+        settings = self.config.sample
+        short_settings = settings.replace(tokens=min(SHORT_SAMPLE, settings.tokens))
         model = self.processes.full_model(self.model)
 
         def write() -> None:
             assert model is not None  # in process 0
-            self.task.sample(model, short)
+            self.task.sample(model, short_settings)
 
         self.processes.on_rank_zero(write)
-        return whole.tokens / short.tokens if self.config.train.task in WRITERS else 1.0
+        return settings.tokens / short_settings.tokens if self.config.train.task in WRITERS else 1.0
 
     # --- each step -----------------------------------------------------------------------------------------------
 
     def rate_factor(self) -> float:
         """Return the schedule's factor on the peak learning rates for the next step."""
-        return rate_factor(self.config.train, self.state.step, self._share() or 0.0, self.state.plateau.factor)
+        return rate_factor(self.config.train, self.state.step, self._fraction_done() or 0.0, self.state.plateau.factor)
 
-    def _share(self) -> float | None:
+    def _fraction_done(self) -> float | None:
         """Return the fraction of the run that is done, by steps or by time, whichever is larger; None if not known."""
         by_steps = self.state.step / self.config.train.steps if self.config.train.steps else None
-        shares = [share for share in (by_steps, self.pace.share()) if share is not None]
-        return min(1.0, max(shares)) if shares else None
+        fractions = [fraction for fraction in (by_steps, self.pace.share()) if fraction is not None]
+        return min(1.0, max(fractions)) if fractions else None
 
     def raise_non_finite(self, gradients: Gradients) -> NoReturn:
         """Raise an error in all processes that names the first non-finite tensor; the weights are not updated.
@@ -314,14 +314,14 @@ class Trainer:
         """
         self._note_oom_retries(gradients)
         step = self.state.step + 1
-        kept = self.processes.on_rank_zero(self.run.complete_checkpoints)[-1].name
+        checkpoint = self.processes.on_rank_zero(self.run.complete_checkpoints)[-1].name
         with autocast(self.stepper.device, self.stepper.dtype):
-            own = first_bad_tensor(self.model, (batch.to(self.stepper.device) for batch in gradients.batches))
-        cause = earliest(self.processes.gather(own))
+            bad_tensor = first_bad_tensor(self.model, (batch.to(self.stepper.device) for batch in gradients.batches))
+        cause = earliest(self.processes.gather(bad_tensor))
         error = GlassError(
             f"step {step} was not taken: the loss is {gradients.loss}, and the first non-finite tensor is {cause}",
-            f"Checkpoint {kept} is intact. Lower train.learning_rate, increase train.warmup or set train.clip = 1, "
-            "and start again.",
+            f"Checkpoint {checkpoint} is intact. Lower train.learning_rate, increase train.warmup or set "
+            "train.clip = 1, and start again.",
         )
         self.processes.raise_on_all(error)
 
@@ -348,9 +348,9 @@ class Trainer:
         state.tokens += gradients.targets
         state.train_seconds += self.stopwatch.seconds()
         state.recent_losses.append(gradients.loss)
-        took = self.pace.stepped()
+        step_seconds = self.pace.stepped()
         if self.threads is not None:
-            self.threads.stepped(took, self.pace.now)
+            self.threads.stepped(step_seconds, self.pace.now)
         self.record = {
             "step": state.step,
             "tokens": state.tokens,
@@ -410,7 +410,7 @@ class Trainer:
             estimate = self._loss_of(self.model, rows, self.processes)
         self.pace.evaluated(len(rows))
         if len(rows) == len(self.task.held_out(None)):
-            self._whole_estimate = (state.step, estimate)
+            self._full_estimate = (state.step, estimate)
         self.record["validation_loss"] = estimate.loss
         state.evaluations.append((state.step, estimate.loss))
         state.plateau = state.plateau.after(estimate.loss, self.config.train)
@@ -437,18 +437,18 @@ class Trainer:
     def _sample_and_check(self, model: Model | None) -> None:
         """Add a sample, and in the first evaluations report the task's concerns; called in process 0 only."""
         assert model is not None
-        self._sample(model)
+        self._add_sample(model)
         if len(self.state.evaluations) <= WATCHED_EVALUATIONS:
             for concern in self.task.concerns(model, lambda rows: self._loss_of(model, rows).loss):
                 self.reporter.note(f"step {self.state.step:>6}  {concern}")
 
-    def _sample(self, model: Model) -> None:
+    def _add_sample(self, model: Model) -> None:
         prompt, text = self.task.sample(model, self.config.sample)
         continues = self.config.train.task == "lm"
         entry = f"{prompt}{text}" if continues else f"{prompt}\n=> {text}"
         self._journal.add_sample(self.state.step, entry)
-        shown = entry if continues else f"{_beginning(prompt, 60)} => {text}"
-        self.reporter.note(f"step {self.state.step:>6}  writes: {_beginning(shown, 160)}")
+        summary = entry if continues else f"{_shorten(prompt, 60)} => {text}"
+        self.reporter.note(f"step {self.state.step:>6}  writes: {_shorten(summary, 160)}")
 
     # --- log and checkpoint --------------------------------------------------------------------------------------
 
@@ -467,21 +467,23 @@ class Trainer:
         record = self.record
         state = self.state
         self._journal.add(record)
-        share = self._share()
-        left = self._seconds_left(share)
-        seen = state.evaluations[-1][1] if state.evaluations else None
+        fraction = self._fraction_done()
+        seconds_left = self._seconds_left(fraction)
+        last_loss = state.evaluations[-1][1] if state.evaluations else None
         speed = state.tokens / max(1e-9, state.train_seconds)
-        self.reporter.status(Status(state.step, share, record["loss"], seen, record["learning_rate"], speed, left))
+        self.reporter.status(
+            Status(state.step, fraction, record["loss"], last_loss, record["learning_rate"], speed, seconds_left)
+        )
         if "validation_loss" in record:
             self._journal.draw(self.state.evaluations)
 
-    def _seconds_left(self, share: float | None) -> float | None:
-        """Return the estimated seconds until the run ends, given the completed fraction `share`; None if not known."""
-        by_share = self.state.train_seconds * (1 - share) / share if share else None
+    def _seconds_left(self, fraction: float | None) -> float | None:
+        """Return the estimated seconds until the run ends, given its completed fraction; None if not known."""
+        by_progress = self.state.train_seconds * (1 - fraction) / fraction if fraction else None
         by_clock = self.pace.seconds_left()
         if by_clock is None:
-            return by_share
-        return by_clock if self.config.train.steps is None or by_share is None else min(by_share, by_clock)
+            return by_progress
+        return by_clock if self.config.train.steps is None or by_progress is None else min(by_progress, by_clock)
 
     def observe(self, last: bool = False) -> None:
         """Call the observer with the model of this step, if there is an observer."""
@@ -510,18 +512,18 @@ class Trainer:
         state = self.state
         step, _ = state.kept_steps
         self.processes.load(self.model, self.processes.on_rank_zero(lambda: self.run.checkpoint("best")))
-        if self._whole_estimate is not None and self._whole_estimate[0] == step:
-            estimate = self._whole_estimate[1]  # the same weights on the same rows
-            share = 1.0
+        if self._full_estimate is not None and self._full_estimate[0] == step:
+            estimate = self._full_estimate[1]  # the same weights on the same rows
+            fraction = 1.0
         else:
-            estimate, share = self._final_loss()
+            estimate, fraction = self._final_loss()
         first_loss, parent_losses = self._forgetting()
         if isinstance(self.pace, Pace):
-            self._end_on_time(self.pace, share)
+            self._record_times(self.pace, fraction)
         return TrainingOutcome(
             step=step,
             validation=estimate,
-            bits_per_byte=estimate.bits_per_byte(self.task.validation_bytes, share),
+            bits_per_byte=estimate.bits_per_byte(self.task.validation_bytes, fraction),
             unknown_share=self.task.unknown_share,
             unit=self.task.unit,
             reason=self.reason,
@@ -529,7 +531,7 @@ class Trainer:
             entropy=self.entropy,
             last_step=state.step,
             train_seconds=state.train_seconds,
-            validation_share=share,
+            validation_share=fraction,
             first_loss=first_loss,
             parent_losses=parent_losses,
         )
@@ -549,27 +551,27 @@ class Trainer:
         rows = self.task.held_out(None)
         if not self.pace.is_final_part_known:
             self._measure_costs()
-        part = self.pace.final_part(rows)
-        share = 1.0 if len(part) == len(rows) else len(part) / len(rows)
-        if share < 1:
+        measured_rows = self.pace.final_part(rows)
+        fraction = 1.0 if len(measured_rows) == len(rows) else len(measured_rows) / len(rows)
+        if fraction < 1:
             self.reporter.note(
                 "train.minutes leaves too little time to evaluate the whole validation split: using "
-                f"{len(part):,} of {len(rows):,} rows, evenly spaced; "
+                f"{len(measured_rows):,} of {len(rows):,} rows, evenly spaced; "
                 f"glass evaluate {quoted(self.run.folder)} uses all rows"
             )
-        return self._loss_of(self.model, part, self.processes), share
+        return self._loss_of(self.model, measured_rows, self.processes), fraction
 
-    def _end_on_time(self, pace: Pace, share: float) -> None:
+    def _record_times(self, pace: Pace, fraction: float) -> None:
         """Record the time of a run with a time limit; print a note if it took over a tenth longer than the limit."""
         if note := pace.overrun():
             self.reporter.note(note)
-        ending: dict[str, Any] = {"wall_seconds": round(pace.now, 3), "validation_share": share}
+        ending: dict[str, Any] = {"wall_seconds": round(pace.now, 3), "validation_share": fraction}
         if self.threads is not None:
             ending["threads"] = self.threads.now
         self.processes.on_rank_zero(lambda: end_leg(self.run, ending))
 
 
-def _beginning(text: str, most: int) -> str:
-    """Return a text on one line; cut it to `most` characters, the last one an ellipsis, if it is longer."""
+def _shorten(text: str, max_length: int) -> str:
+    """Return a text on one line; cut it to `max_length` characters, the last one an ellipsis, if it is longer."""
     line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"

@@ -30,7 +30,7 @@ class LossEstimate:
         ci95: half width of the 95 % confidence interval, with rows as independent clusters of tokens; None for a single
             row.
         tokens: number of targets.
-        windows: number of rows that were evaluated.
+        rows: number of rows that were evaluated.
     """
 
     loss: float
@@ -64,14 +64,14 @@ class LossEstimate:
             "unknown_share": unknown_share,
         }
 
-    def bits_per_byte(self, size: int | None, share: float = 1.0) -> float | None:
+    def bits_per_byte(self, size: int | None, fraction: float = 1.0) -> float | None:
         """Return the loss in bits per byte of text; None if `size` is None or 0.
 
         Args:
             size: size of the whole text in UTF-8 bytes.
-            share: fraction of the text's rows that was measured.
+            fraction: fraction of the text's rows that was measured.
         """
-        return self.loss / math.log(2) * self.tokens / (share * size) if size else None
+        return self.loss / math.log(2) * self.tokens / (fraction * size) if size else None
 
 
 def bits_words(bits_per_byte: float | None) -> str:
@@ -79,9 +79,9 @@ def bits_words(bits_per_byte: float | None) -> str:
     return "" if bits_per_byte is None else f", {bits_per_byte:.4f} bits per byte"
 
 
-def unknown_words(share: float) -> str:
+def unknown_words(fraction: float) -> str:
     """Return a sentence on unknown tokens, to print instead of bits per byte."""
-    return f"{share:.3%} of the tokens are unknown: no bits per byte, as an unknown token may stand for any text"
+    return f"{fraction:.3%} of the tokens are unknown: no bits per byte, as an unknown token may stand for any text"
 
 
 def validation_loss(
@@ -113,15 +113,15 @@ def validation_loss(
     processes = processes or OneProcess()
     moments: list[Fraction | float] = [Fraction(0)] * 5
     with inference(model), autocast(device, dtype):
-        whole = groups(rows, min(most_tokens, tokens_at_once(model)))
-        for before, group, own in processes.distribute_groups(whole):
+        row_groups = groups(rows, min(most_tokens, tokens_at_once(model)))
+        for rows_before, group, is_counted in processes.distribute_groups(row_groups):
             batch = (collate or Batch.from_rows)(group).to(device)
-            batch.loss_mask[0 if before else 1 :, :skip] = False
+            batch.loss_mask[0 if rows_before else 1 :, :skip] = False
             losses = token_losses(logits_of(model, batch, forward), batch)  # (B, T)
-            if own:
+            if is_counted:
                 nats = losses.cpu().double().sum(dim=1).numpy()  # (B,)
                 counts = batch.loss_mask.sum(dim=1).cpu().numpy()  # (B,)
-                moments = _add(moments, [_exact(moment) for moment in _moments(nats, counts)])
+                moments = _add(moments, [_exact_fraction(moment) for moment in _moments(nats, counts)])
     total = functools.reduce(_add, processes.gather(moments))
     return _estimate([float(moment) for moment in total], len(rows))
 
@@ -170,7 +170,7 @@ def _moments(nats: np.ndarray, counts: np.ndarray) -> list[float]:
     return [float(value) for value in sums]
 
 
-def _exact(value: float) -> Fraction | float:
+def _exact_fraction(value: float) -> Fraction | float:
     """Return a value as an exact fraction, so that sums do not depend on their order or on the number of processes.
 
     Infinity and NaN, which are not fractions, are returned unchanged and make the sum infinite or NaN.

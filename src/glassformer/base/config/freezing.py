@@ -27,26 +27,27 @@ def frozen_names(parts: Iterable[str], model: ModelConfig) -> tuple[str, ...]:
     Raises:
         ValueError: a model with these settings has no such component.
     """
-    depth = {"stack": model.layers}
+    stack_depths = {"stack": model.layers}
     stacks = {model.family: "stack"}
     if model.family == "encoder-decoder":
-        depth = {"encoder": model.encoder_layers or model.layers, "decoder": model.layers}
+        stack_depths = {"encoder": model.encoder_layers or model.layers, "decoder": model.layers}
         stacks = {"encoder": "encoder", "decoder": "decoder"}
-    named = {"embedding": ("embedding.", "source_embedding."), "head": ("head.",)}
-    named |= {name: (f"{stack}.",) for name, stack in stacks.items()}
-    deepest = max(depth.values()) - 1
-    found: list[str] = []
+    prefixes_of = {"embedding": ("embedding.", "source_embedding."), "head": ("head.",)}
+    prefixes_of |= {name: (f"{stack}.",) for name, stack in stacks.items()}
+    last_layer = max(stack_depths.values()) - 1
+    prefixes: list[str] = []
     for part in parts:
         layers = LAYERS.fullmatch(part)
-        if part in named:
-            found += named[part]
-        elif layers and int(layers[1]) <= int(layers[2] or layers[1]) <= deepest:
+        if part in prefixes_of:
+            prefixes += prefixes_of[part]
+        elif layers and int(layers[1]) <= int(layers[2] or layers[1]) <= last_layer:
             numbers = range(int(layers[1]), int(layers[2] or layers[1]) + 1)
-            for stack, count in depth.items():
-                found += [f"{stack}.blocks.{number}." for number in numbers if number < count]
+            for stack, count in stack_depths.items():
+                prefixes += [f"{stack}.blocks.{number}." for number in numbers if number < count]
         else:
             raise impossible(
                 f"train.freeze = {part}, but this model has no such component",
-                f"Give {', '.join(named)}, {span('layers.0', f'layers.{deepest}')}, or layers.A-B for several layers.",
+                f"Give {', '.join(prefixes_of)}, {span('layers.0', f'layers.{last_layer}')}, "
+                "or layers.A-B for several layers.",
             )
-    return tuple(found)
+    return tuple(prefixes)

@@ -135,27 +135,27 @@ class ModelConfig(BaseSettings):
 
     @field_validator("removed_heads")
     @classmethod
-    def _in_order(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _sort_removed_heads(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         """Sort the names, with dec.10 after dec.9, so that the same heads always give equal settings."""
         return tuple(sorted(names, key=lambda name: [(len(part), part) for part in name.split(".")]))
 
     @field_validator("qk_norm", mode="before")
     @classmethod
-    def _once_a_switch(cls, value: Any) -> Any:
+    def _convert_switch(cls, value: Any) -> Any:
         """Convert true and false, which run folders of older versions contain, to the current names."""
         return {True: "head", False: "none"}[value] if isinstance(value, bool) else value
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.head_width is None and self.width % self.heads:
-            near = _nearest_divisor(self.width, self.heads)
+            divisor = _nearest_divisor(self.width, self.heads)
             raise impossible(
                 f"heads = {self.heads} does not divide width = {self.width}",
-                f"Set heads to {near}, or give head_width.",
+                f"Set heads to {divisor}, or give head_width.",
             )
         if self.heads % self.G:
-            near = _nearest_divisor(self.heads, self.G)
-            raise impossible(f"kv_heads = {self.G} does not divide heads = {self.heads}", f"Set kv_heads to {near}.")
+            divisor = _nearest_divisor(self.heads, self.G)
+            raise impossible(f"kv_heads = {self.G} does not divide heads = {self.heads}", f"Set kv_heads to {divisor}.")
         if self.positions == "rotary" and self.K % 2:
             raise impossible(
                 f"the head width {self.K} is odd, but positions = rotary needs an even width", "Make head_width even."
@@ -194,7 +194,7 @@ class ModelConfig(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _removed_heads_exist(self) -> Self:
+    def _check_removed_heads(self) -> Self:
         if self.removed_heads and self.qk_norm == "whole":
             raise impossible(
                 "removed_heads is set, but qk_norm = whole normalizes the queries of all heads together",
@@ -223,5 +223,5 @@ def _below(number: str, count: int) -> bool:
     return number.isdecimal() and str(int(number)) == number and int(number) < count
 
 
-def _nearest_divisor(number: int, wanted: int) -> int:
-    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - wanted))
+def _nearest_divisor(number: int, target: int) -> int:
+    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - target))

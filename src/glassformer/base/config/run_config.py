@@ -29,22 +29,22 @@ class Config(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_the_task_asks(cls, values: Any) -> Any:
+    def _fill_task_defaults(cls, values: Any) -> Any:
         """Fill in the task's defaults for settings that are not given."""
         if not isinstance(values, Mapping):
             return values
         train = values.get("train", {})
         task = train.get("task", "lm") if isinstance(train, Mapping) else getattr(train, "task", "lm")
-        asked = TASK_FACTS[task].settings if isinstance(task, str) and task in TASK_FACTS else {}
+        task_defaults = TASK_FACTS[task].settings if isinstance(task, str) and task in TASK_FACTS else {}
         filled = {
             name: {**section, **values.get(name, {})}
-            for name, section in asked.items()
+            for name, section in task_defaults.items()
             if isinstance(values.get(name, {}), Mapping)
         }
         return {**values, **filled}
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_consistency(self) -> Self:
         task = self.train.task
         model = self.model
         family = TASK_FACTS[task].family
@@ -135,12 +135,12 @@ def settings_of(
 
 def overlay(sections: dict[str, dict[str, Any]], section: str, values: Mapping[str, Any]) -> None:
     """Update a section in place; if `steps` or `minutes` is given alone, unset an earlier value of the other."""
-    own = sections.setdefault(section, {})
+    current = sections.setdefault(section, {})
     if section == "train":
         for limit, other in (("minutes", "steps"), ("steps", "minutes")):
             if values.get(limit, UNSET) not in (UNSET, None) and other not in values:
-                own[other] = UNSET
-    own.update(values)
+                current[other] = UNSET
+    current.update(values)
 
 
 def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -149,24 +149,24 @@ def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     Raises:
         GlassError: a setting is unknown (the error suggests a name), or its text is not valid Unicode.
     """
-    known = Config().model_dump()
+    defaults = Config().model_dump()
     tables: dict[str, dict[str, Any]] = {}
     for key, text in changes.items():
         section, dot, field = key.partition(".")
         if not dot:
-            full = [f"{name}.{key}" for name in known if key in known[name]]
-            remedy = f"Write {' or '.join(full)}." if full else "Write SECTION.FIELD, such as model.layers."
+            full_names = [f"{name}.{key}" for name in defaults if key in defaults[name]]
+            remedy = f"Write {' or '.join(full_names)}." if full_names else "Write SECTION.FIELD, such as model.layers."
             raise GlassError(f"the setting {key!r} names no section", remedy)
-        if section not in known:
-            raise GlassError(f"the setting {key!r} names an unknown section {section!r}", nearest(section, known))
-        if field not in known[section]:
-            names = [f"{section}.{name}" for name in known[section]]
+        if section not in defaults:
+            raise GlassError(f"the setting {key!r} names an unknown section {section!r}", nearest(section, defaults))
+        if field not in defaults[section]:
+            names = [f"{section}.{name}" for name in defaults[section]]
             raise GlassError(f"there is no setting {key!r}", nearest(key, names))
-        tables.setdefault(section, {})[field] = _parsed(key, text, Config.model_fields[section].annotation)
+        tables.setdefault(section, {})[field] = _parse_setting(key, text, Config.model_fields[section].annotation)
     return tables
 
 
-def _parsed(key: str, text: str, section: Any) -> Any:
+def _parse_setting(key: str, text: str, section: Any) -> Any:
     """Parse a value from the command line; for a text setting, even a number stays text (`data.column = 2`)."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise GlassError(
@@ -174,5 +174,5 @@ def _parsed(key: str, text: str, section: Any) -> Any:
         )
     value = parse_value(text)
     annotation = section.model_fields[key.partition(".")[2]].annotation
-    wants_text = annotation in (str, str | None)
-    return text if wants_text and not isinstance(value, str) else value
+    is_text = annotation in (str, str | None)
+    return text if is_text and not isinstance(value, str) else value

@@ -131,7 +131,7 @@ class DataConfig(BaseSettings):
     seed: Seed = Field(0, description="seed of the random split and of generated corpora")
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.max_words is not None and self.max_words < self.min_words:
             raise impossible(
                 f"max_words = {self.max_words} is less than min_words = {self.min_words}",

@@ -144,12 +144,12 @@ class TrainConfig(BaseSettings):
 
     @field_validator("freeze", mode="before")
     @classmethod
-    def _from_one_text(cls, value: Any) -> Any:
+    def _split_names(cls, value: Any) -> Any:
         """Split a comma-separated list, as given on the command line."""
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.steps is None and self.minutes is None and self.until_loss is None and self.patience is None:
             raise impossible("the run has no limit", "Give steps, minutes, until_loss or patience.")
         if self.steps is None and self.minutes is None and self.schedule in ("linear", "cosine", "wsd"):
@@ -204,7 +204,7 @@ class SampleConfig(BaseSettings):
     seed: Seed = Field(0, description="seed of the sampling")
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_consistency(self) -> Self:
         if "" in self.stop:
             raise impossible("a stop string is empty, which would end every text at its start", "Leave it out.")
         return self

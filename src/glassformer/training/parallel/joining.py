@@ -57,7 +57,7 @@ def joined(train: TrainConfig) -> Iterator[Processes]:
 
     from glassformer.training.parallel.replicas import Replicas
 
-    device = _own_device(train.device)
+    device = _device_of_process(train.device)
     store, rank, world = next(rendezvous("env://"))
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         # Restarted processes must not find the addresses of killed processes in the store: pytorch issue 167288.
@@ -73,7 +73,7 @@ def joined(train: TrainConfig) -> Iterator[Processes]:
         else:
             yield Replicas()
     except RuntimeError as error:
-        if not isinstance(error, dist.DistError) and not any(words in str(error) for words in LOST):
+        if not isinstance(error, dist.DistError) and not any(phrase in str(error) for phrase in LOST):
             raise
         raise GlassError(
             "another process of this run has ended",
@@ -83,20 +83,20 @@ def joined(train: TrainConfig) -> Iterator[Processes]:
         dist.destroy_process_group()
 
 
-def _own_device(name: str) -> torch.device:
+def _device_of_process(name: str) -> torch.device:
     """Return the device of this process; with several GPUs, the GPU of its local rank."""
     device = choose_device(name)
-    local = int(os.environ.get("LOCAL_RANK", "0"))
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if device.type == "mps":
         raise GlassError("several processes cannot train on mps", "Give --device cpu, or start one process.")
     if device.type == "cuda":
-        if device.index is not None or local >= torch.cuda.device_count():
+        if device.index is not None or local_rank >= torch.cuda.device_count():
             raise GlassError(
-                f"process {local} has no GPU of its own: --device {name} needs one GPU per process, and this machine "
-                f"has {torch.cuda.device_count()}",
+                f"process {local_rank} has no GPU of its own: --device {name} needs one GPU per process, and this "
+                f"machine has {torch.cuda.device_count()}",
                 "Give --device cuda, and start at most as many processes as there are GPUs.",
             )
-        torch.cuda.set_device(local)
+        torch.cuda.set_device(local_rank)
     return device
 
 

@@ -31,7 +31,7 @@ class Processes(Protocol):
 
     Attributes:
         rank: index of this process, from 0. Process 0 writes the run's files and prints messages.
-        world: number of processes.
+        world_size: number of processes.
     """
 
     rank: int
@@ -113,10 +113,10 @@ class OneProcess:
 
     def distribute_groups(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
         """Yield all groups, each with the number of rows before it and True, because every group counts."""
-        before = 0
+        rows_before = 0
         for group in groups:
-            yield before, group, True
-            before += len(group)
+            yield rows_before, group, True
+            rows_before += len(group)
 
     def all_reduce_sum(self, number: float) -> float:
         """Return the number unchanged."""

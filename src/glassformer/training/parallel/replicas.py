@@ -59,34 +59,34 @@ class Replicas:
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
         """Return rows rank, rank + world, … in chunks; the processes differ by at most one row."""
-        own = rows[self.rank :: self.world_size]
+        own_rows = rows[self.rank :: self.world_size]
         largest = len(rows[:: self.world_size])
-        parts = [own[start : start + at_once] for start in range(0, largest, at_once)]
+        parts = [own_rows[start : start + at_once] for start in range(0, largest, at_once)]
         return [(part, True) if len(part) else (rows[:1], False) for part in parts]
 
     def distribute_groups(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
         """Yield one group per round; in an incomplete last round, some processes repeat a group that does not count."""
-        before = 0
-        round_: list[tuple[int, list[Any]]] = []
+        rows_before = 0
+        current_round: list[tuple[int, list[Any]]] = []
         for group in groups:
-            round_.append((before, group))
-            before += len(group)
-            if len(round_) == self.world_size:
-                yield *round_[self.rank], True
-                round_ = []
-        if round_:
-            yield *round_[min(self.rank, len(round_) - 1)], self.rank < len(round_)
+            current_round.append((rows_before, group))
+            rows_before += len(group)
+            if len(current_round) == self.world_size:
+                yield *current_round[self.rank], True
+                current_round = []
+        if current_round:
+            yield *current_round[min(self.rank, len(current_round) - 1)], self.rank < len(current_round)
 
     def all_reduce_sum(self, number: float) -> float:
         """Return the sum over all processes, in double precision."""
-        return self._over_all(torch.tensor(float(number), dtype=torch.float64), dist.ReduceOp.SUM).item()
+        return self._all_reduce(torch.tensor(float(number), dtype=torch.float64), dist.ReduceOp.SUM).item()
 
     def all_reduce_max(self, number: float) -> float:
         """Return the maximum over all processes, in double precision."""
-        return self._over_all(torch.tensor(float(number), dtype=torch.float64), dist.ReduceOp.MAX).item()
+        return self._all_reduce(torch.tensor(float(number), dtype=torch.float64), dist.ReduceOp.MAX).item()
 
-    def _over_all(self, numbers: Tensor, how: dist.ReduceOp.RedOpType) -> Tensor:
-        dist.all_reduce(numbers, how, self._group)
+    def _all_reduce(self, numbers: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:
+        dist.all_reduce(numbers, operation, self._group)
         return numbers
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
@@ -95,9 +95,9 @@ class Replicas:
 
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all processes, in order of rank; values are pickled."""
-        found: list[Any] = [None] * self.world_size
-        dist.all_gather_object(found, value, self._group)
-        return found
+        values: list[Any] = [None] * self.world_size
+        dist.all_gather_object(values, value, self._group)
+        return values
 
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
         """Call `make` in process 0 while the others wait, and broadcast its value or its error."""
@@ -117,7 +117,7 @@ class Replicas:
         return message[0]
 
     def raise_on_all(self, error: GlassError) -> NoReturn:
-        """Raise the error in process 0, and a `SaidElsewhereError` in the other processes."""
+        """Raise the error in process 0, and a `ReportedElsewhereError` in the other processes."""
         raise error if self.is_rank_zero else ReportedElsewhereError(error.problem, error.remedy)
 
     def full_model(self, model: Model) -> Model | None:
@@ -140,4 +140,4 @@ def _sum(bucket: Any) -> torch.futures.Future[Tensor]:
     """
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     assert work is not None
-    return work.get_future().then(lambda done: done.value()[0])
+    return work.get_future().then(lambda future: future.value()[0])

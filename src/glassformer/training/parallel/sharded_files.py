@@ -65,15 +65,17 @@ def save_sharded(
     with ExitStack() as stack:
         partial = processes.on_rank_zero(lambda: stack.enter_context(whole_folder(final)))
         with _clear_errors(partial):
-            whole = HuggingFaceStorageWriter(str(partial / "weights"), save_distributed=True, enable_consolidation=True)
-            save(dict(model.state_dict()), storage_writer=whole)
+            weights_writer = HuggingFaceStorageWriter(
+                str(partial / "weights"), save_distributed=True, enable_consolidation=True
+            )
+            save(dict(model.state_dict()), storage_writer=weights_writer)
             save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(partial), save_distributed=True))
-        processes.on_rank_zero(lambda: _complete(partial, state, numbers, config))
+        processes.on_rank_zero(lambda: _complete_folder(partial, state, numbers, config))
         processes.on_rank_zero(stack.close)  # so that an error on closing is raised in every process
     processes.on_rank_zero(lambda: point_to(run, state))
 
 
-def _complete(partial: Path, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
+def _complete_folder(partial: Path, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
     """Rename the files of weights and optimizer tensors, and write `state.json`."""
     with convert_os_errors(partial):
         (file,) = (partial / "weights").glob("*.safetensors")
@@ -96,32 +98,32 @@ def read_sharded(folder: Path, model: nn.Module, optimizers: list[Optimizer]) ->
         GlassError: the checkpoint belongs to another model or optimizer, or cannot be read.
     """
     with _clear_errors(folder):
-        found = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
-    others = found.keys() - model.state_dict().keys()
-    if foreign := sorted(key for key in others if not key[:1].isdigit()):
+        metadata = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    optimizer_keys = metadata.keys() - model.state_dict().keys()
+    if foreign := sorted(key for key in optimizer_keys if not key[:1].isdigit()):
         raise GlassError(f"{folder} has a tensor that the model lacks: {foreign[0]}", "Use a checkpoint of this run.")
-    shapes = {key: (found[key].size, found[key].properties.dtype) for key in sorted(others)}  # type: ignore[union-attr]
+    shapes = {key: (metadata[key].size, metadata[key].properties.dtype) for key in sorted(optimizer_keys)}  # type: ignore[union-attr]
     check_optimizer_state(folder, shapes, optimizers)
     with _clear_errors(folder):
         parameters = [[p for group in optimizer.param_groups for p in group["params"]] for optimizer in optimizers]
         tensors: dict[str, Tensor] = {}
-        for key in others:
-            owner, number, _ = key.split(".", 2)
-            like = parameters[int(owner)][int(number)].detach()
-            size = found[key].size  # type: ignore[union-attr]
-            tensors[key] = torch.zeros_like(like) if like.shape == size else torch.zeros(size)
+        for key in optimizer_keys:
+            optimizer_index, parameter_index, _ = key.split(".", 2)
+            parameter = parameters[int(optimizer_index)][int(parameter_index)].detach()
+            size = metadata[key].size  # type: ignore[union-attr]
+            tensors[key] = torch.zeros_like(parameter) if parameter.shape == size else torch.zeros(size)
         read_weights(model, folder)
-        _read(tensors, folder)
+        _read_tensors(tensors, folder)
     return tensors
 
 
 def read_weights(model: nn.Module, folder: Path) -> None:
     """Load the weights of any checkpoint into a whole or sharded model."""
     with _clear_errors(folder):
-        _read(dict(model.state_dict()), folder)
+        _read_tensors(dict(model.state_dict()), folder)
 
 
-def _read(tensors: dict[str, Tensor], folder: Path) -> None:
+def _read_tensors(tensors: dict[str, Tensor], folder: Path) -> None:
     """Read tensors by name, in place."""
     with warnings.catch_warnings():  # torch warns about a single process, which is intended here
         warnings.filterwarnings("ignore", "torch.distributed is disabled")

@@ -52,7 +52,7 @@ class Shards(Replicas):
         return model.to(device)
 
     def wrap(self, loss: TrainingLoss) -> LossOfBatch:
-        """Return the loss unchanged, because `place` has already sharded its model."""
+        """Return the loss unchanged, because `prepare_model` has already sharded its model."""
         return loss
 
     def no_sync(self, last: bool) -> AbstractContextManager[object]:
@@ -71,9 +71,9 @@ class Shards(Replicas):
         if not self.is_rank_zero:
             return None
         assert self._skeleton is not None
-        found = copy.deepcopy(self._skeleton)
-        found.load_state_dict(weights, assign=True)
-        return found.to(next(model.parameters()).device).eval()
+        model_copy = copy.deepcopy(self._skeleton)
+        model_copy.load_state_dict(weights, assign=True)
+        return model_copy.to(next(model.parameters()).device).eval()
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
         """Write a checkpoint atomically; every process writes its shards."""
