@@ -89,8 +89,8 @@ class TextTokens:
 
     def __repr__(self) -> str:
         pairs = zip(self.texts, self.ids.tolist(), strict=True)
-        own = f"{len(self)} tokens: " + " ".join(f"{text!r}:{id}" for text, id in pairs)
-        return own if self.source is None else f"{own}\nsource, {self.source!r}"
+        summary = f"{len(self)} tokens: " + " ".join(f"{text!r}:{id}" for text, id in pairs)
+        return summary if self.source is None else f"{summary}\nsource, {self.source!r}"
 
 
 class Transformer:
@@ -163,10 +163,10 @@ class Transformer:
             if "run" not in vars(self):  # copy and pickle look up attributes before `run` is set
                 raise AttributeError(name)
             task_methods = {facts.method for facts in TASK_FACTS.values()}
-            own = TASK_FACTS[self.config.train.task].method
-            public = [each for each in (*dir(type(self)), "run") if not each.startswith("_")]
-            known = [each for each in public if each == own or each not in task_methods]
-            raise AttributeError(f"a Transformer has no attribute {name!r}. {nearest(name, known)}")
+            task_method = TASK_FACTS[self.config.train.task].method
+            public_names = [each for each in (*dir(type(self)), "run") if not each.startswith("_")]
+            usable_names = [each for each in public_names if each == task_method or each not in task_methods]
+            raise AttributeError(f"a Transformer has no attribute {name!r}. {nearest(name, usable_names)}")
 
     def tokens(self, text: str, target: str | None = None) -> TextTokens:
         """Return the tokens that the model reads for a text; row i of `logits`, if it has rows, belongs to token i.
@@ -184,11 +184,11 @@ class Transformer:
                 raise GlassError(
                     f"the text has {len(ids):,} tokens, but the model reads at most {context:,}", "Give a shorter text."
                 )
-            return _named(ids, model.tokenizer)
+            return _text_tokens(ids, model.tokenizer)
         subject = whole_subject_of(model, text, target, str(self.folder))
         if subject.target_ids is None or not isinstance(model, Translator):
-            return _named(subject.ids, model.tokenizer)
-        return _named(subject.target_ids, model.tokenizer, _named(subject.ids, model.source_tokenizer))
+            return _text_tokens(subject.ids, model.tokenizer)
+        return _text_tokens(subject.target_ids, model.tokenizer, _text_tokens(subject.ids, model.source_tokenizer))
 
     def logits(self, text: str, target: str | None = None) -> Tensor:
         """Return the logits at each token, (T, V), on the CPU; for a classifier (C), one for each label.
@@ -256,15 +256,15 @@ class Transformer:
         if prompt != "" or isinstance(model, Translator):  # a decoder accepts an empty prompt
             _check_text(prompt)
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
-        given = {name: value for name, value in sampling.items() if value is not None}
-        if given and (beams or 1) > 1:
+        sampling_changes = {name: value for name, value in sampling.items() if value is not None}
+        if sampling_changes and (beams or 1) > 1:
             raise GlassError(
-                f"{next(iter(given))} was given with beams = {beams}",
-                f"Remove {next(iter(given))}, or give beams=1: beam search does not sample.",
+                f"{next(iter(sampling_changes))} was given with beams = {beams}",
+                f"Remove {next(iter(sampling_changes))}, or give beams=1: beam search does not sample.",
             )
-        search = {"beams": 1} if given else {} if beams is None else {"beams": beams}
+        search = {"beams": 1} if sampling_changes else {} if beams is None else {"beams": beams}
         length = {} if tokens is None else {"tokens": tokens}
-        settings = self.config.sample.replace(**given, **search, **length)
+        settings = self.config.sample.replace(**sampling_changes, **search, **length)
         model.engine = choose_engine(backend, model.model, settings, texts=1)
         try:
             return model.generate([prompt], settings)[0].text
@@ -385,9 +385,11 @@ class Transformer:
             GlassError: there is no such part or token, the activation cannot be recorded, the two texts have different
                 numbers of tokens, or `tokens` raises it.
         """
-        known = patchable(self.model)
-        if part not in known:
-            raise GlassError(f"this model has no activation {part!r} to patch", advice_on_part(self.model, part, known))
+        part_names = patchable(self.model)
+        if part not in part_names:
+            raise GlassError(
+                f"this model has no activation {part!r} to patch", advice_on_part(self.model, part, part_names)
+            )
         site, _, last = part.rpartition(".")
         activation = f"{site}.z" if last.isdigit() else part
         if activation not in catalogue(self.model):
@@ -395,23 +397,23 @@ class Transformer:
                 f"{part} cannot be patched: its activation cannot be recorded",
                 "Patch a head, an attention layer, a feed-forward layer or the residual stream.",
             )
-        here = self.tokens(text, target)
-        there = self.tokens(other, target)
-        if there.source is not None:  # use the target of the first text for both
-            there = TextTokens(here.ids, here.texts, there.source)
-        length = len(_row_of(part, here))
-        if length != len(_row_of(part, there)):
+        tokens = self.tokens(text, target)
+        other_tokens = self.tokens(other, target)
+        if other_tokens.source is not None:  # use the target of the first text for both
+            other_tokens = TextTokens(tokens.ids, tokens.texts, other_tokens.source)
+        length = len(_stack_tokens(part, tokens))
+        if length != len(_stack_tokens(part, other_tokens)):
             raise GlassError(
-                f"the texts have {length} and {len(_row_of(part, there))} tokens, "
+                f"the texts have {length} and {len(_stack_tokens(part, other_tokens))} tokens, "
                 f"but patching {part} needs the same number",
                 "Give texts with the same number of tokens: compare `model.tokens(text)` and `model.tokens(other)`.",
             )
-        found = record(self.model, *_as_inputs(there), keep=(activation,))
+        recording = record(self.model, *_model_inputs(other_tokens), keep=(activation,))
         where = None
         if at is not None:
             where = (torch.arange(length) == check_number("token", at, length))[None]  # (1, T)
-        with patch(self.model, {part: Resample(found, where=where)}):
-            return run_model(self.model, *_as_inputs(here))[0]  # (T, V) or (C)
+        with patch(self.model, {part: Resample(recording, where=where)}):
+            return run_model(self.model, *_model_inputs(tokens))[0]  # (T, V) or (C)
 
     def ablate(
         self,
@@ -473,11 +475,11 @@ class Transformer:
         Raises:
             GlassError: the text is empty, or longer than the context.
         """
-        given = None if text is None else Given([text], "the given text")
-        return heads_of_run(self.run, given)
+        given_text = None if text is None else Given([text], "the given text")
+        return heads_of_run(self.run, given_text)
 
     def _inputs(self, text: str, target: str | None) -> tuple[Tensor, Tensor | None]:
-        return _as_inputs(self.tokens(text, target))
+        return _model_inputs(self.tokens(text, target))
 
     def _loss(self, text: str, target: str | None, forward: AblatedModel | None = None) -> float:
         """Return the mean loss of a text; `forward`, if given, is called instead of the model."""
@@ -498,10 +500,10 @@ class Transformer:
             raise GlassError(f"no token of {text!r} is predicted, so the text has no loss", "Give a longer text.")
         return mean
 
-    def _wrong_task(self, wanted: str) -> GlassError:
+    def _wrong_task(self, requested_task: str) -> GlassError:
         task = self.config.train.task
         return GlassError(
-            f"{self.folder} was trained with train.task = {task}: to {TASK_FACTS[task].verb}, not to {wanted}",
+            f"{self.folder} was trained with train.task = {task}: to {TASK_FACTS[task].verb}, not to {requested_task}",
             f"Use .{TASK_FACTS[task].method}(), or a run of another task.",
         )
 
@@ -571,8 +573,8 @@ def fit(
                 "Give a path, or for data the name of a corpus; for texts in memory, use glassformer.interop.sklearn.",
             )
     shortcuts = {"train.task": task, "train.minutes": minutes, "train.steps": steps}
-    given = {**(settings or {}), **{name: value for name, value in shortcuts.items() if value is not None}}
-    changes = {name: _setting_text(name, value) for name, value in given.items()}
+    values = {**(settings or {}), **{name: value for name, value in shortcuts.items() if value is not None}}
+    changes = {name: _setting_text(name, value) for name, value in values.items()}
     changes |= source_settings(fspath(data), None if target is None else fspath(target))
     folders = {"out": out, "begin_from": begin_from}
     request = RunRequest(
@@ -636,17 +638,17 @@ def _check_text(text: str) -> None:
         raise GlassError("the text is empty", "Give a text of at least one token.")
 
 
-def _named(ids: Sequence[int], tokenizer: Tokenizer, source: TextTokens | None = None) -> TextTokens:
+def _text_tokens(ids: Sequence[int], tokenizer: Tokenizer, source: TextTokens | None = None) -> TextTokens:
     return TextTokens(torch.tensor(ids), tuple(map(tokenizer.token_text, ids)), source)
 
 
-def _as_inputs(tokens: TextTokens) -> tuple[Tensor, Tensor | None]:
+def _model_inputs(tokens: TextTokens) -> tuple[Tensor, Tensor | None]:
     """Return the inputs of a forward pass, with a batch axis: ids and None, or source ids and target ids."""
     if tokens.source is None:
         return tokens.ids[None], None  # (1, T)
     return tokens.source.ids[None], tokens.ids[None]  # (1, S), (1, T)
 
 
-def _row_of(part: str, tokens: TextTokens) -> TextTokens:
+def _stack_tokens(part: str, tokens: TextTokens) -> TextTokens:
     """Return the tokens that the stack of a part reads."""
     return tokens.source if tokens.source is not None and part.startswith("enc.") else tokens

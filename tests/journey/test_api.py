@@ -499,7 +499,7 @@ def test_large_models_write_fewer_texts_at_once(served: Served, book: TextModel)
         try:
             with engine._awake:  # its thread waits meanwhile
                 engine._queue.extend(cast(TextJob, SimpleNamespace(loaded=loaded)) for _ in range(7))
-                assert engine._room() == most
+                assert engine._free_rows() == most
                 engine._queue.clear()
         finally:
             engine.close()

@@ -105,7 +105,7 @@ def test_the_tape_has_every_matrix(run: str, registry: ModelRegistry, subjects: 
 
 def test_a_large_matrix_is_sent_in_windows() -> None:
     for rows, columns in [(9, 7), (512, 512), (66, 50_000), (50_000, 66), (4_096, 4_096), (1, 50_000), (50_000, 1)]:
-        height, width = tape._room(rows, columns)
+        height, width = tape._window_shape(rows, columns)
         assert 0 < height <= min(rows, tape.SIDE)
         assert 0 < width <= min(columns, tape.SIDE)
         assert height * width <= tape.CELLS

@@ -290,7 +290,7 @@ def test_who_closes_the_stream_stops_the_writing(registry: ModelRegistry) -> Non
     engine = engines.engine("book")
 
     async def stopped() -> int:
-        pieces = await writing._sampled(engine, engine.load(), question)
+        pieces = await writing._sampled_events(engine, engine.load(), question)
         assert await anext(pieces)
         await pieces.aclose()  # type: ignore[attr-defined]
         for _ in range(200):

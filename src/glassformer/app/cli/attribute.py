@@ -140,8 +140,8 @@ def _request(arguments: argparse.Namespace) -> AttributionRequest:
     model = OpenedRun.load(folder, arguments.checkpoint, arguments.device).text_model
     text = standard_input() if arguments.text == "-" else arguments.text
     subject = whole_subject_of(model, text, arguments.target, str(arguments.run))
-    reader = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
-    warn_unknown(reader, model.parts(text) if isinstance(model, MaskFiller) else [text])
+    text_tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+    warn_unknown(text_tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
     end = model.tokenizer.end_id if isinstance(model, Translator) and arguments.target is not None else None
     answer = token_or_label_id(model, arguments.token)
     case = case_of(subject, answer, end, everywhere=arguments.view == "lens")

@@ -18,11 +18,11 @@ MOST_ANSWERS = 128
 """Maximum number of columns in the picture of a lens."""
 
 
-def plot_lens(found: Lens, subject: Subject, row: Sequence[str], path: Path) -> None:
+def plot_lens(lens: Lens, subject: Subject, row: Sequence[str], path: Path) -> None:
     """Draw a logit lens with a column for each answer, and a row for the embedding (at the bottom) and for each layer.
 
     Args:
-        found: the logit lens.
+        lens: the logit lens.
         subject: the model's input; it names tokens and labels.
         row: input tokens, which label the columns.
         path: path of the picture.
@@ -32,46 +32,48 @@ def plot_lens(found: Lens, subject: Subject, row: Sequence[str], path: Path) -> 
     """
     from glassformer.inspection.plots import draw_lens, save
 
-    if len(found.outputs) > MOST_ANSWERS:
+    if len(lens.outputs) > MOST_ANSWERS:
         raise GlassError(
-            f"--plot would have {len(found.outputs):,} columns, but at most {MOST_ANSWERS} are allowed",
+            f"--plot would have {len(lens.outputs):,} columns, but at most {MOST_ANSWERS} are allowed",
             "Give a shorter text, or one answer with --position.",
         )
-    best = found.top[:, :, 0].tolist()  # (L+1, P)
+    best = lens.top[:, :, 0].tolist()  # (L+1, P)
     texts = [[subject.name(id) for id in answers] for answers in best]
-    tokens = ["all positions" if len(output.reads) > 1 else row[output.place] for output in found.outputs]
+    tokens = ["all positions" if len(output.reads) > 1 else row[output.place] for output in lens.outputs]
     fonts = _fonts([*tokens, *(text for answers in texts for text in answers)])
     ids = subject.ids if subject.target_ids is None else subject.target_ids
-    words = [fonts.labels(*pair) for pair in zip(texts, best, strict=True)]
-    columns = fonts.labels(tokens, [ids[output.place] for output in found.outputs])
+    answer_labels = [fonts.labels(*pair) for pair in zip(texts, best, strict=True)]
+    columns = fonts.labels(tokens, [ids[output.place] for output in lens.outputs])
     layers = ["embedded", *(f"layer {layer}" for layer in range(len(best) - 1))]
     title = "logit lens: the likeliest answer after each layer"
-    save(draw_lens(found.probabilities[:, :, 0].numpy(), words, layers, columns, title, fonts.families), path)
+    save(draw_lens(lens.probabilities[:, :, 0].numpy(), answer_labels, layers, columns, title, fonts.families), path)
 
 
-def plot_rollout(found: Rollout, layer: int, subject: Subject, path: Path) -> None:
+def plot_rollout(rollout: Rollout, layer: int, subject: Subject, path: Path) -> None:
     """Draw the attention rollout of each position up to a layer; for an encoder-decoder, from the source tokens."""
     from glassformer.inspection.plots import MapLabels, draw_rollout, save
 
     texts = subject.labels
     ids = subject.ids
     rows = texts
-    numbers = ids
-    shares = found.own[layer]  # (T, T)
-    if found.source is not None:
+    row_ids = ids
+    weights = rollout.own[layer]  # (T, T)
+    if rollout.source is not None:
         assert subject.target_labels is not None
         assert subject.target_ids is not None
         rows = subject.target_labels
-        numbers = subject.target_ids
-        shares = found.source[layer]  # (T, S)
+        row_ids = subject.target_ids
+        weights = rollout.source[layer]  # (T, S)
     elif subject.model.config.family == "decoder":
-        ahead = shares.new_ones(shares.shape).triu(1).bool()  # (T, T)
-        shares = shares.masked_fill(ahead, float("nan"))  # (T, T)
+        future = weights.new_ones(weights.shape).triu(1).bool()  # (T, T)
+        weights = weights.masked_fill(future, float("nan"))  # (T, T)
     fonts = _fonts([*rows, *texts])
-    of = "source tokens" if found.source is not None else "tokens"
-    labels = MapLabels(fonts.labels(rows, numbers), fonts.labels(texts, ids), "positions", f"{of} that reach them")
+    column_kind = "source tokens" if rollout.source is not None else "tokens"
+    labels = MapLabels(
+        fonts.labels(rows, row_ids), fonts.labels(texts, ids), "positions", f"{column_kind} that reach them"
+    )
     title = f"attention rollout up to layer {layer}"
-    save(draw_rollout(shares.numpy(), labels, title, scale="sqrt", families=fonts.families), path)
+    save(draw_rollout(weights.numpy(), labels, title, scale="sqrt", families=fonts.families), path)
 
 
 def _fonts(texts: Sequence[str]) -> Fonts:

@@ -38,11 +38,11 @@ class AttributionRequest:
             GlassError: there is no answer at that position.
         """
         position = self.arguments.position
-        found = [output for output in self.case.outputs if position in (None, output.place)]
-        if not found:
-            there = ", ".join(str(output.place) for output in self.case.outputs[:8])
-            raise GlassError(f"there is no answer at position {position}", f"Choose one of the positions {there}.")
-        return found[-1]
+        matches = [output for output in self.case.outputs if position in (None, output.place)]
+        if not matches:
+            positions = ", ".join(str(output.place) for output in self.case.outputs[:8])
+            raise GlassError(f"there is no answer at position {position}", f"Choose one of the positions {positions}.")
+        return matches[-1]
 
     @property
     def against(self) -> int | None:
@@ -70,27 +70,27 @@ def logits_view(request: AttributionRequest) -> ViewResult:
     from glassformer.inspection.receipt.parts import refuse_inexact
     from glassformer.inspection.sites import find_head
 
-    given = request.arguments
+    arguments = request.arguments
     name = request.subject.name
     refuse_inexact(request.case.model)
-    head = None if given.head is None else find_head(request.case.model, given.head)
-    made = request.case.trace()
-    top = given.top or TOP
-    if (given.position, given.layer, head) == (None, None, None) and len(request.case.outputs) > 1:
-        found = split_outputs(request.case.model, made, request.case.outputs, request.against)
-        return found.facts(name), tables.split_grid(found, request.row, name)
+    head = None if arguments.head is None else find_head(request.case.model, arguments.head)
+    trace = request.case.trace()
+    top = arguments.top or TOP
+    if (arguments.position, arguments.layer, head) == (None, None, None) and len(request.case.outputs) > 1:
+        contributions = split_outputs(request.case.model, trace, request.case.outputs, request.against)
+        return contributions.facts(name), tables.split_grid(contributions, request.row, name)
     output = request.output
-    title = f"{_answer(request, output)}: contributions to its logit"
-    if given.layer is not None:
-        neurons = split_neurons(request.case.model, made, output, given.layer, request.against)
-        return neurons.facts(), _titled(title, tables.neuron_lines(neurons, top))
-    parts = split_output(request.case.model, made, output, request.against)
+    title = f"{_answer_text(request, output)}: contributions to its logit"
+    if arguments.layer is not None:
+        neurons = split_neurons(request.case.model, trace, output, arguments.layer, request.against)
+        return neurons.facts(), _with_title(title, tables.neuron_lines(neurons, top))
+    parts = split_output(request.case.model, trace, output, request.against)
     if head is None:
-        found = split_outputs(request.case.model, made, [output], request.against)
-        facts = found.facts(name)
+        contributions = split_outputs(request.case.model, trace, [output], request.against)
+        facts = contributions.facts(name)
         for each, part in zip(facts["parts"], parts, strict=True):
             each["sources"] = part.sources
-        return facts, _titled(title, tables.split_place(parts, request.row, request.source, top))
+        return facts, _with_title(title, tables.split_place(parts, request.row, request.source, top))
     if head.site.stack == "enc" and request.source:
         raise GlassError(
             f"{head} writes to the encoder's residual stream, not to a logit", "Name a head of the decoder."
@@ -102,8 +102,8 @@ def logits_view(request: AttributionRequest) -> ViewResult:
     labels = request.source if kind == "cross head" else request.row
     lines = tables.token_lines({"gives": torch.tensor(part.sources)}, labels, "+9.4f")
     facts = {"head": str(head), "value": part.value, "sources": part.sources}
-    title = f"{_answer(request, output)}: {head} contributed {part.value:+.4f}, split by source token"
-    return facts, _titled(title, lines)
+    title = f"{_answer_text(request, output)}: {head} contributed {part.value:+.4f}, split by source token"
+    return facts, _with_title(title, lines)
 
 
 def lens_view(request: AttributionRequest) -> ViewResult:
@@ -113,12 +113,14 @@ def lens_view(request: AttributionRequest) -> ViewResult:
     case = request.case
     name = request.subject.name
     outputs = case.outputs if request.arguments.position is None else [request.output]
-    found = lens(case.model, case.tokens, outputs, case.target, request.arguments.top or 3)
+    lens_result = lens(case.model, case.tokens, outputs, case.target, request.arguments.top or 3)
     if request.arguments.plot is not None:
-        plot_lens(found, request.subject, request.row, request.arguments.plot)
+        plot_lens(lens_result, request.subject, request.row, request.arguments.plot)
     if request.arguments.position is None:
-        return found.facts(name), tables.lens_grid(found, request.row, name)
-    return found.facts(name), _titled(_answer(request, request.output), tables.lens_place(found, 0, name))
+        return lens_result.facts(name), tables.lens_grid(lens_result, request.row, name)
+    return lens_result.facts(name), _with_title(
+        _answer_text(request, request.output), tables.lens_place(lens_result, 0, name)
+    )
 
 
 def rollout_view(request: AttributionRequest) -> ViewResult:
@@ -127,22 +129,28 @@ def rollout_view(request: AttributionRequest) -> ViewResult:
     from glassformer.inspection.attribution.rollout import read_by
     from glassformer.inspection.attribution.tables import token_lines
 
-    made = request.case.trace()
+    trace = request.case.trace()
     reads = [request.output.reads]
     layer = _layer(request)
-    found = rollout(made)
-    even = rollout(made, uniform=True)
+    rollout_result = rollout(trace)
+    uniform_result = rollout(trace, uniform=True)
     if request.arguments.plot is not None:
-        plot_rollout(found, layer, request.subject, request.arguments.plot)
-    columns = {"rollout": read_by(found.own[layer], reads)[0], "uniform": read_by(even.own[layer], reads)[0]}  # (T)
+        plot_rollout(rollout_result, layer, request.subject, request.arguments.plot)
+    columns = {
+        "rollout": read_by(rollout_result.own[layer], reads)[0],
+        "uniform": read_by(uniform_result.own[layer], reads)[0],
+    }  # (T)
     lines = [
-        f"{_read(request)}, by attention rollout; uniform: with uniform attention",
+        f"{_attention_title(request)}, by attention rollout; uniform: with uniform attention",
         *token_lines(columns, request.row),
     ]
-    if found.source is not None and even.source is not None:
-        columns = {"rollout": read_by(found.source[layer], reads)[0], "uniform": read_by(even.source[layer], reads)[0]}
+    if rollout_result.source is not None and uniform_result.source is not None:
+        columns = {
+            "rollout": read_by(rollout_result.source[layer], reads)[0],
+            "uniform": read_by(uniform_result.source[layer], reads)[0],
+        }
         lines += ["from the source, through cross-attention and the encoder", *token_lines(columns, request.source)]
-    facts = {"reads": list(reads[0]), "layer": layer, **found.facts(), "uniform": even.facts()}
+    facts = {"reads": list(reads[0]), "layer": layer, **rollout_result.facts(), "uniform": uniform_result.facts()}
     return facts, iter(lines)
 
 
@@ -152,17 +160,17 @@ def flow_view(request: AttributionRequest) -> ViewResult:
     from glassformer.inspection.attribution.rollout import read_by
     from glassformer.inspection.attribution.tables import token_lines
 
-    made = request.case.trace()
+    trace = request.case.trace()
     reads = request.output.reads
     layer = _layer(request)
-    found = flow(made, reads, layer + 1)
-    beside = rollout(made)
-    columns = {"flow": found.own, "rollout": read_by(beside.own[layer], [reads])[0]}  # (T)
-    lines = [f"{_read(request)}, by attention flow", *token_lines(columns, request.row)]
-    if found.source is not None and beside.source is not None:
-        columns = {"flow": found.source, "rollout": read_by(beside.source[layer], [reads])[0]}  # (S)
+    flow_result = flow(trace, reads, layer + 1)
+    rollout_result = rollout(trace)
+    columns = {"flow": flow_result.own, "rollout": read_by(rollout_result.own[layer], [reads])[0]}  # (T)
+    lines = [f"{_attention_title(request)}, by attention flow", *token_lines(columns, request.row)]
+    if flow_result.source is not None and rollout_result.source is not None:
+        columns = {"flow": flow_result.source, "rollout": read_by(rollout_result.source[layer], [reads])[0]}  # (S)
         lines += ["from the source, through cross-attention and the encoder", *token_lines(columns, request.source)]
-    return found.facts(), iter(lines)
+    return flow_result.facts(), iter(lines)
 
 
 def occlusion_view(request: AttributionRequest) -> ViewResult:
@@ -171,17 +179,17 @@ def occlusion_view(request: AttributionRequest) -> ViewResult:
     from glassformer.inspection.attribution.tables import token_lines
 
     output = request.output
-    words, own, source = _replacements(request)
-    found = occlude(request.case, own, source)
+    replacement, replacement_id, source_replacement_id = _replacements(request)
+    occlusion = occlude(request.case, replacement_id, source_replacement_id)
     column = request.case.outputs.index(output)
     lines = [
-        f"{_answer(request, output)}: ln p = {float(found.before[column]):.4f}; drop in ln p, in nats, when a token is "
-        f"replaced by {words}",
-        *token_lines({"loses": found.own[column]}, request.row, "+9.4f"),
+        f"{_answer_text(request, output)}: ln p = {float(occlusion.before[column]):.4f}; drop in ln p, in nats, "
+        f"when a token is replaced by {replacement}",
+        *token_lines({"loses": occlusion.own[column]}, request.row, "+9.4f"),
     ]
-    if found.source is not None:
-        lines += ["tokens of the source", *token_lines({"loses": found.source[column]}, request.source, "+9.4f")]
-    return found.facts(request.subject.name), iter(lines)
+    if occlusion.source is not None:
+        lines += ["tokens of the source", *token_lines({"loses": occlusion.source[column]}, request.source, "+9.4f")]
+    return occlusion.facts(request.subject.name), iter(lines)
 
 
 def agreement_view(request: AttributionRequest) -> ViewResult:
@@ -189,10 +197,12 @@ def agreement_view(request: AttributionRequest) -> ViewResult:
     from glassformer.inspection.attribution import agreement, occlude
     from glassformer.inspection.attribution.tables import agreement_lines
 
-    words, own, source = _replacements(request)
-    found = agreement(request.case.model, request.case.trace(), occlude(request.case, own, source))
-    return {"replacement": own, **found.facts()}, _titled(
-        f"occlusion: tokens are replaced by {words}", agreement_lines(found)
+    replacement, replacement_id, source_replacement_id = _replacements(request)
+    agreement_result = agreement(
+        request.case.model, request.case.trace(), occlude(request.case, replacement_id, source_replacement_id)
+    )
+    return {"replacement": replacement_id, **agreement_result.facts()}, _with_title(
+        f"occlusion: tokens are replaced by {replacement}", agreement_lines(agreement_result)
     )
 
 
@@ -206,41 +216,43 @@ def patching_view(request: AttributionRequest) -> ViewResult:
     from glassformer.inspection.attribution.tables import grid_lines
     from glassformer.inspection.explain import whole_subject_of
 
-    given = request.arguments
+    arguments = request.arguments
     case = request.case
-    written = request.subject.target
-    check_part(given.part or "resid")
-    other = whole_subject_of(request.model, given.corrupt, written, "--corrupt")
-    corrupt = case_of(other)
-    question = PatchingInputs(case.tokens, corrupt.tokens, 0, 0, 0, case.target, corrupt.target)
-    check_shapes(question)
-    if other.ids == request.subject.ids:
+    target = request.subject.target
+    check_part(arguments.part or "resid")
+    corrupt_subject = whole_subject_of(request.model, arguments.corrupt, target, "--corrupt")
+    corrupt_case = case_of(corrupt_subject)
+    inputs = PatchingInputs(case.tokens, corrupt_case.tokens, 0, 0, 0, case.target, corrupt_case.target)
+    check_shapes(inputs)
+    if corrupt_subject.ids == request.subject.ids:
         raise GlassError("--corrupt is the same as the text: there is nothing to restore", "Give a different text.")
-    best = case.logits()[0].argmax(dim=-1)  # (P)
-    worst = corrupt.logits()[0].argmax(dim=-1)  # (P)
+    clean_answers = case.logits()[0].argmax(dim=-1)  # (P)
+    corrupt_answers = corrupt_case.logits()[0].argmax(dim=-1)  # (P)
     output = request.output
-    differ = (best != worst).nonzero()
-    if given.position is None and case.target is not None and len(differ):
-        output = case.outputs[int(differ[0])]
+    differing = (clean_answers != corrupt_answers).nonzero()
+    if arguments.position is None and case.target is not None and len(differing):
+        output = case.outputs[int(differing[0])]
     column = case.outputs.index(output)
-    token = int(best[column]) if given.token is None else output.answer
-    against = int(worst[column]) if request.against is None else request.against
+    token = int(clean_answers[column]) if arguments.token is None else output.answer
+    against = int(corrupt_answers[column]) if request.against is None else request.against
     if token == against:
         raise GlassError(
             f"the two answers to compare are the same: {request.subject.name(token)}",
             "Name two different answers with --token and --against.",
         )
-    question = PatchingInputs(case.tokens, corrupt.tokens, output.place, token, against, case.target, corrupt.target)
-    grids = patch_grids(case.model, question, given.part or "resid")
+    inputs = PatchingInputs(
+        case.tokens, corrupt_case.tokens, output.place, token, against, case.target, corrupt_case.target
+    )
+    grids = patch_grids(case.model, inputs, arguments.part or "resid")
     name = request.subject.name
     first = grids[0]
     lines = [
-        f"{name(token)} against {name(against)}, {_where(request, output)}: logit difference {first.clean:+.4f} "
-        f"clean, {first.corrupt:+.4f} corrupt; 0 means as corrupt, 1 as clean",
+        f"{name(token)} against {name(against)}, {_position_text(request, output)}: logit difference "
+        f"{first.clean:+.4f} clean, {first.corrupt:+.4f} corrupt; 0 means as corrupt, 1 as clean",
     ]
     for grid in grids:
-        encodes = bool(request.source) and grid.stack == "enc"
-        lines += grid_lines(grid, request.source if encodes else request.row, _labels(other, encodes))
+        is_encoder = bool(request.source) and grid.stack == "enc"
+        lines += grid_lines(grid, request.source if is_encoder else request.row, _labels(corrupt_subject, is_encoder))
     answers = {"token": {"id": token, "text": name(token)}, "against": {"id": against, "text": name(against)}}
     return {**answers, "place": output.place, "grids": [grid.facts() for grid in grids]}, iter(lines)
 
@@ -269,38 +281,38 @@ def _replacements(request: AttributionRequest) -> tuple[str, int, int | None]:
 
     tokenizer = request.model.tokenizer
     source = request.model.source_tokenizer if isinstance(request.model, Translator) else tokenizer
-    given = request.arguments.replace
-    if given is not None:
+    replacement = request.arguments.replace
+    if replacement is not None:
         from glassformer.inspection.receipt.naming import token_named
 
-        own = token_named(tokenizer, given)
-        other = token_named(source, given)
+        token_id = token_named(tokenizer, replacement)
+        source_token_id = token_named(source, replacement)
     else:
-        own, other = (
+        token_id, source_token_id = (
             next(id for id in (each.unknown_id, each.mask_id, each.end_id) if id is not None)
             for each in (tokenizer, source)
         )
-    return f"{tokenizer.token_text(own)} ({own})", own, None if source is tokenizer else other
+    return f"{tokenizer.token_text(token_id)} ({token_id})", token_id, None if source is tokenizer else source_token_id
 
 
-def _where(request: AttributionRequest, output: Output) -> str:
+def _position_text(request: AttributionRequest, output: Output) -> str:
     if len(output.reads) > 1:
         return "from all positions"
     after = "after" if request.model.config.model.family != "encoder" else "from"
     return f"{after} {request.row[output.place]} at {output.place}"
 
 
-def _read(request: AttributionRequest) -> str:
+def _attention_title(request: AttributionRequest) -> str:
     """Return the title of a rollout or flow view, which names the answer."""
-    return f"attention of the answer {_where(request, request.output)} to each token"
+    return f"attention of the answer {_position_text(request, request.output)} to each token"
 
 
-def _answer(request: AttributionRequest, output: Output) -> str:
+def _answer_text(request: AttributionRequest, output: Output) -> str:
     against = "" if request.against is None else f" against {request.subject.name(request.against)}"
-    return f"answer {request.subject.name(output.answer)}{against} {_where(request, output)}"
+    return f"answer {request.subject.name(output.answer)}{against} {_position_text(request, output)}"
 
 
-def _titled(title: str, lines: Iterator[str]) -> Iterator[str]:
+def _with_title(title: str, lines: Iterator[str]) -> Iterator[str]:
     yield title
     yield from lines
 

@@ -60,29 +60,29 @@ def run(arguments: argparse.Namespace) -> int:
 
     opened = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
     model = opened.chat_model
-    given = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
-    settings = opened.config.with_changes({**given, **stop_changes(given), **sampling_changes(given)}).sample
-    refuse_unused_penalty(given, opened.config.sample)
+    flags = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
+    settings = opened.config.with_changes({**flags, **stop_changes(flags), **sampling_changes(flags)}).sample
+    refuse_unused_penalty(flags, opened.config.sample)
     model.engine = choose_engine(arguments.backend, model.model, settings, 1)
     if names_backend(arguments.backend, model):
         print(f"--- {model.backend}, {model.precision}", file=sys.stderr)
     if arguments.system is not None and not arguments.system.strip():
         raise GlassError("--system is empty", "Give a text, or remove --system.")
-    first: list[Message] = [{"role": "system", "content": arguments.system}] if arguments.system else []
+    system_messages: list[Message] = [{"role": "system", "content": arguments.system}] if arguments.system else []
     if arguments.question is not None:
         warn_unknown(model.tokenizer, [arguments.question])
-        return _answer_one(model, first, arguments.question, settings, arguments.json)
+        return _answer_one(model, system_messages, arguments.question, settings, arguments.json)
     if arguments.json:
         raise GlassError("--json was given without QUESTION", "Give QUESTION; a conversation has no JSON output.")
-    _talk(model, first, settings)
+    _talk(model, system_messages, settings)
     return 0
 
 
 def _answer_one(
-    model: ChatModel, first: Sequence[Message], question: str, settings: SampleConfig, as_json: bool
+    model: ChatModel, system_messages: Sequence[Message], question: str, settings: SampleConfig, as_json: bool
 ) -> int:
-    messages: list[Message] = [*first, {"role": "user", "content": question}]
-    messages = model.fit_to_context(messages, settings.tokens, len(first))
+    messages: list[Message] = [*system_messages, {"role": "user", "content": question}]
+    messages = model.fit_to_context(messages, settings.tokens, len(system_messages))
     pieces = model.reply(messages, settings)
     if as_json:
         text = "".join(pieces)
@@ -93,23 +93,23 @@ def _answer_one(
     return 0
 
 
-def _talk(model: ChatModel, first: Sequence[Message], settings: SampleConfig) -> None:
+def _talk(model: ChatModel, system_messages: Sequence[Message], settings: SampleConfig) -> None:
     """Read questions and print their answers until the input ends; handle `/new` and `/quit`."""
-    messages = list(first)
+    messages = list(system_messages)
     for question in _questions():
         if question == QUIT:
             return
         if question == NEW:
-            messages = list(first)
+            messages = list(system_messages)
             continue
         warn_unknown(model.tokenizer, [question])
-        asked: list[Message] = [*messages, {"role": "user", "content": question}]
+        conversation: list[Message] = [*messages, {"role": "user", "content": question}]
         try:
-            messages = model.fit_to_context(asked, settings.tokens, len(first))
+            messages = model.fit_to_context(conversation, settings.tokens, len(system_messages))
         except GlassError as error:  # the conversation continues without this question
             print(error, file=sys.stderr)
             continue
-        if forgotten := len(asked) - len(messages):
+        if forgotten := len(conversation) - len(messages):
             print(f"the context is full: the oldest {forgotten} messages were dropped", file=sys.stderr)
         answer = _show(model.reply(messages, settings)).strip()
         messages.append({"role": "assistant", "content": answer})

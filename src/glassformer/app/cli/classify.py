@@ -57,12 +57,14 @@ def run(arguments: argparse.Namespace) -> int:
     _notice_empty(texts, arguments.input)
     warn_unknown(model.tokenizer, texts)
     warn_truncated([model.unread_tokens(text) for text in texts], "texts", model.config.model.context)
-    found = model.classify(texts)
-    facts = {"labels": list(model.labels), "texts": [asdict(each) for each in found]}
-    if len(found) > 1 or arguments.input:  # a file with one line has the same output format as any file
-        lines = [f"{each.label}\t{each.probability:.4f}\t{' '.join(each.text.split())[:100]}" for each in found]
+    predictions = model.classify(texts)
+    facts = {"labels": list(model.labels), "texts": [asdict(each) for each in predictions]}
+    if len(predictions) > 1 or arguments.input:  # a file with one line has the same output format as any file
+        lines = [f"{each.label}\t{each.probability:.4f}\t{' '.join(each.text.split())[:100]}" for each in predictions]
     else:
-        lines = [f"{share:>8.2%}  {label}" for label, share in list(found[0].probabilities.items())[:SHOWN]]
+        lines = [
+            f"{probability:>8.2%}  {label}" for label, probability in list(predictions[0].probabilities.items())[:SHOWN]
+        ]
     emit(SimpleReport(facts, lines), arguments.json)
     return 0
 

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     refuse_no_matplotlib()
     try:
-        results = run_grid(arguments.out, grid, _cores() if arguments.jobs is None else arguments.jobs, _note)
+        results = run_grid(arguments.out, grid, _usable_cores() if arguments.jobs is None else arguments.jobs, _note)
     except KeyboardInterrupt:
         _note("stopped: finished runs are kept; run the same command again to continue")
         raise
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise GlassError(f"every run failed; the first error: {failed['failed']}", failed["remedy"])
     table = tabulate(grid, results, baseline)
     pictures = {"curves.svg": curves_picture(arguments.out, grid), "bars.svg": bars_picture(table)}
-    return _tell(comparison_report(grid, table, pictures, arguments.out), arguments.json)
+    return _write_and_print(comparison_report(grid, table, pictures, arguments.out), arguments.json)
 
 
 def _chosen_grid(arguments: argparse.Namespace) -> Grid:
@@ -103,7 +103,7 @@ def _chosen_grid(arguments: argparse.Namespace) -> Grid:
                     f"Remove --{name}: a study has its own settings; change single settings with --set.",
                 )
         vary = dict(study.vary)
-        changes = _under(study, changes)
+        changes = _study_settings(study, changes)
     for key in vary:
         if key in changes:
             raise GlassError(
@@ -120,17 +120,17 @@ def _chosen_grid(arguments: argparse.Namespace) -> Grid:
     return Grid(make_grid(vary, seeds, settings), seeds, study.question if study else "", study.hint if study else "")
 
 
-def _under(study: Study, changes: dict[str, str]) -> dict[str, str]:
+def _study_settings(study: Study, changes: dict[str, str]) -> dict[str, str]:
     """Return the settings of a study, overridden by `changes`.
 
     With another text, the study's data and tokenizer settings are dropped.
     """
-    own = dict(study.settings)
+    settings = dict(study.settings)
     if "data.source" in changes:
-        own = {key: value for key, value in own.items() if not key.startswith(("data.", "tokenizer."))}
+        settings = {key: value for key, value in settings.items() if not key.startswith(("data.", "tokenizer."))}
     if "train.minutes" in changes:
-        own.pop("train.steps", None)
-    return own | changes
+        settings.pop("train.steps", None)
+    return settings | changes
 
 
 def _baseline(cells: tuple[Cell, ...], name: str | None) -> int:
@@ -153,8 +153,15 @@ def _measure_cost(arguments: argparse.Namespace) -> int:
     from glassformer.experiments.cost import SIZES, cost_report, measure_costs, refuse_used_folder
     from glassformer.inspection.plots import refuse_no_matplotlib
 
-    given = (arguments.data, arguments.target, arguments.vary, arguments.recipe, arguments.config, arguments.baseline)
-    if any(given) or given_settings(arguments):
+    grid_arguments = (
+        arguments.data,
+        arguments.target,
+        arguments.vary,
+        arguments.recipe,
+        arguments.config,
+        arguments.baseline,
+    )
+    if any(grid_arguments) or given_settings(arguments):
         raise GlassError(
             "--study cost takes no settings and no DATA: its sizes are fixed",
             "Keep only --study and --out.",
@@ -168,10 +175,10 @@ def _measure_cost(arguments: argparse.Namespace) -> int:
     refuse_no_matplotlib()
     refuse_used_folder(arguments.out)
     laws = measure_costs(SIZES, _note)
-    return _tell(cost_report(laws, arguments.out), arguments.json)
+    return _write_and_print(cost_report(laws, arguments.out), arguments.json)
 
 
-def _tell(report: StudyReport, as_json: bool) -> int:
+def _write_and_print(report: StudyReport, as_json: bool) -> int:
     """Write the files of the report and print it."""
     report.write()
     emit(report, as_json)
@@ -179,7 +186,7 @@ def _tell(report: StudyReport, as_json: bool) -> int:
     return 0
 
 
-def _cores() -> int:
+def _usable_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

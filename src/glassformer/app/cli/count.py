@@ -41,9 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the parameters, bytes, FLOPs and KV cache of the model, and the estimates for `--gpus`."""
     from glassformer.model.count import count_model
 
-    config, sizes, published = _described(arguments.what, changes_from(arguments))
-    about, estimates = count_gpus.estimates(arguments, config, sizes)
-    gpus = count_gpus.table(about, estimates, arguments.tokens) if estimates else iter(())
+    config, sizes, published = _settings_and_sizes(arguments.what, changes_from(arguments))
+    description, estimates = count_gpus.estimates(arguments, config, sizes)
+    gpus = count_gpus.table(description, estimates, arguments.tokens) if estimates else iter(())
     components = count_model(config.model, *sizes)
     report = CountReport(arguments.what, config.model, sizes[0], components, published)
     lines = chain([report.text()], gpus)
@@ -113,8 +113,9 @@ class CountReport:
 
     def _differences(self) -> Iterator[str]:
         """Yield the published and exact totals, and a line for each component in which they differ."""
-        stated = self.published["total"]
-        yield f"\nPublished for this model: {stated:,}; exact: {self.total:,}; difference {self.total - stated:+,}:"
+        published = self.published["total"]
+        total_difference = self.total - published
+        yield f"\nPublished for this model: {published:,}; exact: {self.total:,}; difference {total_difference:+,}:"
         parts = self.published.get("parts", {})
         for part in self.components:
             difference = part.parameters - parts.get(part.name, 0)
@@ -124,7 +125,7 @@ class CountReport:
         yield f"  {self.published['note']}"
 
 
-def _described(name: str, changes: dict[str, str]) -> tuple[Config, Sizes, dict[str, Any]]:
+def _settings_and_sizes(name: str, changes: dict[str, str]) -> tuple[Config, Sizes, dict[str, Any]]:
     """Return the settings, sizes and published figures of a run or recipe."""
     from glassformer.runs.folder import open_run, runs_near
 
@@ -134,16 +135,16 @@ def _described(name: str, changes: dict[str, str]) -> tuple[Config, Sizes, dict[
         published = {} if changes else recipe.published
         return config, (_vocabulary(config, recipe), None, None), published
     if not Path(name).exists():
-        known = [*recipe_names(), *runs_near(Path(name))]
-        raise GlassError(f"{name} is neither a run folder nor a recipe", nearest(name, known))
+        known_names = [*recipe_names(), *runs_near(Path(name))]
+        raise GlassError(f"{name} is neither a run folder nor a recipe", nearest(name, known_names))
     from glassformer.text.tokenizers import Tokenizer
 
-    found = open_run(Path(name))
-    config = found.config().with_changes(changes)
+    run_folder = open_run(Path(name))
+    config = run_folder.config().with_changes(changes)
     source = None  # sources share the target's vocabulary
     if config.two_vocabularies:
-        source = Tokenizer.load(found.source_tokenizer_file).vocab_size
-    return config, (Tokenizer.load(found.tokenizer_file).vocab_size, source, len(found.labels()) or None), {}
+        source = Tokenizer.load(run_folder.source_tokenizer_file).vocab_size
+    return config, (Tokenizer.load(run_folder.tokenizer_file).vocab_size, source, len(run_folder.labels()) or None), {}
 
 
 def _vocabulary(config: Config, recipe: Recipe) -> int:

@@ -70,12 +70,12 @@ def estimates(
     size = size_of(config.model, sizes[0], sizes[2])
     name, gpu = _gpu(arguments)
     reach = REACH if arguments.reach is None else arguments.reach
-    about = (
+    description = (
         f"{name}: {gpu.peak / 1e12:,.0f} TFLOP/s, of which {reach:.0%} is achieved; {gpu.memory / GIGA:,.0f} GB; "
         f"{gpu.link / GIGA:,.0f} GB/s within a node of {gpu.node}, "
         f"{gpu.network / GIGA:,.0f} GB/s for each GPU between nodes ({gpu.source})"
     )
-    return about, [estimate(size, gpu, number, reach, arguments.rows) for number in _numbers(arguments.gpus)]
+    return description, [estimate(size, gpu, number, reach, arguments.rows) for number in _numbers(arguments.gpus)]
 
 
 def _gpu(arguments: argparse.Namespace) -> tuple[str, Gpu]:
@@ -84,12 +84,12 @@ def _gpu(arguments: argparse.Namespace) -> tuple[str, Gpu]:
     name = arguments.gpu or "h100"
     if name not in GPUS:
         raise GlassError(f"unknown GPU {name!r}", nearest(name, GPUS))
-    given = {option: getattr(arguments, option) for option in OWN if getattr(arguments, option) is not None}
-    if not given:
+    overrides = {option: getattr(arguments, option) for option in OWN if getattr(arguments, option) is not None}
+    if not overrides:
         return name, GPUS[name]
-    changed = {option: value * OWN[option] for option, value in given.items()}
-    words = ", ".join(f"--{option} {value:g}" for option, value in given.items())
-    return name, replace(GPUS[name], **changed, source=f"{GPUS[name].source}; changed by {words}")
+    specifications = {option: value * OWN[option] for option, value in overrides.items()}
+    options = ", ".join(f"--{option} {value:g}" for option, value in overrides.items())
+    return name, replace(GPUS[name], **specifications, source=f"{GPUS[name].source}; changed by {options}")
 
 
 def _refuse_impossible(arguments: argparse.Namespace) -> None:
@@ -101,7 +101,7 @@ def _refuse_impossible(arguments: argparse.Namespace) -> None:
 
 
 def _numbers(text: str) -> list[int]:
-    numbers = [int(word) if word.strip().isdecimal() else 0 for word in text.split(",")]
+    numbers = [int(item) if item.strip().isdecimal() else 0 for item in text.split(",")]
     if not all(0 < number <= 1_000_000 for number in numbers):
         raise GlassError(
             f"--gpus {text} is not a list of numbers of GPUs",
@@ -110,55 +110,58 @@ def _numbers(text: str) -> list[int]:
     return numbers
 
 
-def table(about: str, found: Sequence[Estimate], billions: float | None) -> Iterator[str]:
+def table(description: str, gpu_estimates: Sequence[Estimate], billions: float | None) -> Iterator[str]:
     """Yield the lines of a table with a column for each estimate, and the notes below it.
 
     Args:
-        about: description of the GPU.
-        found: one estimate for each number of GPUs.
+        description: description of the GPU.
+        gpu_estimates: one estimate for each number of GPUs.
         billions: training tokens in billions, for a row of days; None: no such row.
     """
-    yield f"\nEstimated sharded training with AdamW in bfloat16, on {about}:"
+    yield f"\nEstimated sharded training with AdamW in bfloat16, on {description}:"
     rows: list[tuple[str, list[str]]] = [
-        ("GPUs", [f"{each.gpus:,}" for each in found]),
-        ("GB on each: weights", [_gb(each.kept.weights) for each in found]),
-        ("  gradients", [_gb(each.kept.gradients) for each in found]),
-        ("  optimizer state", [_gb(each.kept.state) for each in found]),
-        ("  gathered weights", [_gb(each.gathered) for each in found]),
-        ("  a unit's gradients", [_gb(each.whole_gradients) for each in found]),
-        ("  activations", [_gb(each.activations) for each in found]),
-        ("  all", [_gb(each.memory) for each in found]),
-        ("fits", ["yes" if each.fits else "no" for each in found]),
-        ("blocks run twice", ["yes" if each.recomputed else "no" for each in found]),
-        ("rows at once", [str(each.rows) for each in found]),
-        ("tokens a step", [f"{each.tokens_per_step:,}" for each in found]),
-        ("GB sent by each", [_gb(each.traffic) for each in found]),
-        ("s of arithmetic", [f"{each.compute:.3g}" for each in found]),
-        ("s of sending", [f"{each.communication:.3g}" for each in found]),
-        ("tokens/s at best", [_rate(each, each.best) for each in found]),
-        ("  at worst", [_rate(each, each.worst) for each in found]),
+        ("GPUs", [f"{each.gpus:,}" for each in gpu_estimates]),
+        ("GB on each: weights", [_gb(each.kept.weights) for each in gpu_estimates]),
+        ("  gradients", [_gb(each.kept.gradients) for each in gpu_estimates]),
+        ("  optimizer state", [_gb(each.kept.state) for each in gpu_estimates]),
+        ("  gathered weights", [_gb(each.gathered) for each in gpu_estimates]),
+        ("  a unit's gradients", [_gb(each.whole_gradients) for each in gpu_estimates]),
+        ("  activations", [_gb(each.activations) for each in gpu_estimates]),
+        ("  all", [_gb(each.memory) for each in gpu_estimates]),
+        ("fits", ["yes" if each.fits else "no" for each in gpu_estimates]),
+        ("blocks run twice", ["yes" if each.recomputed else "no" for each in gpu_estimates]),
+        ("rows at once", [str(each.rows) for each in gpu_estimates]),
+        ("tokens a step", [f"{each.tokens_per_step:,}" for each in gpu_estimates]),
+        ("GB sent by each", [_gb(each.traffic) for each in gpu_estimates]),
+        ("s of arithmetic", [f"{each.compute:.3g}" for each in gpu_estimates]),
+        ("s of sending", [f"{each.communication:.3g}" for each in gpu_estimates]),
+        ("tokens/s at best", [_rate(each, each.best) for each in gpu_estimates]),
+        ("  at worst", [_rate(each, each.worst) for each in gpu_estimates]),
     ]
     if billions is not None:
-        days = [(GIGA * billions / each.best / 86400, GIGA * billions / each.worst / 86400) for each in found]
+        days = [(GIGA * billions / each.best / 86400, GIGA * billions / each.worst / 86400) for each in gpu_estimates]
         spans = [f"{best:,.3g} to {worst:,.3g}" for best, worst in days]
         rows.append(
-            (f"days for {billions:,g} B", [s if each.fits else "-" for s, each in zip(spans, found, strict=True)])
+            (
+                f"days for {billions:,g} B",
+                [span if each.fits else "-" for span, each in zip(spans, gpu_estimates, strict=True)],
+            )
         )
     for name, cells in rows:
         yield f"{name:<22}" + "".join(f"{cell:>20}" for cell in cells)
     yield "At best, communication overlaps with arithmetic; at worst, not at all. Latency and data loading are ignored."
-    if any(each.recomputed for each in found):
+    if any(each.recomputed for each in gpu_estimates):
         yield "To run blocks twice (gradient checkpointing), set train.checkpoint_blocks = true."
 
 
-def facts(found: Sequence[Estimate]) -> dict[str, Any]:
+def facts(gpu_estimates: Sequence[Estimate]) -> dict[str, Any]:
     """Return the estimates for `--json`; empty if there are none."""
-    return {"estimates": [each.facts() for each in found]} if found else {}
+    return {"estimates": [each.facts() for each in gpu_estimates]} if gpu_estimates else {}
 
 
 def _gb(number: float) -> str:
     return f"{number / GIGA:,.2f}"
 
 
-def _rate(each: Estimate, rate: float) -> str:
-    return f"{rate:,.0f}" if each.fits else "-"
+def _rate(estimate: Estimate, rate: float) -> str:
+    return f"{rate:,.0f}" if estimate.fits else "-"

@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.action == "encode":
         return data_encode.run(arguments, _changes(arguments))
-    return _show(arguments) if arguments.action == "show" else _look(arguments)
+    return _show(arguments) if arguments.action == "show" else _inspect(arguments)
 
 
 def _list(as_json: bool) -> int:
@@ -112,7 +112,7 @@ def _list(as_json: bool) -> int:
 def _show(arguments: argparse.Namespace) -> int:
     corpus = find_corpus(arguments.name)
     data = Config().with_changes({"data.size": str(SHOWN), **_changes(arguments)}).data
-    emit(CorpusReport(corpus, _made(corpus, data.size, data.seed)), arguments.json)
+    emit(CorpusReport(corpus, _generate_records(corpus, data.size, data.seed)), arguments.json)
     return 0
 
 
@@ -150,7 +150,7 @@ class CorpusReport:
         return "\n".join(lines)
 
 
-def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
+def _generate_records(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
     """Generate records of a corpus, by kind (documents, pairs, labelled texts, conversations, minimal pairs)."""
     kinds: dict[str, list[Any]] = {}
     if isinstance(corpus, Corpus):
@@ -168,12 +168,12 @@ def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
     return kinds
 
 
-def _look(arguments: argparse.Namespace) -> int:
+def _inspect(arguments: argparse.Namespace) -> int:
     """Read, split and encode the data as in training, in a temporary folder, and print the first rows and notes."""
     changes = _changes(arguments) | source_settings(arguments.name, arguments.target)
     config = merge_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
     with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
-        facts = _prepared(config, Path(folder))
+        facts = _prepare(config, Path(folder))
     lines = [*facts["notes"], "the first rows as they are read:"]
     for row in facts["first"]:
         if "pieces" in row:
@@ -191,8 +191,8 @@ def _look(arguments: argparse.Namespace) -> int:
 
 def _in_one_line(text: str) -> str:
     """Return the beginning of a text on one line, with control characters escaped."""
-    begin = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text[:LINE])
-    return begin + " ..." if len(text) > LINE else begin
+    beginning = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text[:LINE])
+    return beginning + " ..." if len(text) > LINE else beginning
 
 
 def _first_conversations(source: Source) -> list[dict[str, Any]]:
@@ -213,11 +213,11 @@ def _first_conversations(source: Source) -> list[dict[str, Any]]:
 def _shaded(pieces: list[dict[str, Any]]) -> str:
     """Return a conversation on one line, with the pieces that count in the loss in reverse video or in brackets."""
     begin, end = ("\x1b[7m", "\x1b[0m") if sys.stdout.isatty() else ("[[", "]]")
-    shown = []
+    texts = []
     for piece in pieces:
-        text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in piece["text"])
-        shown.append(f"{begin}{text}{end}" if piece["counts"] else text)
-    return "".join(shown)
+        text = "".join(character if character.isprintable() else repr(character)[1:-1] for character in piece["text"])
+        texts.append(f"{begin}{text}{end}" if piece["counts"] else text)
+    return "".join(texts)
 
 
 def _first(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[dict[str, str]]:
@@ -228,7 +228,7 @@ def _first(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[dict
 
 def _tables(files: Iterable[SourceFile]) -> list[dict[str, Any]]:
     """Return the chosen columns of each table; for CSV and TSV, also the format (header, delimiter, quoting, ...)."""
-    found: list[dict[str, Any]] = []
+    tables: list[dict[str, Any]] = []
     for file in files:
         if file.table is not None and file.chosen is not None:
             columns = [file.table.names[index] for index in file.chosen.indices]
@@ -236,11 +236,11 @@ def _tables(files: Iterable[SourceFile]) -> list[dict[str, Any]]:
             if file.table.dialect is not None:
                 facts |= {"header": file.table.header, "delimiter": file.table.dialect.delimiter}
                 facts |= {"quoting": file.table.dialect.quoting, "extra_fields": file.table.extra_fields}
-            found.append(facts)
-    return found
+            tables.append(facts)
+    return tables
 
 
-def _prepared(config: Config, folder: Path) -> dict[str, Any]:
+def _prepare(config: Config, folder: Path) -> dict[str, Any]:
     from glassformer.text.prepare import prepare_source
     from glassformer.text.records import RECORD_KINDS
     from glassformer.text.source import open_source
@@ -249,30 +249,30 @@ def _prepared(config: Config, folder: Path) -> dict[str, Any]:
     kind = RECORD_KINDS[config.train.task]
     with ExitStack() as stack:
         source = stack.enter_context(open_source(kind, config.data, folder))
-        own = None
+        validation_source = None
         if config.data.validation is not None:
-            own = stack.enter_context(open_source(kind, config.data, folder, validation=True))
+            validation_source = stack.enter_context(open_source(kind, config.data, folder, validation=True))
         names = kind.roles if kind.labels == "none" else (*kind.roles, "label")
         first: list[Any] = _first_conversations(source) if kind.loss_spans else _first(names, first_records(source))
         tables = _tables(source.files)
-        found = prepare_source(source, own, config.tokenizer, folder)
-    facts = data_encode.facts_of(found) if kind.running_text else _facts_of_examples(found)
+        prepared = prepare_source(source, validation_source, config.tokenizer, folder)
+    facts = data_encode.facts_of(prepared) if kind.running_text else _facts_of_examples(prepared)
     return {"first": first, "tables": tables, **facts}
 
 
-def _facts_of_examples(found: Prepared) -> dict[str, Any]:
+def _facts_of_examples(prepared: Prepared) -> dict[str, Any]:
     names = ("source", "target")
     return {
-        "notes": found.notes,
-        "tokenizer": found.tokenizer.description(),
-        "source_tokenizer": found.source_tokenizer.description(),
-        "labels": found.labels,
-        "training_examples": len(found.train),
-        "validation_examples": len(found.validation),
+        "notes": prepared.notes,
+        "tokenizer": prepared.tokenizer.description(),
+        "source_tokenizer": prepared.source_tokenizer.description(),
+        "labels": prepared.labels,
+        "training_examples": len(prepared.train),
+        "validation_examples": len(prepared.validation),
         "longest_tokens": {
-            name: int(tokens.lengths.max()) for name, tokens in zip(names, found.train.tokens.values(), strict=False)
+            name: int(tokens.lengths.max()) for name, tokens in zip(names, prepared.train.tokens.values(), strict=False)
         },
-        "unknown_share": found.train.unknown_share,
+        "unknown_share": prepared.train.unknown_share,
     }
 
 

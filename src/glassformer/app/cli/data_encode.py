@@ -61,10 +61,10 @@ def run(arguments: argparse.Namespace, changes: dict[str, str]) -> int:
                 f"--{name} {value} cannot be used with --engine {engine}",
                 "Give a number of at least 1, with --engine datatrove." if value < 1 else "Add --engine datatrove.",
             )
-    found = _encoded(config, arguments, engine)
-    facts = {"folder": str(arguments.out), "engine": engine, **facts_of(found)}
+    prepared = _encode(config, arguments, engine)
+    facts = {"folder": str(arguments.out), "engine": engine, **facts_of(prepared)}
     task = " --task masked" if config.train.task == "masked" else ""
-    lines = [*found.notes, f"{arguments.out} is ready: glass train {quoted(arguments.out)}{task}"]
+    lines = [*prepared.notes, f"{arguments.out} is ready: glass train {quoted(arguments.out)}{task}"]
     emit(SimpleReport(facts, lines), arguments.json)
     return 0
 
@@ -79,49 +79,54 @@ def _config(arguments: argparse.Namespace, changes: dict[str, str]) -> Config:
             f"glass data encode does not encode examples of train.task = {config.train.task}",
             "Use it for running text (--task lm or masked); give examples to glass train directly.",
         )
-    if arguments.tokenizer is not None and (given := [key for key in changes if key.startswith("tokenizer.")]):
-        raise GlassError(f"--tokenizer {arguments.tokenizer} was given with {given[0]}", "Remove one of the two.")
+    if arguments.tokenizer is not None and (
+        tokenizer_settings := [key for key in changes if key.startswith("tokenizer.")]
+    ):
+        raise GlassError(
+            f"--tokenizer {arguments.tokenizer} was given with {tokenizer_settings[0]}", "Remove one of the two."
+        )
     return config
 
 
-def _encoded(config: Config, arguments: argparse.Namespace, engine: str) -> Prepared:
+def _encode(config: Config, arguments: argparse.Namespace, engine: str) -> Prepared:
     from glassformer.text.encoded import encode_here
     from glassformer.text.prepare import TokenizerOrigin
     from glassformer.text.records import RECORD_KINDS
 
-    def say(text: str) -> None:
+    def note(text: str) -> None:
         print(text, file=sys.stderr)
 
     kind = RECORD_KINDS[config.train.task]
-    vocabulary = TokenizerOrigin(config.tokenizer, arguments.tokenizer)
-    if vocabulary.file is not None:
-        vocabulary.tokenizer(kind, ())  # refuse an unreadable tokenizer, or one without a mask token, before any work
+    tokenizer_origin = TokenizerOrigin(config.tokenizer, arguments.tokenizer)
+    if tokenizer_origin.file is not None:
+        # refuse an unreadable tokenizer, or one without a mask token, before any work
+        tokenizer_origin.tokenizer(kind, ())
     if engine == "local":
-        return encode_here(kind, config.data, vocabulary, arguments.out, say)
+        return encode_here(kind, config.data, tokenizer_origin, arguments.out, note)
     from glassformer.base.locks import folder_lock
     from glassformer.text.encode_jobs.local import encode_with_datatrove
 
     return encode_with_datatrove(
         kind,
         config.data,
-        vocabulary,
+        tokenizer_origin,
         arguments.out,
-        say,
+        note,
         arguments.workers or 1,
         arguments.parts,
         alone=lambda folder: folder_lock(folder, doing="encoding"),
     )
 
 
-def facts_of(found: Prepared) -> dict[str, Any]:
+def facts_of(prepared: Prepared) -> dict[str, Any]:
     """Return the notes, tokenizer and token counts of an encoded text, and its tokens per character and per byte."""
-    train = found.train.tokens["text"]
+    train = prepared.train.tokens["text"]
     tokens = len(train) - train.documents  # without the end tokens, which represent no text
     return {
-        "notes": found.notes,
-        "tokenizer": found.tokenizer.description(),
+        "notes": prepared.notes,
+        "tokenizer": prepared.tokenizer.description(),
         "training_tokens": len(train),
-        "validation_tokens": len(found.validation.tokens["text"]),
+        "validation_tokens": len(prepared.validation.tokens["text"]),
         "tokens_per_character": tokens / max(1, train.characters),
         "tokens_per_byte": tokens / max(1, train.bytes),
     }

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     started = time.perf_counter()
     config = merge_settings("tiny", None, changes_from(arguments))
-    out = arguments.out or next(path for path in _names() if not path.exists())
+    out = arguments.out or next(path for path in _new_folders() if not path.exists())
     print(
         f"Training a {config.model.layers}-layer transformer on generated stories; the run folder is {out}",
         file=sys.stderr,
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     assert isinstance(report, LanguageReport)
     model = OpenedRun.load(out, device=config.train.device).writer
     sample = model.generate([""], model.config.sample)[0]
-    entropy = next((rung.loss for rung in report.baselines if rung.name == "true entropy"), None)
+    entropy = next((baseline.loss for baseline in report.baselines if baseline.name == "true entropy"), None)
     ratio = None if entropy is None else report.loss / entropy
     seconds = time.perf_counter() - started
     facts = {**report.facts(), "run": str(out), "text": sample.text, "entropy": entropy, "ratio": ratio}
@@ -61,12 +61,12 @@ def run(arguments: argparse.Namespace) -> int:
             f"\nThe best possible loss on this text is {entropy:.4f}; the model's loss is {ratio:.3f} times that."
         )
     lines.append(f"\nGenerated text:\n{sample.text.strip()}\n")
-    following = f'glass generate {quoted(out)} "Once"   or   glass train YOUR-TEXT.txt'
-    lines.append(f"{seconds:.0f} seconds in total. Next: {following}")
+    next_commands = f'glass generate {quoted(out)} "Once"   or   glass train YOUR-TEXT.txt'
+    lines.append(f"{seconds:.0f} seconds in total. Next: {next_commands}")
     emit(SimpleReport({**facts, "seconds": seconds}, lines), arguments.json)
     return 0
 
 
-def _names() -> Iterator[Path]:
+def _new_folders() -> Iterator[Path]:
     """Yield runs/demo, runs/demo-2, runs/demo-3 and so on."""
     return (Path("runs") / (f"demo-{n}" if n > 1 else "demo") for n in count(1))

@@ -84,8 +84,8 @@ def _settings(name: str | None) -> Config:
     from glassformer.runs.folder import open_run, runs_near
 
     if not Path(name).exists():
-        known = [*recipe_names(), *runs_near(Path(name))]
-        raise GlassError(f"{name} is neither a run folder nor a recipe", nearest(name, known))
+        known_names = [*recipe_names(), *runs_near(Path(name))]
+        raise GlassError(f"{name} is neither a run folder nor a recipe", nearest(name, known_names))
     return open_run(Path(name)).config()
 
 
@@ -107,8 +107,8 @@ def _machine_lines(machine: Machine) -> Iterator[str]:
         yield f"     train.precision = auto means {device.auto}: {device.why}"
     yield "\nextra     for                                packages"
     for extra, packages in machine.extras.items():
-        found = ", ".join(f"{name} {version or 'MISSING'}" for name, version in packages.items())
-        yield f"{extra:<9} {EXTRAS[extra][1]:<34} {found}"
+        versions = ", ".join(f"{name} {version or 'MISSING'}" for name, version in packages.items())
+        yield f"{extra:<9} {EXTRAS[extra][1]:<34} {versions}"
 
 
 def _check_lines(checks: list[DeviceAgreement], subject: str, cut: list[str]) -> Iterator[str]:

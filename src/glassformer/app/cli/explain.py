@@ -106,10 +106,10 @@ def _layer_and_head(arguments: argparse.Namespace, subject: Subject) -> tuple[in
 
     if arguments.head is None or arguments.head.removeprefix("-").isdecimal():
         return arguments.layer, None if arguments.head is None else int(arguments.head)
-    found = find_head(subject.model, arguments.head)
-    if arguments.layer not in (None, found.site.layer):
+    head = find_head(subject.model, arguments.head)
+    if arguments.layer not in (None, head.site.layer):
         raise GlassError(f"--head {arguments.head} is not in the layer of --layer {arguments.layer}", "Remove --layer.")
-    return found.site.layer, found.head
+    return head.site.layer, head.head
 
 
 def _subject(arguments: argparse.Namespace) -> Subject:
@@ -166,18 +166,18 @@ class WalkReport:
         if self.page is not None:
             return f"{self.page} shows the whole forward pass: open it in a browser"
         width = max(80, min(120, shutil.get_terminal_size((100, 24)).columns))
-        return "\n".join(text_lines(self.walk, self.level, width, self._is_whole))
+        return "\n".join(text_lines(self.walk, self.level, width, self._is_full))
 
     def _heads(self) -> list[Section]:
         return [section for section in self.walk.everything() if section.key == "head"]
 
-    def _whole_heads(self) -> list[Section]:
+    def _full_heads(self) -> list[Section]:
         """Return the heads to show in full: all if they are few or chosen by option, else the first."""
         heads = self._heads()
         return heads if self.chosen or len(heads) <= FEW_HEADS else heads[:1]
 
-    def _is_whole(self, section: Section) -> bool:
-        heads = self._whole_heads()
+    def _is_full(self, section: Section) -> bool:
+        heads = self._full_heads()
         if section.key == "head":
             return any(section is head for head in heads)
         return section.layer in {self.layer, *(head.layer for head in heads)}  # includes a layer without heads
@@ -185,11 +185,11 @@ class WalkReport:
     def shortened(self) -> str | None:
         """Return a note on the heads that `text` shows in one line each; None if there are none."""
         heads = self._heads()
-        number = len(heads) - len(self._whole_heads())
-        if self.page is not None or not number:
+        shortened_count = len(heads) - len(self._full_heads())
+        if self.page is not None or not shortened_count:
             return None
         of = f"of {len(heads)} heads "
         return (
-            f"\n{counted(number, of + 'have one line each', of + 'has one line')}: "
+            f"\n{counted(shortened_count, of + 'have one line each', of + 'has one line')}: "
             "--layer and --head show one in full, --html FILE all of them"
         )

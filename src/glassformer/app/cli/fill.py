@@ -43,12 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise wrong_command(arguments.run, model.config.train.task)
     text = standard_input() if arguments.text == "-" else arguments.text
     warn_unknown(model.tokenizer, model.parts(text))
-    holes = model.fill(text, arguments.top)
-    filled = model.filled(text, holes)
-    facts = {"text": filled, "masks": [[asdict(candidate) for candidate in candidates] for candidates in holes]}
+    candidates_per_mask = model.fill(text, arguments.top)
+    filled = model.filled(text, candidates_per_mask)
+    facts = {
+        "text": filled,
+        "masks": [[asdict(candidate) for candidate in candidates] for candidates in candidates_per_mask],
+    }
     lines = [filled]
-    for number, candidates in enumerate(holes, start=1):
-        shown = [f"{each.text.strip() or each.text!r} {each.probability:.1%}" for each in candidates]
-        lines.append(f"[MASK] {number}: {', '.join(shown)}")
+    for number, candidates in enumerate(candidates_per_mask, start=1):
+        candidate_texts = [f"{each.text.strip() or each.text!r} {each.probability:.1%}" for each in candidates]
+        lines.append(f"[MASK] {number}: {', '.join(candidate_texts)}")
     emit(SimpleReport(facts, lines), arguments.json)
     return 0

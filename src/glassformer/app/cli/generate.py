@@ -91,12 +91,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.samples < 1 or (arguments.top is not None and arguments.top < 1):
         wrong = f"--samples {arguments.samples}" if arguments.samples < 1 else f"--top {arguments.top}"
         raise GlassError(f"{wrong} is below 1", "Give a number of at least 1.")
-    given = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
+    flags = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
     model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     if not isinstance(model, TextModel | Translator):
         raise wrong_command(arguments.run, model.config.train.task)
-    config = model.config.with_changes({**given, **stop_changes(given), **sampling_changes(given)})
-    refuse_unused_penalty(given, config.sample)
+    config = model.config.with_changes({**flags, **stop_changes(flags), **sampling_changes(flags)})
+    refuse_unused_penalty(flags, config.sample)
     if 1 < config.sample.beams < arguments.samples:
         raise GlassError(
             f"--samples {arguments.samples} is above the number of beams ({config.sample.beams})",
@@ -108,16 +108,16 @@ def run(arguments: argparse.Namespace) -> int:
     _warn(model, prompts)
     refuse_unused_backend(arguments)
     if arguments.top is not None:
-        emit(_ranked(model, prompts[0], arguments.top), arguments.json)
+        emit(_candidates_report(model, prompts[0], arguments.top), arguments.json)
         return 0
     model.engine = choose_engine(arguments.backend, model.model, config.sample, len(prompts) * arguments.samples)
     if arguments.json or arguments.input or arguments.samples > 1:
         emit(_generation_report(model, prompts, config, arguments), arguments.json)
         return 0
     pieces = model.stream(prompts[0], config.sample)
-    shown = prompts[0] if config.train.task == "lm" else ""
+    printed_prompt = prompts[0] if config.train.task == "lm" else ""
     first = next(pieces, "")  # raise an error before anything is printed
-    print(shown + first, end="", flush=True)
+    print(printed_prompt + first, end="", flush=True)
     for piece in pieces:
         print(piece, end="", flush=True)
     print()
@@ -126,32 +126,32 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def names_backend(asked: str, model: TextModel | Translator) -> bool:
+def names_backend(requested: str, model: TextModel | Translator) -> bool:
     """Return whether the output names the backend: one was requested, or `auto` chose another than PyTorch."""
-    return asked != "auto" or model.backend != "torch"
+    return requested != "auto" or model.backend != "torch"
 
 
-def sampling_changes(given: dict[str, str]) -> dict[str, str]:
+def sampling_changes(flags: dict[str, str]) -> dict[str, str]:
     """Return the setting of one beam if a sampling flag was given, because sampling flags turn off beam search.
 
     Raises:
         GlassError: a sampling flag was given with more than one beam.
     """
-    names = sorted(SAMPLING & given.keys())
-    if names and given.get("sample.beams", "1") != "1":
+    names = sorted(SAMPLING & flags.keys())
+    if names and flags.get("sample.beams", "1") != "1":
         flag = names[0].removeprefix("sample.").replace("_", "-")
         raise GlassError(
-            f"--{flag} was given with --beams {given['sample.beams']}: beam search does not sample",
+            f"--{flag} was given with --beams {flags['sample.beams']}: beam search does not sample",
             f"Remove --{flag}, or give --beams 1.",
         )
     return {"sample.beams": "1"} if names else {}
 
 
-def refuse_unused_penalty(given: dict[str, str], settings: SampleConfig) -> None:
+def refuse_unused_penalty(flags: dict[str, str], settings: SampleConfig) -> None:
     """Raise a `GlassError` if a length penalty is given without beam search, because sampling does not use it."""
-    if "sample.length_penalty" in given and settings.beams == 1:
+    if "sample.length_penalty" in flags and settings.beams == 1:
         raise GlassError(
-            f"--length-penalty {given['sample.length_penalty']} was given without beam search",
+            f"--length-penalty {flags['sample.length_penalty']} was given without beam search",
             "Add --beams 2 or more, or remove --length-penalty.",
         )
 
@@ -169,16 +169,16 @@ def refuse_unused_backend(arguments: argparse.Namespace) -> None:
         )
 
 
-def stop_changes(given: dict[str, str]) -> dict[str, str]:
+def stop_changes(flags: dict[str, str]) -> dict[str, str]:
     """Return the setting that makes a plain-text `--stop` a list; empty without `--stop` or if it begins with `[`."""
-    stop = given.get("sample.stop")
+    stop = flags.get("sample.stop")
     return {} if stop is None or stop.startswith("[") else {"sample.stop": json.dumps([stop], ensure_ascii=False)}
 
 
 def _prompts(arguments: argparse.Namespace, config: Config) -> list[str]:
     if arguments.input is None:
         if arguments.prompt == "-":
-            return [standard_input(whole=config.train.task == "lm")]
+            return [standard_input(keep_line_end=config.train.task == "lm")]
         return [config.sample.prompt if arguments.prompt is None else arguments.prompt]
     if arguments.prompt is not None or arguments.top is not None:
         raise GlassError("--input was given with PROMPT or --top", "Remove --input, or remove PROMPT and --top.")
@@ -194,7 +194,7 @@ def _warn(model: TextModel | Translator, prompts: list[str]) -> None:
         warn_truncated([model.unread_tokens(prompt) for prompt in prompts], "sources", model.config.model.context)
 
 
-def _ranked(model: TextModel | Translator, prompt: str, count: int) -> SimpleReport:
+def _candidates_report(model: TextModel | Translator, prompt: str, count: int) -> SimpleReport:
     candidates = model.candidates(prompt, count)
     rows = [{"token": id, "text": text, "probability": p} for id, text, p in candidates]
     vocabulary = f"{model.tokenizer.vocab_size:,} tokens"
@@ -207,7 +207,7 @@ def _generation_report(
     model: TextModel | Translator, prompts: list[str], config: Config, arguments: argparse.Namespace
 ) -> SimpleReport:
     started = time.perf_counter()
-    results = _generated(model, prompts, config.sample, arguments.samples)
+    results = _generate(model, prompts, config.sample, arguments.samples)
     seconds = time.perf_counter() - started
     tokens = sum(result["tokens"] for result in results)
     facts = {
@@ -231,14 +231,14 @@ def _generation_report(
     return SimpleReport(facts, lines)
 
 
-def _generated(
+def _generate(
     model: TextModel | Translator, prompts: list[str], settings: SampleConfig, samples: int
 ) -> list[dict[str, Any]]:
     """Return `samples` texts for each prompt: the best of beam search, or samples with consecutive seeds."""
     if settings.beams > 1:
         best = model.n_best(prompts, settings, samples)
-        return [{**asdict(sample), "seed": None} for found in best for sample in found]
+        return [{**asdict(sample), "seed": None} for samples_of_prompt in best for sample in samples_of_prompt]
     last = settings.replace(seed=settings.seed + samples - 1)  # raises an error if the last seed is too large
-    every = [(prompt, seed) for prompt in prompts for seed in range(settings.seed, last.seed + 1)]
-    written = model.generate([prompt for prompt, _ in every], settings, [seed for _, seed in every])
-    return [{**asdict(sample), "seed": seed} for sample, (_, seed) in zip(written, every, strict=True)]
+    inputs = [(prompt, seed) for prompt in prompts for seed in range(settings.seed, last.seed + 1)]
+    generated = model.generate([prompt for prompt, _ in inputs], settings, [seed for _, seed in inputs])
+    return [{**asdict(sample), "seed": seed} for sample, (_, seed) in zip(generated, inputs, strict=True)]

@@ -70,22 +70,22 @@ def run(arguments: argparse.Namespace) -> int:
     folder = open_run(arguments.run).folder
     checkpoint: Literal["best", "last"] = arguments.checkpoint or "best"
     if is_held(folder):
-        _say(f"{folder} is still training: these are the heads of its {checkpoint} checkpoint so far")
-    opened = OpenedRun.load(folder, checkpoint, arguments.device or "auto", note=_say)
-    wanted = None if arguments.head is None else find_head(opened.model, arguments.head)
-    given = None if arguments.text is None else _given(opened.text_model, arguments.text)
-    report = heads_of_run(opened, given)
+        _note(f"{folder} is still training: these are the heads of its {checkpoint} checkpoint so far")
+    opened = OpenedRun.load(folder, checkpoint, arguments.device or "auto", note=_note)
+    selected_head = None if arguments.head is None else find_head(opened.model, arguments.head)
+    texts = None if arguments.text is None else _given_texts(opened.text_model, arguments.text)
+    report = heads_of_run(opened, texts)
     if arguments.importance:
         from glassformer.inspection.pruning.importance import head_importance
 
         rows = opened.held_out(opened.config.train.evaluate_tokens)
         report = report.with_importance(head_importance(opened.model, rows))
-    heads = [found for found in report.heads if wanted in (None, found.head)]
-    heads.sort(key=lambda found: _order(found, arguments.sort or "place"))
+    heads = [head_report for head_report in report.heads if selected_head in (None, head_report.head)]
+    heads.sort(key=lambda head_report: _sort_key(head_report, arguments.sort or "place"))
     if arguments.plot is not None:
         _plot(heads, arguments.plot)
-    facts = {**report.facts(), "heads": [found.facts() for found in heads]}
-    lines = table_lines(report, heads) if wanted is None else head_lines(report, heads[0])
+    facts = {**report.facts(), "heads": [head_report.facts() for head_report in heads]}
+    lines = table_lines(report, heads) if selected_head is None else head_lines(report, heads[0])
     emit(SimpleReport(facts, lines), arguments.json)
     return 0
 
@@ -100,22 +100,22 @@ def _plot(heads: list[HeadReport], path: Path) -> None:
 
     from glassformer.inspection.plots import draw_roles, save
 
-    roles = list(dict.fromkeys(role for found in heads for role in found.roles))
+    roles = list(dict.fromkeys(role for head_report in heads for role in head_report.roles))
     if not roles:
         raise GlassError("no role could be measured for the heads of this run", "Remove --plot.")
     scores, chances = np.full((2, len(heads), len(roles)), np.nan)  # (heads, roles) each
     earned = np.zeros(scores.shape, dtype=np.bool_)
-    for row, found in enumerate(heads):
-        for role, scored in found.roles.items():
+    for row, head_report in enumerate(heads):
+        for role, scored in head_report.roles.items():
             cell = row, roles.index(role)
             scores[cell] = scored.score
             earned[cell] = scored.earned
             chances[cell] = np.nan if scored.chance is None else scored.chance
     names = [role.replace("_", " ") for role in roles]
-    save(draw_roles([str(found.head) for found in heads], names, scores, chances, earned), path)
+    save(draw_roles([str(head_report.head) for head_report in heads], names, scores, chances, earned), path)
 
 
-def _given(model: AnyTextModel, text: str) -> Given:
+def _given_texts(model: AnyTextModel, text: str) -> Given:
     """Return the texts of `--text`: the lines of the file with that name, or the text itself.
 
     Raises:
@@ -147,12 +147,14 @@ def _is_file(text: str) -> bool:
         return False
 
 
-def _order(found: HeadReport, sort: str) -> tuple[float, ...] | tuple[str, float]:
+def _sort_key(head_report: HeadReport, sort: str) -> tuple[float, ...] | tuple[str, float]:
     """Return the sort key of a head; heads with equal keys keep their order."""
     if sort == "role":  # by role, largest score first; heads without a role last
-        return (found.names[0], -found.roles[found.names[0]].score) if found.names else ("~", 0.0)
-    return (found.numbers.get("entropy", 0.0),) if sort == "entropy" else ()
+        return (
+            (head_report.names[0], -head_report.roles[head_report.names[0]].score) if head_report.names else ("~", 0.0)
+        )
+    return (head_report.numbers.get("entropy", 0.0),) if sort == "entropy" else ()
 
 
-def _say(text: str) -> None:
+def _note(text: str) -> None:
     print(text, file=sys.stderr)

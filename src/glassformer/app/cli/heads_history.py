@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.inspection.replay.table import birth_lines, curve_lines
     from glassformer.runs.folder import open_run
 
-    _refuse_unread(arguments)
+    _refuse_unsupported(arguments)
     if arguments.out is not None:
         refuse_no_picture(arguments.out)
     run = open_run(arguments.run)
@@ -62,7 +62,7 @@ def refuse_unused(arguments: argparse.Namespace) -> None:
             raise GlassError(f"--{name} was given without --history", f"Add --history, or remove --{name}.")
 
 
-def _refuse_unread(arguments: argparse.Namespace) -> None:
+def _refuse_unsupported(arguments: argparse.Namespace) -> None:
     """Raise a `GlassError` if an option was given that cannot be used with saved snapshots."""
     remedies = {
         "text": "Remove --text: snapshots were taken on the run's own texts.",

@@ -39,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", metavar="TEXT", help="target of a translation or summary (default: the model generates it)"
     )
-    shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--head", metavar="NAME", help="one head, such as dec.1.self.2 (default: all heads)")
-    shown.add_argument("--site", metavar="NAME", help="the heads of one layer, such as dec.1.self or dec.0.cross")
+    selection = parser.add_mutually_exclusive_group()
+    selection.add_argument("--head", metavar="NAME", help="one head, such as dec.1.self.2 (default: all heads)")
+    selection.add_argument("--site", metavar="NAME", help="the heads of one layer, such as dec.1.self or dec.0.cross")
     parser.add_argument(
         "--scale", choices=("linear", "sqrt", "log"), default="linear", help="scale of the colours (default: linear)"
     )
@@ -73,18 +73,19 @@ def run(arguments: argparse.Namespace) -> int:
             "Name the picture, such as --out heads.png; or give --head NAME for a list, or --json for the numbers.",
         )
     subject = _subject(arguments)
-    found = record_attention_maps(subject, _shown(arguments, subject))
+    attention_maps = record_attention_maps(subject, _selected_site(arguments, subject))
     picture = {}
     if arguments.out is not None:
-        fonts = find_fonts(found.texts())
+        fonts = find_fonts(attention_maps.texts())
         if message := fonts.message():
             print(message, file=sys.stderr)
-        save(draw_attention(found, arguments.scale, fonts), arguments.out)
+        save(draw_attention(attention_maps, arguments.scale, fonts), arguments.out)
         picture = {"picture": str(arguments.out), "scale": arguments.scale}
-        lines = [f"{arguments.out} shows {counted(len(found.maps), 'heads')} on {_tokens(subject, arguments.target)}"]
+        heads = counted(len(attention_maps.maps), "heads")
+        lines = [f"{arguments.out} shows {heads} on {_token_counts(subject, arguments.target)}"]
     else:
-        lines = [] if arguments.json else largest_weights(found)
-    emit(SimpleReport({**facts(found), **picture}, lines), arguments.json)
+        lines = [] if arguments.json else largest_weights(attention_maps)
+    emit(SimpleReport({**facts(attention_maps), **picture}, lines), arguments.json)
     return 0
 
 
@@ -109,7 +110,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     return subject
 
 
-def _shown(arguments: argparse.Namespace, subject: Subject) -> HeadSite | Site | None:
+def _selected_site(arguments: argparse.Namespace, subject: Subject) -> HeadSite | Site | None:
     """Return the head of `--head` or the site of `--site`; None if neither is given."""
     from glassformer.inspection.plots import find_site
     from glassformer.inspection.sites import find_head
@@ -119,13 +120,13 @@ def _shown(arguments: argparse.Namespace, subject: Subject) -> HeadSite | Site |
     return None if arguments.site is None else find_site(subject.model, arguments.site)
 
 
-def _tokens(subject: Subject, target: str | None) -> str:
+def _token_counts(subject: Subject, target: str | None) -> str:
     """Return the numbers of tokens of the text and of its target, as text."""
     from glassformer.base.wording import counted
 
-    words = counted(len(subject.ids), "tokens")
+    token_count = counted(len(subject.ids), "tokens")
     if subject.target_ids is None:
-        return words
-    return f"{words}, and {len(subject.target_ids):,} of the target" + (
+        return token_count
+    return f"{token_count}, and {len(subject.target_ids):,} of the target" + (
         ", which the model generated" if target is None else ""
     )

@@ -95,10 +95,10 @@ class Parser(argparse.ArgumentParser):
     def _refuse_unknown(self, option: str) -> None:
         """Raise a `GlassError` with the nearest option if there is no such option."""
         if option not in self._option_string_actions:
-            near = MEANT.get(option)
-            if near not in self._option_string_actions:
-                near = closest(option, self._option_string_actions)
-            remedy = f"{self.prog} --help lists all options." if near is None else f"Did you mean {near}?"
+            suggestion = MEANT.get(option)
+            if suggestion not in self._option_string_actions:
+                suggestion = closest(option, self._option_string_actions)
+            remedy = f"{self.prog} --help lists all options." if suggestion is None else f"Did you mean {suggestion}?"
             raise GlassError(f"unknown option {option}", remedy)
 
     def parse_all(self, arguments: Sequence[str]) -> argparse.Namespace:
@@ -107,16 +107,17 @@ class Parser(argparse.ArgumentParser):
         Raises:
             GlassError: an option is unknown (the error names the nearest one), or an argument is unexpected.
         """
-        for word in takewhile(lambda each: each != "--", arguments):
-            option = word.split("=")[0]
+        for argument in takewhile(lambda each: each != "--", arguments):
+            option = argument.split("=")[0]
             if option.startswith("--") and " " not in option:  # before argparse, which reports missing arguments first
                 self._refuse_unknown(option)
-        parsed, rest = self.parse_known_intermixed_args(arguments)
-        if rest and rest[0].startswith("-"):
-            self._refuse_unknown(rest[0])
-        if rest:
+        parsed, unparsed = self.parse_known_intermixed_args(arguments)
+        if unparsed and unparsed[0].startswith("-"):
+            self._refuse_unknown(unparsed[0])
+        if unparsed:
             raise GlassError(
-                f"unexpected argument {rest[0]!r}", f"Put a text of several words in quotes. See {self.prog} --help."
+                f"unexpected argument {unparsed[0]!r}",
+                f"Put a text of several words in quotes. See {self.prog} --help.",
             )
         return parsed
 
@@ -128,27 +129,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 on success, 1 after an unexpected error (raised with `--debug`), 2 after a `GlassError`, which the user can
         correct, and 130 after Ctrl-C. A command may also return 1, for example if a check fails.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] in ("-h", "--help", "help"):
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    if not argv or argv[0] in ("-h", "--help", "help"):
         return _print_text(overview())
-    if words[0] == "--version":
+    if argv[0] == "--version":
         from glassformer import __version__
 
         return _print_text(f"glass {__version__}")
     began = process_began() if arguments is None else time.monotonic()
-    debug = "--debug" in words
+    debug = "--debug" in argv
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)  # with PyTorch loaded, Python's garbage collection at exit takes half a second
     from glassformer.base.files import convert_os_errors
 
     interrupts: list[int] = []
     try:
-        if words[0] not in COMMANDS:
-            raise GlassError(f"there is no command {words[0]!r}", nearest(words[0], COMMANDS))
+        if argv[0] not in COMMANDS:
+            raise GlassError(f"there is no command {argv[0]!r}", nearest(argv[0], COMMANDS))
         _write_utf8()
-        command = command_module(words[0])
+        command = command_module(argv[0])
         with noted_interrupts(interrupts), convert_os_errors(Path("standard output")), convert_memory_errors():
-            code = int(command.run(_parse(words[0], command, words[1:], began)) or 0)
+            code = int(command.run(_parse(argv[0], command, argv[1:], began)) or 0)
             sys.stdout.flush()
         return code
     except ReportedElsewhereError:
@@ -180,8 +181,8 @@ def noted_interrupts(interrupts: list[int]) -> Iterator[None]:
 
     PyTorch replaces a KeyboardInterrupt that reaches some of its functions, such as `torch.asarray`, by a ValueError.
     """
-    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not is_ours or threading.current_thread() is not threading.main_thread():
+    has_default_handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not has_default_handler or threading.current_thread() is not threading.main_thread():
         yield
         return
 
@@ -245,13 +246,13 @@ def _write_utf8() -> None:
             stream.reconfigure(encoding="utf-8", errors="replace")
 
 
-def _parse(name: str, command: ModuleType, words: Sequence[str], began: float) -> argparse.Namespace:
+def _parse(name: str, command: ModuleType, arguments: Sequence[str], began: float) -> argparse.Namespace:
     """Parse the arguments of a command.
 
     Args:
         name: name of the command.
         command: module of the command.
-        words: arguments after the command's name.
+        arguments: arguments after the command's name.
         began: value of `time.monotonic` at the start of the process; commands read it as `arguments.began`.
     """
     parser = Parser(prog=f"glass {name}", description=command.__doc__, allow_abbrev=False)
@@ -262,4 +263,4 @@ def _parse(name: str, command: ModuleType, words: Sequence[str], began: float) -
     parser.set_defaults(began=began)
     names = [f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in parser.positionals()]
     parser.usage = " ".join([parser.prog, *names, "[OPTIONS]"])  # up to a hundred options would fill the screen
-    return parser.parse_all(words)
+    return parser.parse_all(arguments)

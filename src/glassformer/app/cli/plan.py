@@ -71,29 +71,29 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.training.plan import plan_run
     from glassformer.training.setup import text_of_run
 
-    found = None
+    sized = None
     if arguments.probe and is_open:
-        found = size_run(config, request.named_settings(), out, arguments.probe, _note)
-    config = found.config if found else resolve_precision(config)
-    data = text_of_run(config, out, _note, found.data if found else None, request.parent)
-    probe, warnings = (found.probe, []) if found else _probed(request, config, data, arguments.probe)
+        sized = size_run(config, request.named_settings(), out, arguments.probe, _note)
+    config = sized.config if sized else resolve_precision(config)
+    data = text_of_run(config, out, _note, sized.data if sized else None, request.parent)
+    probe, warnings = (sized.probe, []) if sized else _run_probe(request, config, data, arguments.probe)
     plan = plan_run(config, data, probe)
     warnings += plan.warnings()
-    if is_open and not found:
+    if is_open and not sized:
         warnings.append("the sizes come from the recipe: choosing sizes needs a measurement (--probe above 0)")
-    rungs = fast_baselines(config, data)
-    band = loss_band(plan, rungs) if request.begin_from is None else None
+    baselines = fast_baselines(config, data)
+    band = loss_band(plan, baselines) if request.begin_from is None else None
     facts = {
         **plan.facts(),
-        "baselines": [asdict(rung) for rung in rungs],
+        "baselines": [asdict(baseline) for baseline in baselines],
         "loss_band": band and band.facts(),
-        "chosen": found.chosen if found else {},
+        "chosen": sized.chosen if sized else {},
         "warnings": warnings,
     }
     lines = chain(
-        _chosen(found) if found else (),
-        _table(plan),
-        _ladder_lines(config.train.task, rungs),
+        _chosen_size_lines(sized) if sized else (),
+        _plan_lines(plan),
+        _baseline_lines(config.train.task, baselines),
         _band_lines(config.train.task, band) if request.begin_from is None else (),
         (f"note: {warning}" for warning in warnings),
     )
@@ -105,10 +105,10 @@ def _note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _chosen(found: Sized) -> Iterator[str]:
-    for sentence in found.why:
+def _chosen_size_lines(sized: Sized) -> Iterator[str]:
+    for sentence in sized.why:
         yield f"chosen   {sentence}"
-    for name, value in found.chosen.items():
+    for name, value in sized.chosen.items():
         yield f"         {name} = {format_value(value)}"
 
 
@@ -125,7 +125,7 @@ def _band_lines(task: str, band: Band | None) -> Iterator[str]:
         )
 
 
-def _probed(request: RunRequest, config: Config, data: Prepared, seconds: float) -> tuple[Probe | None, list[str]]:
+def _run_probe(request: RunRequest, config: Config, data: Prepared, seconds: float) -> tuple[Probe | None, list[str]]:
     """Return the measurements of the probe, or None, and a warning if the probe failed."""
     from glassformer.training.parent_text import text_of_parent
     from glassformer.training.step_measurement import ProbeError, probe
@@ -140,7 +140,7 @@ def _probed(request: RunRequest, config: Config, data: Prepared, seconds: float)
         return None, [f"the measurement failed: {error.problem}. {error.remedy}"]
 
 
-def _table(plan: RunPlan) -> Iterator[str]:
+def _plan_lines(plan: RunPlan) -> Iterator[str]:
     """Yield the plan except for the baselines: model, steps, speed, memory and disk."""
     from glassformer.model.count import MIB
     from glassformer.training.plan import CHECKPOINTS
@@ -159,18 +159,18 @@ def _table(plan: RunPlan) -> Iterator[str]:
     else:
         yield f"the run  {counted(plan.steps, 'steps')}, {plan.epochs:,.3g} epochs"
     if plan.probe is not None:
-        yield from _measured(plan, plan.probe)
+        yield from _measurement_lines(plan, plan.probe)
     yield f"disk     {plan.checkpoint_bytes / MIB:,.1f} MiB per checkpoint, at most {CHECKPOINTS} at a time"
 
 
-def _measured(plan: RunPlan, probe: Probe) -> Iterator[str]:
+def _measurement_lines(plan: RunPlan, probe: Probe) -> Iterator[str]:
     from glassformer.model.count import MIB
     from glassformer.training.memory import memory_kind
     from glassformer.training.reporting import duration
 
     threads = f", {counted(probe.threads, 'threads')}" if probe.device == "cpu" else ""
-    how = f"{probe.device}{threads}, {probe.dtype} (mean of {probe.steps:,})"
-    yield f"speed    {probe.seconds_per_step:.3g} s per step on {how}"
+    conditions = f"{probe.device}{threads}, {probe.dtype} (mean of {probe.steps:,})"
+    yield f"speed    {probe.seconds_per_step:.3g} s per step on {conditions}"
     if plan.train_seconds is not None and plan.whole_seconds is not None:
         yield (
             f"time     {duration(plan.train_seconds)} of training, "
@@ -182,12 +182,12 @@ def _measured(plan: RunPlan, probe: Probe) -> Iterator[str]:
         yield f"memory   {probe.peak_bytes / MIB:,.0f} MiB at the peak of the probe ({kind}){free}"
 
 
-def _ladder_lines(task: str, rungs: Sequence[FastBaseline]) -> Iterator[str]:
+def _baseline_lines(task: str, baselines: Sequence[FastBaseline]) -> Iterator[str]:
     """Yield the baselines to beat, weakest first."""
-    if not rungs:
+    if not baselines:
         return
     yield f"\nbaselines on the validation split, in nats per {'text' if task == 'classify' else 'token'}:"
-    for rung in rungs:
-        loss = " " * 8 if rung.loss is None else f"{rung.loss:8.4f}"
-        right = "" if rung.accuracy is None else f"  accuracy {rung.accuracy:.1%}"
-        yield f"  {rung.name:<14}{loss}{right}   {rung.note}"
+    for baseline in baselines:
+        loss = " " * 8 if baseline.loss is None else f"{baseline.loss:8.4f}"
+        accuracy = "" if baseline.accuracy is None else f"  accuracy {baseline.accuracy:.1%}"
+        yield f"  {baseline.name:<14}{loss}{accuracy}   {baseline.note}"

@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
         refuse_no_picture(arguments.plot, "--plot")
     _refuse_unused(arguments)
-    chosen = {field: value for field, name in CHOICES.items() if (value := getattr(arguments, name)) is not None}
+    options = {field: value for field, name in CHOICES.items() if (value := getattr(arguments, name)) is not None}
     report = prune_run(
         PruningRequest(
             folder=arguments.run,
@@ -115,9 +115,9 @@ def run(arguments: argparse.Namespace) -> int:
             per_layer=arguments.per_layer,
             curve=arguments.curve,
             effects=arguments.effects,
-            l0=_gates(arguments),
+            l0=_l0_settings(arguments),
             tokens=arguments.tokens,
-            **chosen,
+            **options,
             which=arguments.checkpoint,
             device=arguments.device,
             note=lambda text: print(text, file=sys.stderr),
@@ -125,8 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.plot is not None:
         curves = {
-            name: [[(point.removed, point.loss) for point in points] for points in several]
-            for name, several in report.curves.items()
+            name: [[(point.removed, point.loss) for point in points] for points in point_lists]
+            for name, point_lists in report.curves.items()
         }
         save(draw_curve(curves, "heads removed", "validation loss (nats)"), arguments.plot)
     emit(report, arguments.json)
@@ -135,20 +135,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _refuse_unused(arguments: argparse.Namespace) -> None:
     """Raise a `GlassError` if an option was given that has no effect without another option."""
-    ordered = arguments.curve or (arguments.out is not None and arguments.l0 is None)
-    random = arguments.curve or (ordered and arguments.by == "random")
-    for name, used, user in (
-        ("by", ordered, "for --curve, or for --out without --l0"),
-        ("step", ordered, "for --curve, or for --out without --l0"),
+    uses_order = arguments.curve or (arguments.out is not None and arguments.l0 is None)
+    uses_seed = arguments.curve or (uses_order and arguments.by == "random")
+    for name, has_effect, purpose in (
+        ("by", uses_order, "for --curve, or for --out without --l0"),
+        ("step", uses_order, "for --curve, or for --out without --l0"),
         ("random_orders", arguments.curve, "for --curve"),
-        ("seed", random, "for --curve or --by random"),
+        ("seed", uses_seed, "for --curve or --by random"),
     ):
-        if getattr(arguments, name) is not None and not used:
+        if getattr(arguments, name) is not None and not has_effect:
             option = f"--{name.replace('_', '-')}"
-            raise GlassError(f"{option} has no effect here: it is {user}", f"Remove {option}.")
+            raise GlassError(f"{option} has no effect here: it is {purpose}", f"Remove {option}.")
 
 
-def _gates(arguments: argparse.Namespace) -> L0 | None:
+def _l0_settings(arguments: argparse.Namespace) -> L0 | None:
     """Return the settings of `--l0`, or None without it.
 
     Raises:
@@ -156,10 +156,10 @@ def _gates(arguments: argparse.Namespace) -> L0 | None:
     """
     from glassformer.inspection.pruning.l0 import L0
 
-    given = {name: value for name in GATES if (value := getattr(arguments, name)) is not None}
+    gate_options = {name: value for name in GATES if (value := getattr(arguments, name)) is not None}
     if arguments.l0 is not None:
-        return L0(arguments.l0, **given)
-    if given:
-        name = next(iter(given)).replace("_", "-")
+        return L0(arguments.l0, **gate_options)
+    if gate_options:
+        name = next(iter(gate_options)).replace("_", "-")
         raise GlassError(f"--{name} was given without --l0", f"Add --l0 LAMBDA, or remove --{name}.")
     return None

@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = _settings(arguments, model.config)
     text = arguments.text
     if text == "-":
-        text = standard_input(whole=config.train.task == "lm")
+        text = standard_input(keep_line_end=config.train.task == "lm")
     receipt = write_receipt(
         model, text, arguments.token, arguments.against, config.sample, arguments.step or 1, arguments.mask or 1
     )
@@ -108,17 +108,21 @@ def _settings(arguments: argparse.Namespace, config: Config) -> Config:
     Raises:
         GlassError: an option has no effect for the run's task, or `--step` is above `--tokens`.
     """
-    given = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
+    flags = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
     task = config.train.task
-    writes = task in WRITERS
-    wrong = [f"--{key.removeprefix('sample.').replace('_', '-')}" for key in given] if not writes else []
-    wrong += ["--step"] if arguments.step is not None and not writes else []
-    wrong += ["--mask"] if arguments.mask is not None and task != "masked" else []
-    if wrong:
-        raise GlassError(f"{wrong[0]} has no effect for a run of train.task = {task}", f"Remove {wrong[0]}.")
-    config = config.with_changes({**given, **stop_changes(given), **sampling_changes(given)})
-    refuse_unused_penalty(given, config.sample)
-    if "sample.tokens" in given and (arguments.step or 1) > config.sample.tokens:
+    generates_text = task in WRITERS
+    unused_options = (
+        [f"--{key.removeprefix('sample.').replace('_', '-')}" for key in flags] if not generates_text else []
+    )
+    unused_options += ["--step"] if arguments.step is not None and not generates_text else []
+    unused_options += ["--mask"] if arguments.mask is not None and task != "masked" else []
+    if unused_options:
+        raise GlassError(
+            f"{unused_options[0]} has no effect for a run of train.task = {task}", f"Remove {unused_options[0]}."
+        )
+    config = config.with_changes({**flags, **stop_changes(flags), **sampling_changes(flags)})
+    refuse_unused_penalty(flags, config.sample)
+    if "sample.tokens" in flags and (arguments.step or 1) > config.sample.tokens:
         raise GlassError(
             f"--step {arguments.step} is above --tokens {config.sample.tokens}",
             f"Give a step from {span(1, config.sample.tokens)}.",

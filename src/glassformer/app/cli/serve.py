@@ -60,8 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     local = _is_local(arguments.host)
     _check(arguments, local)
     registry = ModelRegistry(arguments.runs, arguments.device, arguments.backend)
-    listening = listen(arguments.host, PORT if arguments.port is None else arguments.port)
-    port = listening.getsockname()[1]
+    listening_socket = listen(arguments.host, PORT if arguments.port is None else arguments.port)
+    port = listening_socket.getsockname()[1]
     address = address_of(arguments.host, port)
     hosts = LOCAL | {address.removeprefix("http://").rpartition(":")[0]} if local else None
     access = Access(arguments.token or new_token(), port, hosts)
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.no_open:
             open_browser(url)
 
-    serve(make_app(registry, access, arguments.page or PAGE), listening, ready)
+    serve(make_app(registry, access, arguments.page or PAGE), listening_socket, ready)
     return 0
 
 

@@ -27,8 +27,8 @@ SHORT = {
 def add_setting_flags(parser: argparse.ArgumentParser, sections: Iterable[str]) -> None:
     """Add `--SECTION.FIELD VALUE` for every field of the sections, and `--set SECTION.FIELD=VALUE`."""
     sections = list(sections)
-    which = f"change a setting of {', '.join(sections)}; may be repeated"
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE", help=which)
+    help_text = f"change a setting of {', '.join(sections)}; may be repeated"
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE", help=help_text)
     for section in sections:
         field = Config.model_fields[section]
         group = parser.add_argument_group(f"{section}: {field.description}")
@@ -84,9 +84,9 @@ def changes_from(arguments: argparse.Namespace) -> dict[str, str]:
         if not equals:
             raise GlassError(f"--set {item} has no =", "Use --set SECTION.FIELD=VALUE, such as --set model.layers=4")
         changes[key.strip()] = value.strip()
-    given = {key: value for key, value in vars(arguments).items() if "." in key and value is not None}
-    changes |= {key: value for key, value in given.items() if not key.startswith("short.")}
-    changes |= {SHORT[key[6:]]: value for key, value in given.items() if key.startswith("short.")}
+    flags = {key: value for key, value in vars(arguments).items() if "." in key and value is not None}
+    changes |= {key: value for key, value in flags.items() if not key.startswith("short.")}
+    changes |= {SHORT[key[6:]]: value for key, value in flags.items() if key.startswith("short.")}
     return changes
 
 

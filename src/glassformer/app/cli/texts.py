@@ -30,7 +30,7 @@ def lines_of(path: Path, what: str = "prompt") -> list[str]:
         GlassError: the file cannot be read, is empty, is a damaged gzip file, or has an unknown encoding.
     """
     try:
-        text = _decoded(path.read_bytes(), str(path))
+        text = _decode_file(path.read_bytes(), str(path))
     except FileNotFoundError:
         raise GlassError(
             f"{path} does not exist", nearest_file(path, f"Give a file with one {what} per line.")
@@ -42,7 +42,7 @@ def lines_of(path: Path, what: str = "prompt") -> list[str]:
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
-def _decoded(data: bytes, name: str) -> str:
+def _decode_file(data: bytes, name: str) -> str:
     """Return the bytes of a file as text, decompressed and decoded as in training; print a note on its encoding."""
     from glassformer.text.encodings import decode, scan
     from glassformer.text.reading import GZIP
@@ -52,18 +52,18 @@ def _decoded(data: bytes, name: str) -> str:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise GlassError(f"{name} is a damaged gzip file: {error}", "Compress or download the file again.") from None
     try:
-        found = scan(lambda: iter([unpacked]), "auto", name)
+        scanned = scan(lambda: iter([unpacked]), "auto", name)
     except GlassError as error:
         raise GlassError(error.problem, "Save the file as UTF-8, then try again.") from None
-    if found.remark:
-        print(found.remark, file=sys.stderr)
-    return "".join(decode(iter([unpacked]), found.encoding))
+    if scanned.remark:
+        print(scanned.remark, file=sys.stderr)
+    return "".join(decode(iter([unpacked]), scanned.encoding))
 
 
-def standard_input(whole: bool = False) -> str:
-    """Return standard input as one text, without the final line end unless `whole` is True."""
+def standard_input(keep_line_end: bool = False) -> str:
+    """Return standard input as one text, without the final line end unless `keep_line_end` is True."""
     text = as_utf8(sys.stdin.buffer.read(), "standard input")
-    return text if whole else text.removesuffix("\n").removesuffix("\r")
+    return text if keep_line_end else text.removesuffix("\n").removesuffix("\r")
 
 
 def as_utf8(data: bytes, name: str) -> str:
@@ -85,8 +85,8 @@ def warn_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
     unknown = sorted({symbol for text in texts for symbol in unknown_symbols(tokenizer, text)})
     if unknown:
         what = "words" if tokenizer.kind in ("words", "wordpiece") else "characters"
-        shown = " ".join(map(_visible, unknown[:SHOWN_UNKNOWN]))
-        print(f"the model never saw these {what} and reads each as unknown: {shown}", file=sys.stderr)
+        listed = " ".join(map(_visible, unknown[:SHOWN_UNKNOWN]))
+        print(f"the model never saw these {what} and reads each as unknown: {listed}", file=sys.stderr)
 
 
 def _visible(symbol: str) -> str:
@@ -122,15 +122,15 @@ def note_still_training(folder: Path, checkpoint: str) -> None:
 
 def warn_truncated(unread: list[int], what: str, context: int) -> None:
     """Print a warning if texts were truncated to the context: how many, and how many tokens were left out at most."""
-    cut = [number for number in unread if number]
-    if cut:
+    truncated = [count for count in unread if count]
+    if truncated:
         of = f"of {len(unread):,} {what}"
-        some = counted(len(cut), f"{of} are", f"{of} is")
-        most = f"the ends were left out, up to {counted(max(cut), 'tokens')}"
+        subject = counted(len(truncated), f"{of} are", f"{of} is")
+        extent = f"the ends were left out, up to {counted(max(truncated), 'tokens')}"
         if len(unread) == 1:
-            some = f"the {what.removesuffix('s')} is"
-            most = f"its last {counted(cut[0], 'tokens were left out', 'token was left out')}"
+            subject = f"the {what.removesuffix('s')} is"
+            extent = f"its last {counted(truncated[0], 'tokens were left out', 'token was left out')}"
         print(
-            f"{some} longer than the context (model.context = {context}): {most}",
+            f"{subject} longer than the context (model.context = {context}): {extent}",
             file=sys.stderr,
         )

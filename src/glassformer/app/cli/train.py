@@ -72,8 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     From the command to the first gradient of a new run:
 
     1. `RunRequest` (`launch/request.py`) merges the settings: defaults, corpus or parent, recipe, file, options.
-    2. `foreseen` (`launch/forecasting.py`): if --minutes is at least 1 (the recipe auto, which is the default, sets 10)
-       or sizes are open, it reads, splits and tokenizes the text, times steps in a separate process and chooses the
+    2. `forecast_run` (`launch/forecasting.py`): if --minutes is at least 1 (the recipe auto, which is the default, sets
+       10) or sizes are open, it reads, splits and tokenizes the text, times steps in a separate process and chooses the
        open sizes.
     3. `joined` (`training/parallel/joining.py`) connects the processes of torchrun.
     4. `new_training` (`training/setup.py`): `text_of_run` prepares the text if step 2 did not, `try_threads` times
@@ -86,13 +86,15 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.launch.start import start_requested
     from glassformer.training.loop import train
 
-    started = _resumed(arguments) if arguments.resume else start_requested(request_from(arguments), arguments.began)
-    with started as trainer:
+    trainer_context = (
+        _resume(arguments) if arguments.resume else start_requested(request_from(arguments), arguments.began)
+    )
+    with trainer_context as trainer:
         outcome = train(trainer)
     return _report(trainer.run, trainer.config, outcome, arguments.json)
 
 
-def _resumed(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
+def _resume(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
     """Return the trainer of the run to resume (`--out`, or the newest run), restored from its last checkpoint.
 
     Raises:
@@ -110,9 +112,9 @@ def _resumed(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
                     "Remove the option: a resumed run keeps its own settings.",
                 )
         changes = changes_from(arguments)
-    given = {"source": arguments.data, "target": arguments.target}
-    named = {name: value for name, value in given.items() if value is not None}
-    return resume_run(arguments.out, changes, named, arguments.began)
+    paths = {"source": arguments.data, "target": arguments.target}
+    given_paths = {name: value for name, value in paths.items() if value is not None}
+    return resume_run(arguments.out, changes, given_paths, arguments.began)
 
 
 def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: bool) -> int:
@@ -149,9 +151,9 @@ def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: 
         "first_loss": outcome.first_loss,
         "parent_losses": outcome.parent_losses,
     }
-    whole = outcome.validation_share == 1
-    extent = f"{'all ' if whole else ''}{validation.tokens:,} {outcome.unit}s"
-    extent += "" if whole else f" in an evenly spaced part ({outcome.validation_share:.1%} of the rows)"
+    is_complete = outcome.validation_share == 1
+    extent = f"{'all ' if is_complete else ''}{validation.tokens:,} {outcome.unit}s"
+    extent += "" if is_complete else f" in an evenly spaced part ({outcome.validation_share:.1%} of the rows)"
     bits = "" if outcome.bits_per_byte is None else f", {outcome.bits_per_byte:.3f} bits per byte"
     lines = [
         f"{outcome.verdict}; training ended because {outcome.reason}",
@@ -160,7 +162,7 @@ def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: 
     ]
     if outcome.unknown_share:
         lines.append(unknown_words(outcome.unknown_share))
-    lines += _forgetting(outcome)
+    lines += _forgetting_lines(outcome)
     if outcome.entropy is not None:
         ratio = f"{validation.loss / outcome.entropy:.3f} times the true entropy of the text, {outcome.entropy:.4f}"
         lines.append(f"this is {ratio}, which no model can beat on average")
@@ -171,7 +173,7 @@ def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: 
     return 0
 
 
-def _forgetting(outcome: TrainingOutcome) -> Iterator[str]:
+def _forgetting_lines(outcome: TrainingOutcome) -> Iterator[str]:
     """Yield the losses of a run before training and on its parent's text; empty without a parent."""
     if outcome.first_loss is None:
         return

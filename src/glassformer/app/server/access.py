@@ -111,12 +111,12 @@ class AccessMiddleware:
                 cookie = f"{self.access.cookie}={self.access.token}; Path=/; HttpOnly; SameSite=Strict"
                 await _respond(send, 303, b"", {"location": location, "set-cookie": cookie})
                 return
-            body = await _whole_body(scope, receive)
+            body = await _read_body(scope, receive)
         except RefusedRequestError as error:
             await refuse(scope, send, error)
             return
         if body is not None:  # None: the client has disconnected
-            await _run(self.app, scope, _replayed(body, receive), send)
+            await _run(self.app, scope, _replay_body(body, receive), send)
 
     def _check(self, scope: Scope) -> None:
         """Raise a `RefusedRequestError` if the host, the origin or the token is wrong."""
@@ -129,7 +129,7 @@ class AccessMiddleware:
                 "Open the address that glass serve printed; access from other machines needs --host and --token.",
                 421,
             )
-        if origin is not None and not _is_of(origin, host):
+        if origin is not None and not _is_same_origin(origin, host):
             raise RefusedRequestError(
                 f"the request came from a page of {origin[:100]!r}",
                 "Open the address that glass serve printed: only the server's own page is allowed.",
@@ -162,8 +162,8 @@ class AccessMiddleware:
             raise RefusedRequestError(
                 "the token in the address is wrong", "Open the address that glass serve printed last.", 401
             )
-        rest = urlencode([(name, value) for name, value in query if name != "token"])
-        return f"/?{rest}" if rest else "/"
+        remaining_query = urlencode([(name, value) for name, value in query if name != "token"])
+        return f"/?{remaining_query}" if remaining_query else "/"
 
 
 def _is_open(scope: Scope) -> bool:
@@ -177,7 +177,7 @@ def _without_port(host: str) -> str:
     return (name if name and port.isdecimal() else host).lower()
 
 
-def _is_of(origin: str, host: str) -> bool:
+def _is_same_origin(origin: str, host: str) -> bool:
     """Return whether an `Origin` header has the same host and port as the `Host` header."""
     try:
         return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
@@ -185,28 +185,28 @@ def _is_of(origin: str, host: str) -> bool:
         return False
 
 
-async def _whole_body(scope: Scope, receive: Receive) -> bytes | None:
+async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     """Return the whole body of a request; None if the client disconnected.
 
     Raises:
         RefusedRequestError: the body is larger than `MOST_BYTES`, or took longer than `SECONDS`.
     """
     too_large = RefusedRequestError(f"the body is larger than {MOST_BYTES:,} bytes", "Send a smaller body.", 413)
-    announced = Headers(scope=scope).get("content-length", "")
-    if announced.isdecimal() and int(announced) > MOST_BYTES:
+    content_length = Headers(scope=scope).get("content-length", "")
+    if content_length.isdecimal() and int(content_length) > MOST_BYTES:
         raise too_large
     chunks = []
     size = 0
-    more = True
+    has_more = True
     try:
         with anyio.fail_after(SECONDS):
-            while more:
+            while has_more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return None
                 chunks.append(message.get("body", b""))
                 size = size + len(chunks[-1])
-                more = message.get("more_body", False)
+                has_more = message.get("more_body", False)
                 if size > MOST_BYTES:
                     raise too_large
     except TimeoutError:
@@ -216,15 +216,15 @@ async def _whole_body(scope: Scope, receive: Receive) -> bytes | None:
     return b"".join(chunks)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that first returns the body that was already read."""
-    given = False
+    body_sent = False
 
     async def replay() -> Message:
-        nonlocal given
-        if given:
+        nonlocal body_sent
+        if body_sent:
             return await receive()
-        given = True
+        body_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
@@ -273,13 +273,13 @@ def _with_headers(send: Send) -> Send:
 
 async def refuse(scope: Scope, send: Send, error: RefusedRequestError) -> None:
     """Send an error response: JSON for the APIs, otherwise plain text."""
-    more = {"connection": "close"} if error.status in (408, 413) else {}
+    extra_headers = {"connection": "close"} if error.status in (408, 413) else {}
     if scope["path"].startswith(("/api/", "/v1/")):
         body = json.dumps(as_json(error), ensure_ascii=False).encode("utf-8", "backslashreplace")
-        await _respond(send, error.status, body, {"content-type": "application/json", **more})
+        await _respond(send, error.status, body, {"content-type": "application/json", **extra_headers})
     else:
         body = f"{error}\n".encode("utf-8", "backslashreplace")
-        await _respond(send, error.status, body, {"content-type": "text/plain; charset=utf-8", **more})
+        await _respond(send, error.status, body, {"content-type": "text/plain; charset=utf-8", **extra_headers})
 
 
 async def _respond(send: Send, status: int, body: bytes, headers: dict[str, str]) -> None:

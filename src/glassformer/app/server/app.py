@@ -61,10 +61,10 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
             engines.
     """
     listing = Listing(registry)
-    writing = engines or Engines(registry)
+    text_engines = engines or Engines(registry)
 
     @asynccontextmanager
-    async def life(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         """Create the thread pools, and load the first run in the background while the browser loads the page."""
         app.state.workers = Workers()
         app.state.searchers = Workers(SEARCHES)
@@ -72,7 +72,7 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
             tasks.start_soon(_open_first, app.state.workers, registry)
             yield
             tasks.cancel_scope.cancel()
-        await to_thread.run_sync(writing.close)
+        await to_thread.run_sync(text_engines.close)
 
     async def runs(request: Request) -> Response:
         return _json({"runs": await request.app.state.workers(listing.all)})
@@ -91,13 +91,13 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
         return await events_of(request, registry, request.path_params["run"])
 
     async def stream(request: Request) -> Response:
-        return await writing_of(request, registry, writing, request.path_params["run"])
+        return await writing_of(request, registry, text_engines, request.path_params["run"])
 
     async def keep(request: Request) -> Response:
-        found = await request.app.state.workers(
+        result = await request.app.state.workers(
             save_pruned_run, registry, request.path_params["run"], await request.body()
         )
-        return _json(found)
+        return _json(result)
 
     routes: list[BaseRoute] = [
         Route("/api/runs", runs, methods=["GET"]),
@@ -106,14 +106,14 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
         Route("/api/runs/{run}/write/stream", stream, methods=["POST"]),
         Route("/api/runs/{run}/keep", keep, methods=["POST"]),
         Route("/api/runs/{run}/{view}", view, methods=["POST"]),
-        *api_routes(registry, writing),
+        *api_routes(registry, text_engines),
         *page_routes(page),
     ]
     return Starlette(
         routes=routes,
-        lifespan=life,
+        lifespan=lifespan,
         middleware=[Middleware(AccessMiddleware, access=access)],
-        exception_handlers={GlassError: _refused, HTTPException: _not_found},
+        exception_handlers={GlassError: _error_response, HTTPException: _not_found},
     )
 
 
@@ -121,10 +121,10 @@ def _reply(registry: ModelRegistry, run: str, view: str, body: bytes, request: R
     """Return the response of a view; if the client has disconnected, raise an error instead of computing it."""
     from glassformer.app.server.views import find_view  # imported here because importing torch is slow
 
-    found = find_view(view)
-    question = found.parse(body)
-    others = [registry.open(name) for name in found.others(question)]
-    return found.reply(registry.open(run), question, others, lambda: from_thread.run(request.is_disconnected))
+    page_view = find_view(view)
+    question = page_view.parse(body)
+    others = [registry.open(name) for name in page_view.others(question)]
+    return page_view.reply(registry.open(run), question, others, lambda: from_thread.run(request.is_disconnected))
 
 
 def _views() -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _json(value: Any, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _error_response(request: Request, error: Exception) -> Response:
     """Return the response for a `GlassError`: JSON for the APIs, otherwise plain text."""
     assert isinstance(error, GlassError)
     if request.url.path.startswith(("/api/", "/v1/")):
@@ -172,6 +172,6 @@ async def _not_found(request: Request, error: Exception) -> Response:
         refusal = RefusedRequestError(
             f"unknown path {path}", "Open the page at /, or list the runs at /api/runs.", error.status_code
         )
-    answer = await _refused(request, refusal)
-    answer.headers.update(error.headers or {})
-    return answer
+    response = await _error_response(request, refusal)
+    response.headers.update(error.headers or {})
+    return response

@@ -38,17 +38,17 @@ class BackgroundTask:
     Args:
         do: function that does the work; its argument is a function to call with each intermediate result. `do` must not
             use the model of the views.
-        turns: lock to hold during the work, so that only one task runs at a time.
+        lock: lock to hold during the work, so that only one task runs at a time.
 
     Attributes:
         results: results reported so far; the list only grows.
-        waiting: whether the task still waits for `turns`.
+        waiting: whether the task still waits for `lock`.
     """
 
-    def __init__(self, do: Callable[[OnResult], Any], turns: threading.Lock) -> None:
+    def __init__(self, do: Callable[[OnResult], Any], lock: threading.Lock) -> None:
         self.results: list[Any] = []
         self.waiting = True
-        self._future = in_background(lambda: self._run(do, turns))
+        self._future = in_background(lambda: self._run(do, lock))
 
     @property
     def finished(self) -> bool:
@@ -86,8 +86,8 @@ class BackgroundTask:
             "error": None if error is None else {"what": error.problem, "remedy": error.remedy},
         }
 
-    def _run(self, do: Callable[[OnResult], Any], turns: threading.Lock) -> Any:
-        with turns:
+    def _run(self, do: Callable[[OnResult], Any], lock: threading.Lock) -> Any:
+        with lock:
             self.waiting = False
             return do(self.results.append)
 

@@ -40,7 +40,7 @@ class Page(StaticFiles):
         """Return a file; browsers may cache assets with a hash in the name for a year; they revalidate other files."""
         if path == "." and not (self._folder / "index.html").is_file():
             return PlainTextResponse(MISSING.format(page=self._folder), 503)
-        found = await super().get_response(path, scope)
+        response = await super().get_response(path, scope)
         hashed = path.startswith("assets" + os.sep) and HASHED.search(path)
-        found.headers["cache-control"] = "public, max-age=31536000, immutable" if hashed else "no-cache"
-        return found
+        response.headers["cache-control"] = "public, max-age=31536000, immutable" if hashed else "no-cache"
+        return response

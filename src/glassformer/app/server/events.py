@@ -48,7 +48,7 @@ class Follower:
         self.run = run
         self._after = after
         self._offset = 0
-        self._named: dict[str, str | None] = {}
+        self._checkpoints: dict[str, str | None] = {}
         if after is None:
             self._offset = _size(run)
 
@@ -65,23 +65,23 @@ class Follower:
                 lines = file.readlines()[:MOST_LINES]
         except FileNotFoundError:
             return []
-        found = []
+        events = []
         for line in lines:
             if not line.endswith(b"\n"):  # incomplete: the next read has the whole line
                 break
             self._offset += len(line)
-            record = _record(line)
+            record = _parse_metrics(line)
             if record is not None and (self._after is None or record["step"] > self._after):
                 self._after = record["step"]
-                found.append(ServerSentEvent(json.dumps(record), event="metrics", id=str(record["step"])))
-        return found
+                events.append(ServerSentEvent(json.dumps(record), event="metrics", id=str(record["step"])))
+        return events
 
     def _checkpoint(self) -> list[ServerSentEvent]:
-        named = {which: _pointer(self.run, which) for which in ("best", "last")}
-        if named == self._named or not any(named.values()):
+        checkpoints = {which: _checkpoint_name(self.run, which) for which in ("best", "last")}
+        if checkpoints == self._checkpoints or not any(checkpoints.values()):
             return []
-        self._named = named
-        return [ServerSentEvent(json.dumps(named), event="checkpoint")]
+        self._checkpoints = checkpoints
+        return [ServerSentEvent(json.dumps(checkpoints), event="checkpoint")]
 
 
 async def events_of(request: Request, registry: ModelRegistry, name: str) -> Response:
@@ -121,7 +121,7 @@ async def events_of(request: Request, registry: ModelRegistry, name: str) -> Res
     return EventSourceResponse(stream(), send_timeout=10)
 
 
-def _record(line: bytes) -> dict[str, Any] | None:
+def _parse_metrics(line: bytes) -> dict[str, Any] | None:
     """Parse a line of metrics, with NaN and infinity as None; return None if the line is not valid."""
     try:
         record = json.loads(line, parse_constant=lambda name: None)
@@ -134,7 +134,7 @@ def _size(run: Run) -> int:
     return run.metrics_file.stat().st_size if run.metrics_file.exists() else 0
 
 
-def _pointer(run: Run, which: str) -> str | None:
+def _checkpoint_name(run: Run, which: str) -> str | None:
     """Return the name of the checkpoint in the file `best` or `last`; None if there is none."""
     try:
         return (run.folder / which).read_text(encoding="utf-8").strip() or None

@@ -55,17 +55,17 @@ def save_pruned_run(registry: ModelRegistry, name: str, body: bytes) -> dict[str
         version: Annotated[str, Field(max_length=100)] | None = None
 
     try:
-        asked = Keep.model_validate_json(body)
+        request = Keep.model_validate_json(body)
     except ValidationError as error:
         raise from_validation_error(error, "Give `heads`, `name` and, if you like, `version`.") from None
     run = registry.run(name)
-    out = run.folder.resolve().parent / checked_name(asked.name)
-    if asked.name in registry.names() or out.exists():
-        raise RefusedRequestError(f"{asked.name} already exists beside {name}", "Choose another name.", 409)
-    found = prune_by_hand(run.folder, out, asked.heads, device=registry.device, checkpoint=asked.version)
+    out = run.folder.resolve().parent / checked_name(request.name)
+    if request.name in registry.names() or out.exists():
+        raise RefusedRequestError(f"{request.name} already exists beside {name}", "Choose another name.", 409)
+    pruned = prune_by_hand(run.folder, out, request.heads, device=registry.device, checkpoint=request.version)
     return {
-        "name": registry.add(found.folder),
-        "removed": list(found.removed),
-        "parameters": dict(zip(("before", "after"), found.parameters, strict=True)),
-        "command": f"glass verify {quoted(found.folder)}",
+        "name": registry.add(pruned.folder),
+        "removed": list(pruned.removed),
+        "parameters": dict(zip(("before", "after"), pruned.parameters, strict=True)),
+        "command": f"glass verify {quoted(pruned.folder)}",
     }

@@ -33,7 +33,7 @@ class Listing:
 
     def __init__(self, registry: ModelRegistry) -> None:
         self._registry = registry
-        self._fixed: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._metadata: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def all(self) -> list[dict[str, Any]]:
         """Return the metadata of each run (see `of`), with its `parent`.
@@ -49,17 +49,19 @@ class Listing:
         Runs are matched by the SHA-256 of the weights of a checkpoint, because folders may be renamed, moved or copied.
         """
         runs = {name: self._registry.run(name) for name in self._registry.names()}
-        begun = {name: digest for name, run in runs.items() if (digest := run.parent_weights_sha256) is not None}
-        if not begun:
+        parent_digests = {
+            name: digest for name, run in runs.items() if (digest := run.parent_weights_sha256) is not None
+        }
+        if not parent_digests:
             return {}
         weights = {name: run.recorded_weights_sha256() for name, run in runs.items()}
-        found: dict[str, str] = {}
-        for child, digest in begun.items():
+        parents: dict[str, str] = {}
+        for child, digest in parent_digests.items():
             # A run that started from the same weights is a sibling, even if its best checkpoint still has them.
-            holders = [name for name in runs if digest in weights[name] and begun.get(name) != digest]
+            holders = [name for name in runs if digest in weights[name] and parent_digests.get(name) != digest]
             if holders:
-                found[child] = holders[0]
-        return found
+                parents[child] = holders[0]
+        return parents
 
     def of(self, name: str) -> dict[str, Any]:
         """Return name, version, step (None: no checkpoint yet), training and error of a run, and its `model_metadata`.
@@ -75,13 +77,13 @@ class Listing:
             "training": self._registry.training(name),
             "error": None,
         }
-        known = self._fixed.get(name)
-        if known is None or known[0] != (version or NEVER):
+        cached = self._metadata.get(name)
+        if cached is None or cached[0] != (version or NEVER):
             try:
-                self._fixed[name] = version or NEVER, model_metadata(self._registry.run(name))
+                self._metadata[name] = version or NEVER, model_metadata(self._registry.run(name))
             except GlassError as error:
                 return {**facts, **as_json(error)}
-        return {**facts, **self._fixed[name][1]}
+        return {**facts, **self._metadata[name][1]}
 
 
 def model_metadata(run: Run) -> dict[str, Any]:
@@ -104,7 +106,9 @@ def model_metadata(run: Run) -> dict[str, Any]:
     pairs = config.train.task in PAIRS
     model = config.model
     source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
-    built = _parameters_and_heads(build_model, config, tokenizer.vocab_size, source.vocab_size, len(labels) or None)
+    parameters_and_heads = _parameters_and_heads(
+        build_model, config, tokenizer.vocab_size, source.vocab_size, len(labels) or None
+    )
     return {
         "task": config.train.task,
         "family": model.family,
@@ -113,8 +117,8 @@ def model_metadata(run: Run) -> dict[str, Any]:
         "heads": model.heads,
         "width": model.width,
         "context": model.context,
-        "parameters": built[0],
-        "attentions": built[1],
+        "parameters": parameters_and_heads[0],
+        "attentions": parameters_and_heads[1],
         "vocabulary": tokenizer.vocab_size,
         "source_vocabulary": source.vocab_size if pairs else None,
         "tokenizer": tokenizer.kind,
@@ -124,7 +128,7 @@ def model_metadata(run: Run) -> dict[str, Any]:
     }
 
 
-def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
+def sample_prompt(run: Run, config: Config, tokenizer: Tokenizer) -> str:
     """Return the first text of the page, from the last training sample, the settings or a default for the task.
 
     For the task `lm`, a sample that continues the settings' prompt is preferred, because a prompt is often only a word
@@ -135,15 +139,15 @@ def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
     except OSError:
         samples = []
     sample = samples[-1][1] if samples else ""
-    given = config.sample.prompt
+    prompt = config.sample.prompt
     if config.train.task == "lm":
-        begun = " ".join(sample.split(" ")[:WORDS]) if sample.startswith(given) else ""
+        beginning = " ".join(sample.split(" ")[:WORDS]) if sample.startswith(prompt) else ""
     else:
-        begun = "" if given else sample.rpartition("\n=> ")[0]
+        beginning = "" if prompt else sample.rpartition("\n=> ")[0]
     if config.train.task in CONVERSATIONS:  # only the last question
-        begun = begun.rpartition("\n")[2]
-    words = (begun.strip() or given or TASK_FACTS[config.train.task].example).split(" ")
-    while len(words) > 1 and len(reader.encode(" ".join(words))) > config.model.context - MARGIN:
+        beginning = beginning.rpartition("\n")[2]
+    words = (beginning.strip() or prompt or TASK_FACTS[config.train.task].example).split(" ")
+    while len(words) > 1 and len(tokenizer.encode(" ".join(words))) > config.model.context - MARGIN:
         words.pop()
     return " ".join(words)
 
@@ -168,5 +172,5 @@ def _parameters_and_heads(
 
 def _step(version: str | None) -> int | None:
     """Return the step in the name of a checkpoint, such as 850 for "step-000850"; None without one."""
-    found = re.fullmatch(r"step-(\d+)", version or "")
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"step-(\d+)", version or "")
+    return int(match[1]) if match else None

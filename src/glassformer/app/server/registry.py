@@ -51,14 +51,14 @@ class ServedModel:
         turns: held by a background task while it runs; shared by all runs of a registry.
     """
 
-    def __init__(self, name: str, run: OpenedRun, turns: threading.Lock | None = None) -> None:
+    def __init__(self, name: str, run: OpenedRun, background_lock: threading.Lock | None = None) -> None:
         self.name = name
         self.run = run
         self.folder = run.folder
         self.model: AnyTextModel = run.text_model
         self.version = run.checkpoint.name
         self.lock = threading.RLock()
-        self.turns = turns or threading.Lock()
+        self.turns = background_lock or threading.Lock()
         self._subjects: LRUCache[tuple[str, str | None], Subject] = LRUCache(SUBJECTS)
         self._cache: LRUCache[Hashable, tuple[Any, int]] = LRUCache(CACHE_BYTES, getsizeof=lambda entry: entry[1])
         self._futures: dict[str, Future[Any]] = {}
@@ -74,12 +74,12 @@ class ServedModel:
                 values; a value above `CACHE_BYTES` is not cached.
         """
         if key in self._cache:
-            found: T = self._cache[key][0]
-            return found
+            cached_value: T = self._cache[key][0]
+            return cached_value
         value = make()
-        needed = size(value)
-        if needed <= self._cache.maxsize:
-            self._cache[key] = value, needed
+        value_bytes = size(value)
+        if value_bytes <= self._cache.maxsize:
+            self._cache[key] = value, value_bytes
         return value
 
     def subject(self, text: str, target: str | None = None) -> Subject:
@@ -128,8 +128,8 @@ class ServedModel:
             do: function of a new task, which is started unless a task of this name is running; None: start no task.
         """
         with self.lock:
-            held = self._tasks.get(name)
-            if do is not None and (held is None or held.finished):
+            current = self._tasks.get(name)
+            if do is not None and (current is None or current.finished):
                 self._tasks[name] = BackgroundTask(do, self.turns)
             return self._tasks.get(name)
 
@@ -152,14 +152,14 @@ class ModelRegistry:
     def __init__(self, folders: Sequence[Folder], device: str = "auto", backend: BackendName = "torch") -> None:
         self._folders: dict[str, Path] = {}
         self._locks: dict[str, threading.Lock] = {}
-        self._adding = threading.Lock()
+        self._add_lock = threading.Lock()
         for folder in folders:
             self.add(folder)
         self.device = device
         self.backend = backend
         self._opened: dict[str, ServedModel] = {}
         self._unreadable: dict[str, str | None] = {}  # checkpoints that could not be loaded
-        self._turns = threading.Lock()
+        self._background_lock = threading.Lock()
 
     def add(self, folder: Folder) -> str:
         """Add a run to the registry, and return its name.
@@ -168,7 +168,7 @@ class ModelRegistry:
             GlassError: the folder is not a run, or is already served.
         """
         run = open_run(folder)
-        with self._adding:
+        with self._add_lock:
             if any(run.folder.resolve() == other.resolve() for other in self._folders.values()):
                 raise GlassError(f"{folder} is given twice", "Name each run once.")
             name = _free_name(run.folder.resolve().name, self._folders)
@@ -212,9 +212,9 @@ class ModelRegistry:
         run = self.run(name)
         version = self.version(name)
         with self._locks[name]:
-            held = self._opened.get(name)
-            if held is not None and version in (held.version, None, self._unreadable.get(name)):
-                return held
+            loaded = self._opened.get(name)
+            if loaded is not None and version in (loaded.version, None, self._unreadable.get(name)):
+                return loaded
             if version is None and is_held(run.folder):
                 raise RefusedRequestError(
                     f"{name} has just started training: it has no checkpoint yet",
@@ -224,20 +224,22 @@ class ModelRegistry:
             try:
                 from glassformer.runs.opening import OpenedRun
 
-                self._opened[name] = ServedModel(name, OpenedRun.load(run.folder, "best", self.device), self._turns)
+                self._opened[name] = ServedModel(
+                    name, OpenedRun.load(run.folder, "best", self.device), self._background_lock
+                )
             except GlassError:
-                if held is None:
+                if loaded is None:
                     raise
                 self._unreadable[name] = version
-                return held  # the older checkpoint is still usable if the newer one cannot be loaded
+                return loaded  # the older checkpoint is still usable if the newer one cannot be loaded
             return self._opened[name]
 
 
 def _free_name(name: str, taken: Iterable[str]) -> str:
     """Return `name`, or the first of `name-2`, `name-3` … that is not taken."""
-    found = name
+    free_name = name
     number = 1
-    while found in taken:
+    while free_name in taken:
         number += 1
-        found = f"{name}-{number}"
-    return found
+        free_name = f"{name}-{number}"
+    return free_name

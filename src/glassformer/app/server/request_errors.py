@@ -44,14 +44,18 @@ def as_json(error: GlassError) -> dict[str, Any]:
     """
     status = status_of(error)
     kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    known = {"param": getattr(error, "parameter", None), "code": getattr(error, "code", None)}
-    return {"error": {"what": error.problem, "remedy": error.remedy, "message": str(error), "type": kind, **known}}
+    openai_fields = {"param": getattr(error, "parameter", None), "code": getattr(error, "code", None)}
+    return {
+        "error": {"what": error.problem, "remedy": error.remedy, "message": str(error), "type": kind, **openai_fields}
+    }
 
 
 def from_validation_error(error: ValidationError, remedy: str) -> RefusedRequestError:
     """Convert a validation error to a `RefusedRequestError` (status 422) that describes its first problem."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    name = " ".join(".".join(map(str, first["loc"])).split())[:100]  # an unknown field may have any name
-    more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    problem = f"{name}: {first['msg']}{more}" if name else f"the body is not valid: {first['msg']}{more}"
+    first_problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    name = " ".join(".".join(map(str, first_problem["loc"])).split())[:100]  # an unknown field may have any name
+    suffix = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    problem = (
+        f"{name}: {first_problem['msg']}{suffix}" if name else f"the body is not valid: {first_problem['msg']}{suffix}"
+    )
     return RefusedRequestError(problem, remedy, 422)

@@ -43,25 +43,25 @@ def listen(host: str, port: int) -> socket.socket:
         raise GlassError(
             f"--host {host} is not an address of this machine", "Remove --host, or give --host 0.0.0.0."
         ) from None
-    found = socket.socket(family, kind, protocol)
+    server_socket = socket.socket(family, kind, protocol)
     try:
         if os.name != "nt":  # on Windows, SO_REUSEADDR would let two servers use one port
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(128)
+            server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server_socket.bind(address)
+        server_socket.listen(128)
     except OSError as error:
-        found.close()
+        server_socket.close()
         remedy = (
             "Choose another port, or give --port 0 to use any free port; --host must be an address of this machine."
         )
         raise GlassError(f"cannot listen at {host}, port {port}: {error.strerror}", remedy) from None
-    return found
+    return server_socket
 
 
 def address_of(host: str, port: int) -> str:
     """Return the URL of the server for a browser on this machine."""
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{shown}:{port}"
+    browser_host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{browser_host}:{port}"
 
 
 class Server(uvicorn.Server):
@@ -94,25 +94,25 @@ class Server(uvicorn.Server):
         self._ready()
 
 
-def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> None:
+def serve(app: ASGIApp, listening_socket: socket.socket, ready: Callable[[], None]) -> None:
     """Serve requests until Ctrl-C or SIGTERM.
 
     Args:
         app: ASGI application.
-        listening: socket from `listen`; closed at the end.
+        listening_socket: socket from `listen`; closed at the end.
         ready: called when the server accepts requests.
     """
     previous = signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it again after its shutdown
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        Server(app, ready).run(sockets=[listening])
+        Server(app, ready).run(sockets=[listening_socket])
     except KeyboardInterrupt:  # uvicorn raises it again after its shutdown
         pass
     finally:
         sys.setswitchinterval(interval)
         signal.signal(signal.SIGTERM, previous)
-        listening.close()
+        listening_socket.close()
 
 
 def open_browser(address: str) -> None:

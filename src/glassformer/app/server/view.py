@@ -131,7 +131,7 @@ class PageView(Generic[Q]):
         opened: ServedModel,
         question: Q,
         others: Sequence[ServedModel] = (),
-        gone: Callable[[], bool] = lambda: False,
+        is_disconnected: Callable[[], bool] = lambda: False,
     ) -> Reply:
         """Return the body of the response: the data of the view with the fields `run`, `version` and `python`.
 
@@ -141,7 +141,7 @@ class PageView(Generic[Q]):
             opened: loaded checkpoint of the run.
             question: the parsed request.
             others: loaded checkpoints of the other runs that the view needs.
-            gone: returns True if the client has disconnected; called after the locks are acquired.
+            is_disconnected: returns True if the client has disconnected; called after the locks are acquired.
 
         Raises:
             GlassError: the request does not fit the run, the response is larger than `LIMIT`, or the client has
@@ -150,15 +150,16 @@ class PageView(Generic[Q]):
         with ExitStack() as locks:
             for each in sorted((opened, *others), key=lambda run: run.name):
                 locks.enter_context(each.lock)
-            if gone():  # a user who moves through a text sends many requests, and waits only for the last response
+            # a user who moves through a text sends many requests, and waits only for the last response
+            if is_disconnected():
                 raise RefusedRequestError("the client has disconnected", "Send the request again.", 499)
             answer = self.answer(opened, question, *others)
             python = self.python(opened, question, *others)
-        of = {"run": opened.name, "version": opened.version, "python": python}
+        metadata = {"run": opened.name, "version": opened.version, "python": python}
         if isinstance(answer, Binary):
-            reply = Binary({**answer.header, **of}, answer.data).packed()
+            reply = Binary({**answer.header, **metadata}, answer.data).packed()
         else:
-            text = json.dumps(finite({**answer, **of}), ensure_ascii=False, allow_nan=False)
+            text = json.dumps(finite({**answer, **metadata}), ensure_ascii=False, allow_nan=False)
             reply = text.encode("utf-8", "backslashreplace")
         if len(reply) > LIMIT:
             raise RefusedRequestError(
@@ -170,10 +171,10 @@ class PageView(Generic[Q]):
 
 def script(opened: ServedModel, *lines: str, imports: Sequence[str] = ()) -> str:
     """Return the script of a view: imports, lines that load the run into `run` and `model`, and the given lines."""
-    own = sorted(
+    library_imports = sorted(
         [line for line in imports if "glassformer" in line] + ["from glassformer.runs.opening import OpenedRun"]
     )
-    others = [line for line in imports if "glassformer" not in line]
-    first = [*others, "", *own] if others else own
+    other_imports = [line for line in imports if "glassformer" not in line]
+    all_imports = [*other_imports, "", *library_imports] if other_imports else library_imports
     load = [f"run = OpenedRun.load({str(opened.folder)!r})", "model = run.text_model"]
-    return "\n".join([*first, "", *load, *lines]) + "\n"
+    return "\n".join([*all_imports, "", *load, *lines]) + "\n"

@@ -28,21 +28,21 @@ class Workers:
 
     def __init__(self, threads: int = THREADS) -> None:
         self._limiter = anyio.CapacityLimiter(threads)
-        self._turns: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
+        self._run_locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
-    async def __call__(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Run `work(*arguments)` in a thread, and return its result or raise its error.
+    async def __call__(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run `function(*arguments)` in a thread, and return its result or raise its error.
 
         Raises:
             GlassError: too many calls are waiting, or there is not enough memory.
         """
-        _refuse_more(self._limiter.statistics().tasks_waiting)
+        _refuse_if_full(self._limiter.statistics().tasks_waiting)
         return await to_thread.run_sync(
-            _with_clear_errors, work, arguments, limiter=self._limiter, abandon_on_cancel=True
+            _with_clear_errors, function, arguments, limiter=self._limiter, abandon_on_cancel=True
         )
 
-    async def of_run(self, name: str, work: Callable[..., T], *arguments: Any) -> T:
-        """Run `work(*arguments)` in a thread, one call at a time for each run.
+    async def of_run(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
+        """Run `function(*arguments)` in a thread, one call at a time for each run.
 
         A view holds the lock of its run, so the views of a run must take turns. Calls wait here, without a thread,
         because other runs need the threads.
@@ -50,17 +50,17 @@ class Workers:
         Raises:
             GlassError: as in `__call__`.
         """
-        turn = self._turns[name]
-        _refuse_more(turn.statistics().tasks_waiting)
-        async with turn:
-            return await self(work, *arguments)
+        lock = self._run_locks[name]
+        _refuse_if_full(lock.statistics().tasks_waiting)
+        async with lock:
+            return await self(function, *arguments)
 
 
-def _refuse_more(waiting: int) -> None:
+def _refuse_if_full(waiting: int) -> None:
     if waiting >= WAITING:
         raise RefusedRequestError(f"{WAITING} requests are already waiting", "Try again in a moment.", 429)
 
 
-def _with_clear_errors(work: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+def _with_clear_errors(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
     with convert_memory_errors(SHORTER):
-        return work(*arguments)
+        return function(*arguments)

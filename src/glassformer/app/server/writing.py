@@ -44,16 +44,16 @@ async def writing_of(request: Request, registry: ModelRegistry, engines: Engines
         GlassError: there is no such run, it has no checkpoint yet or does not generate text, the body does not fit the
             run or is not valid, or the queue is full.
     """
-    question = await to_thread.run_sync(_parsed, await request.body())
+    question = await to_thread.run_sync(_parse, await request.body())
     from glassformer.app.server.views.write import refuse_history  # imported here because it imports torch
 
     engine = engines.engine(name)
     loaded = await to_thread.run_sync(engine.load)  # raises an error if the run does not generate text
     refuse_history(name, loaded.text_model, question)
     if question.beams > 1:
-        pieces = _searched(request.app.state.searchers, registry, name, question)
+        pieces = _search_events(request.app.state.searchers, registry, name, question)
     else:
-        pieces = await _sampled(engine, loaded, question)
+        pieces = await _sampled_events(engine, loaded, question)
 
     async def events() -> AsyncIterator[ServerSentEvent]:
         try:
@@ -65,13 +65,15 @@ async def writing_of(request: Request, registry: ModelRegistry, engines: Engines
     return EventSourceResponse(events(), send_timeout=10)
 
 
-def _parsed(body: bytes) -> WriteQuestion:
+def _parse(body: bytes) -> WriteQuestion:
     from glassformer.app.server.views import write
 
     return write.VIEW.parse(body)
 
 
-async def _sampled(engine: Engine, loaded: LoadedCheckpoint, question: WriteQuestion) -> AsyncIterator[dict[str, Any]]:
+async def _sampled_events(
+    engine: Engine, loaded: LoadedCheckpoint, question: WriteQuestion
+) -> AsyncIterator[dict[str, Any]]:
     """Submit a text to the engine, and return an iterator over its events.
 
     The text is submitted before the response starts, so that a full queue results in an HTTP error and not in an event.
@@ -84,12 +86,12 @@ async def _sampled(engine: Engine, loaded: LoadedCheckpoint, question: WriteQues
         try:
             if forgotten:
                 yield {"forgotten": forgotten}
-            async for found in generation.pieces():
-                text = "".join(piece.text for piece in found)
+            async for new_pieces in generation.pieces():
+                text = "".join(piece.text for piece in new_pieces)
                 if text:
                     yield {"text": text}
-                if found[-1].last:
-                    yield {"ended": found[-1].ended, "tokens": job.count, "score": None}
+                if new_pieces[-1].last:
+                    yield {"ended": new_pieces[-1].ended, "tokens": job.count, "score": None}
         finally:
             generation.cancelled = True
 
@@ -120,15 +122,15 @@ class _StoppedError(Exception):
     """Raised to stop a beam search after the client has closed the stream."""
 
 
-async def _searched(
+async def _search_events(
     searchers: Workers, registry: ModelRegistry, name: str, question: WriteQuestion
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield the events of a text found by beam search, after the search has ended."""
     stopped = Event()
     try:
-        found = await searchers(_search, registry, name, question, stopped)
-        if found is not None:
-            sample, forgotten = found
+        result = await searchers(_search, registry, name, question, stopped)
+        if result is not None:
+            sample, forgotten = result
             if forgotten:
                 yield {"forgotten": forgotten}
             yield {"text": sample.text}
@@ -145,7 +147,7 @@ def _search(registry: ModelRegistry, name: str, question: WriteQuestion, stopped
     model = registry.open(name).copy().text_model
     assert isinstance(model, TextModel | Translator)
 
-    def watch(look: object) -> None:
+    def watch(step: object) -> None:
         if stopped.is_set():
             raise _StoppedError
 

@@ -76,22 +76,24 @@ def compare(run: AnyTextModel, shared: AnyTextModel, texts: Sequence[str]) -> Ro
     """
     rows = [row for text in texts for row in rows_of(run, text)]
     losses = torch.zeros(2, dtype=torch.float64)
-    difference = 0.0
-    same = 0
-    places = 0
+    largest_difference = 0.0
+    same_choices = 0
+    predictions = 0
     for row in rows:
-        ours, theirs = (_log_probabilities(model, row) for model in (run, shared))  # (P, V) each
+        original, rounded = (_log_probabilities(model, row) for model in (run, shared))  # (P, V) each
         answers = torch.tensor(list(row.answers.values()))[:, None]  # (P, 1)
-        losses -= torch.stack([each.gather(1, answers).sum() for each in (ours, theirs)])
-        difference = max(difference, float((ours.exp() - theirs.exp()).abs().max()))
-        same += int((ours.argmax(dim=1) == theirs.argmax(dim=1)).sum())
-        places += len(answers)
-    if not places:
+        losses -= torch.stack([each.gather(1, answers).sum() for each in (original, rounded)])
+        largest_difference = max(largest_difference, float((original.exp() - rounded.exp()).abs().max()))
+        same_choices += int((original.argmax(dim=1) == rounded.argmax(dim=1)).sum())
+        predictions += len(answers)
+    if not predictions:
         raise GlassError(
             "there is no text to compare the rounded weights on", "Give a file with texts: --examples FILE."
         )
-    loss, loss_shared = (losses / places).tolist()
-    return Rounding(places, loss, loss_shared, difference, same / places, check_row(shared, rows[0]))
+    loss, loss_shared = (losses / predictions).tolist()
+    return Rounding(
+        predictions, loss, loss_shared, largest_difference, same_choices / predictions, check_row(shared, rows[0])
+    )
 
 
 def rows_of(model: AnyTextModel, text: str) -> Iterator[ComparedRow]:
@@ -102,7 +104,7 @@ def rows_of(model: AnyTextModel, text: str) -> Iterator[ComparedRow]:
         settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=TOKENS)
         steps = decoding.generate(model.model, [source], settings, model.tokenizer.end_id, start=start)
         generated = [step.tokens[0] for step in steps]
-        yield _generated((*start,), generated, tuple(source))
+        yield _generated_row((*start,), generated, tuple(source))
     elif isinstance(model, TextModel):
         prompt = model.prompt_ids(text)[-model.config.model.context // 2 :]
         tokens = max(1, min(TOKENS, model.config.model.context - len(prompt)))
@@ -110,21 +112,23 @@ def rows_of(model: AnyTextModel, text: str) -> Iterator[ComparedRow]:
             beams=1, temperature=1.0, top_k=None, top_p=None, min_p=None, repetition_penalty=1.0, tokens=tokens
         )
         steps = decoding.generate(model.model, [prompt], settings, model.tokenizer.end_id)
-        yield _generated(tuple(prompt), [step.tokens[0] for step in steps], None)
+        yield _generated_row(tuple(prompt), [step.tokens[0] for step in steps], None)
     elif isinstance(model, TextClassifier):
         ids = tuple(model.ids(text))
         yield ComparedRow(ids, None, {0: int(_logits(model, ComparedRow(ids, None, {}))[0].argmax())})
     else:
-        yield from _masked(model, text)
+        yield from _masked_rows(model, text)
 
 
-def _generated(before: tuple[int, ...], generated: list[int], source: tuple[int, ...] | None) -> ComparedRow:
+def _generated_row(prompt: tuple[int, ...], generated: list[int], source: tuple[int, ...] | None) -> ComparedRow:
     """Return a row in which each generated token is the reference answer at the position before it."""
-    first = len(before) - 1
-    return ComparedRow((*before, *generated[:-1]), source, {first + at: token for at, token in enumerate(generated)})
+    first = len(prompt) - 1
+    return ComparedRow(
+        (*prompt, *generated[:-1]), source, {first + offset: token for offset, token in enumerate(generated)}
+    )
 
 
-def _masked(model: MaskFiller, text: str) -> Iterator[ComparedRow]:
+def _masked_rows(model: MaskFiller, text: str) -> Iterator[ComparedRow]:
     """Fill the masks of the text with the run's predictions, then yield rows with every `EVERY`-th token masked."""
     ids = model.ids(text)
     masks = [position for position, token in enumerate(ids) if token == model.mask_id]
@@ -134,7 +138,9 @@ def _masked(model: MaskFiller, text: str) -> Iterator[ComparedRow]:
     for start in range(min(EVERY, len(ids))):
         answers = {position: filled[position] for position in range(start, len(ids), EVERY)}
         yield ComparedRow(
-            tuple(model.mask_id if at in answers else token for at, token in enumerate(filled)), None, answers
+            tuple(model.mask_id if position in answers else token for position, token in enumerate(filled)),
+            None,
+            answers,
         )
 
 

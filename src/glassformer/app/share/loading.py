@@ -29,8 +29,8 @@ def load_shared(path: str | Path) -> AnyTextModel:
     header = package.header
     config = Config.from_dict(header["config"])
     tokenizer = Tokenizer(header["tokenizer"]["document"])
-    own_source = header["source_tokenizer"]
-    source = tokenizer if own_source is None else Tokenizer(own_source["document"])
+    source_data = header["source_tokenizer"]
+    source = tokenizer if source_data is None else Tokenizer(source_data["document"])
     labels = tuple(header["run"]["labels"])
     model = untrained_model(config, tokenizer, source, labels)
     model.load_state_dict({name: torch.from_numpy(tensor.copy()) for name, tensor in package.tensors().items()})

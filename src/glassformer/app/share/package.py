@@ -96,8 +96,8 @@ class Package:
             text = path.read_text(encoding="utf-8")
             if not text.rstrip().endswith("</html>"):
                 raise ValueError("the end is missing")
-            header = json.loads(_between(text, JSON_BLOCK))
-            data = base64.b64decode(_between(text, DATA_BLOCK), validate=True)
+            header = json.loads(_block_contents(text, JSON_BLOCK))
+            data = base64.b64decode(_block_contents(text, DATA_BLOCK), validate=True)
         except FileNotFoundError:
             raise GlassError(f"{path} does not exist", "Give an HTML file that glass share wrote.") from None
         except (ValueError, UnicodeDecodeError):
@@ -112,13 +112,13 @@ class Package:
         return cls(header, data)
 
 
-def _between(text: str, block: str) -> str:
+def _block_contents(text: str, block: str) -> str:
     """Return the contents of a block, up to its end tag; raise a `ValueError` if it is not complete."""
-    _, found, rest = text.partition(block)
-    inside, ended, _ = rest.partition("</script>")
-    if not found or not ended:
+    _, start_tag, remainder = text.partition(block)
+    contents, end_tag, _ = remainder.partition("</script>")
+    if not start_tag or not end_tag:
         raise ValueError(f"no complete {block}")
-    return inside
+    return contents
 
 
 def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Package:
@@ -139,7 +139,7 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
     stored, data = pack(weights, bits)
     tokenizer = page_tokenizer(opened.tokenizer, run.tokenizer_file)
     source = page_tokenizer(opened.source_tokenizer, run.source_tokenizer_file) if config.two_vocabularies else None
-    before, after = _around_text(opened)
+    before, after = _frame_ids(opened)
     header = {
         "format": FORMAT,
         "bits": bits,
@@ -164,7 +164,7 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
     return Package(header, data)
 
 
-def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
+def _frame_ids(opened: OpenedRun) -> tuple[list[int], list[int]]:
     """Return the token ids that the model reads before and after each text or, for a chat model, each question.
 
     Raises:
@@ -181,9 +181,9 @@ def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
         pairs = opened.config.train.task in PAIRS
         frame = frame_of(opened.source_tokenizer if pairs else opened.tokenizer, opened.config)
         return list(frame.before), list(frame.after)
-    found = model.around_question()
+    question_frame = model.around_question()
     stop, _ = model.chat.ending
-    if found is None or stop or not model.more_ends <= {model.tokenizer.end_id}:
+    if question_frame is None or stop or not model.more_ends <= {model.tokenizer.end_id}:
         folder = opened.folder
         end = model.tokenizer.token_text(model.tokenizer.end_id)
         raise GlassError(
@@ -191,13 +191,13 @@ def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
             f"around a question, leave the question unchanged, and end an answer with {end}",
             f"Serve the run: glass serve {quoted(folder)}",
         )
-    return found
+    return question_frame
 
 
 def settings_of(config: Config, attentions: Json) -> Json:
     """Return the settings that the forward pass depends on, with defaults resolved."""
     model: ModelConfig = config.model
-    same = (
+    names = (
         "family",
         "context",
         "width",
@@ -215,7 +215,7 @@ def settings_of(config: Config, attentions: Json) -> Json:
         "relative_max_distance",
     )
     return {
-        **{name: getattr(model, name) for name in same},
+        **{name: getattr(model, name) for name in names},
         "kv_heads": model.G,
         "head_width": model.K,
         "norm_eps": model.eps,
@@ -227,9 +227,9 @@ def settings_of(config: Config, attentions: Json) -> Json:
 
 def _without_paths(config: Config) -> Json:
     """Return the settings that the model and its tokenizer need, without file names, which may be private."""
-    whole = config.model_dump(mode="json")
-    kept = {name: whole[name] for name in ("model", "tokenizer", "sample")}
+    all_settings = config.model_dump(mode="json")
+    selected_settings = {name: all_settings[name] for name in ("model", "tokenizer", "sample")}
     data: Json = {"windows": config.data.windows}
     if config.train.task in CONVERSATIONS:
         data["chat_template"] = config.data.chat_template
-    return {**kept, "train": {"task": config.train.task}, "data": data}
+    return {**selected_settings, "train": {"task": config.train.task}, "data": data}

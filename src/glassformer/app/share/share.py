@@ -31,7 +31,7 @@ COMPUTED = {
 """Values of `model.*` settings that the page (`web/src/share`) supports."""
 
 
-def _unheard(text: str) -> None:
+def _ignore_message(text: str) -> None:
     """Ignore a progress message."""
 
 
@@ -53,7 +53,7 @@ class ShareRequest:
     bits: Bits = 8
     examples: Sequence[str] = ()
     which: Which = "best"
-    note: Callable[[str], None] = _unheard
+    note: Callable[[str], None] = _ignore_message
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ class ShareReport:
 
     def text(self) -> str:
         """Return the report as text for the terminal."""
-        found = self.rounding
+        rounding = self.rounding
         return "\n".join(
             [
                 f"{self.out}: {self.bytes / 1e6:,.2f} MB, {self.parameters:,} parameters in {self.bits} bits",
-                f"  read back and compared with the run on {found.places:,} predictions:",
-                f"  loss {found.loss:.4f} in the run, {found.loss_shared:.4f} in the file; the same likeliest answer "
-                f"in {found.same_choice:.1%} of the predictions; "
-                f"probabilities differ by at most {found.largest_difference:.2g}",
+                f"  read back and compared with the run on {rounding.places:,} predictions:",
+                f"  loss {rounding.loss:.4f} in the run, {rounding.loss_shared:.4f} in the file; the same likeliest "
+                f"answer in {rounding.same_choice:.1%} of the predictions; "
+                f"probabilities differ by at most {rounding.largest_difference:.2g}",
                 "Open it in a browser: it needs no server and no network.",
             ]
         )
@@ -116,7 +116,7 @@ def share_run(request: ShareRequest) -> ShareReport:
     if request.out.is_dir():
         raise GlassError(f"{request.out} is a folder", "Give the name of a file: --out class.html")
     opened = OpenedRun.load(request.folder, request.which, device="cpu")
-    _refuse_not_computed(opened.config.model)
+    _refuse_unsupported_setting(opened.config.model)
     request.note(f"rounding the weights to {request.bits} bits" if request.bits < 32 else "packing the weights")
     package = make_package(opened, request.bits, request.examples)
     _refuse_large(package, request)
@@ -127,9 +127,9 @@ def share_run(request: ShareRequest) -> ShareReport:
             request.note("reading the file back and comparing it with the run")
             texts = package.header["examples"][:SAMPLED]
             rounding = compare(opened.text_model, load_shared(partial), texts)
-            whole = replace(package, header={**package.header, "check": rounding.facts()})
-            _write(whole, partial)
-            _refuse_other(whole, Package.read(partial), partial)
+            checked_package = replace(package, header={**package.header, "check": rounding.facts()})
+            _write(checked_package, partial)
+            _refuse_different_contents(checked_package, Package.read(partial), partial)
             partial.replace(request.out)
         except BaseException:
             partial.unlink(missing_ok=True)
@@ -145,7 +145,7 @@ def _write(package: Package, path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _refuse_not_computed(config: ModelConfig) -> None:
+def _refuse_unsupported_setting(config: ModelConfig) -> None:
     """Raise a `GlassError` if the page does not support a setting of the model."""
     for name, computed in COMPUTED.items():
         value = getattr(config, name)
@@ -170,7 +170,7 @@ def _refuse_large(package: Package, request: ShareRequest) -> None:
     )
 
 
-def _refuse_other(written: Package, read: Package, path: Path) -> None:
+def _refuse_different_contents(written: Package, read: Package, path: Path) -> None:
     """Raise a `GlassError` if the contents read from the disk differ from the contents written to it."""
     if written != read:
         raise GlassError(

@@ -47,7 +47,7 @@ def page_tokenizer(tokenizer: Tokenizer, path: Path) -> Json:
         GlassError: the page does not support the tokenizer.
     """
     document: Json = json.loads(path.read_text(encoding="utf-8"))
-    _refuse_unknown(document)
+    _refuse_unsupported(document)
     frame = tokenizer.frame
     return {
         "document": document,
@@ -68,7 +68,7 @@ def page_tokenizer(tokenizer: Tokenizer, path: Path) -> Json:
     }
 
 
-def _refuse_unknown(document: Json) -> None:
+def _refuse_unsupported(document: Json) -> None:
     """Raise a `GlassError` that names the first component of the tokenizer that the page does not support."""
     model = document["model"]
     parts: list[tuple[str, tuple[str, ...], Json]] = [
@@ -76,23 +76,23 @@ def _refuse_unknown(document: Json) -> None:
     ]
     parts += [("pre-tokenizer", PRE_TOKENIZERS, each) for each in _parts(document["pre_tokenizer"])]
     parts += [("model", MODELS, {**model, "type": model.get("type", "BPE")})]
-    for what, known, part in parts:
-        if part["type"] not in known:
-            raise GlassError(f"the page does not support the tokenizer's {what} {part['type']}", REMEDY)
+    for component, supported, part in parts:
+        if part["type"] not in supported:
+            raise GlassError(f"the page does not support the tokenizer's {component} {part['type']}", REMEDY)
         pattern = part.get("pattern")
         if pattern is not None and next(iter(pattern.values())) not in PATTERNS:
             raise GlassError(
                 f"the page does not support the tokenizer's pattern {next(iter(pattern.values()))!r}", REMEDY
             )
-        for switch, values in SWITCHES.items():
-            if part.get(switch, values[0]) not in values:
+        for option, values in SWITCHES.items():
+            if part.get(option, values[0]) not in values:
                 raise GlassError(
-                    f"the page does not support {switch} = {part[switch]!r} of the tokenizer's {part['type']}",
+                    f"the page does not support {option} = {part[option]!r} of the tokenizer's {part['type']}",
                     REMEDY,
                 )
-    plain = next((each["content"] for each in document["added_tokens"] if not each["special"]), None)
-    if plain is not None:
-        raise GlassError(f"the page does not support the tokenizer's added token {plain!r}", REMEDY)
+    plain_token = next((each["content"] for each in document["added_tokens"] if not each["special"]), None)
+    if plain_token is not None:
+        raise GlassError(f"the page does not support the tokenizer's added token {plain_token!r}", REMEDY)
 
 
 def _parts(node: Json | None) -> Iterator[Json]:

@@ -53,9 +53,9 @@ class _CheckpointLoop:
     def join(self, job: TextJob) -> None:
         self.jobs[self.loop.join(job.ids, job.settings)] = job
 
-    def drop(self, number: int) -> None:
-        self.loop.leave(number)
-        self.jobs.pop(number, None)
+    def drop(self, row: int) -> None:
+        self.loop.leave(row)
+        self.jobs.pop(row, None)
 
 
 class Engine:
@@ -84,23 +84,23 @@ class Engine:
         self.name = name
         self._registry = registry
         self._metrics = metrics
-        self._most_rows = rows
-        self._most_waiting = waiting
+        self._max_rows = rows
+        self._max_waiting = waiting
         self._memory = memory
         self._queue: deque[TextJob] = deque()
         self._loops: list[_CheckpointLoop] = []
         self._newest: LoadedCheckpoint | None = None
-        self._loading = threading.Lock()
+        self._load_lock = threading.Lock()
         self._awake = threading.Condition()
         self._closed = False
         self._rate = metrics.watch(name, lambda: len(self._queue), lambda: self.rows)
-        self._thread = threading.Thread(target=self._work, name=f"engine of {name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"engine of {name}", daemon=True)
         self._thread.start()
 
     @property
     def rows(self) -> int:
         """Number of texts in generation."""
-        return sum(len(running.jobs) for running in list(self._loops))
+        return sum(len(checkpoint_loop.jobs) for checkpoint_loop in list(self._loops))
 
     @property
     def waiting(self) -> int:
@@ -119,7 +119,7 @@ class Engine:
         from glassformer.app.server.engine.loaded import LoadedCheckpoint
 
         opened = self._registry.open(self.name)
-        with self._loading:
+        with self._load_lock:
             if self._newest is None or self._newest.version != opened.version:
                 self._newest = LoadedCheckpoint(opened, self._registry.backend)
             return self._newest
@@ -134,9 +134,9 @@ class Engine:
         with self._awake:
             if self._closed:
                 raise RefusedRequestError("the server is stopping", "Start the server again.", 503)
-            if len(self._queue) + len(jobs) > self._most_waiting:
+            if len(self._queue) + len(jobs) > self._max_waiting:
                 self._metrics.refused.labels(self.name).inc()
-                raise BusyError(self.name, len(self._queue), self._wait())
+                raise BusyError(self.name, len(self._queue), self._retry_seconds())
             self._queue.extend(jobs)
             self._awake.notify()
         self._metrics.prompt.labels(self.name).inc(sum(len(job.ids) for job in jobs))
@@ -153,22 +153,26 @@ class Engine:
             self._awake.notify()
         self._thread.join(STOP_SECONDS)
 
-    def _wait(self) -> int:
+    def _retry_seconds(self) -> int:
         """Return the seconds until a retry, 1 to 60: the time to generate the queued texts at the current speed."""
         tokens = sum(job.settings.tokens for job in self._queue)
         return round(min(60.0, max(1.0, tokens / max(1.0, self._rate.per_second()))))
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while self._admit():
-            for running in [*self._loops]:
+            for checkpoint_loop in [*self._loops]:
                 try:
-                    self._step(running)
+                    self._step(checkpoint_loop)
                 except Exception as error:  # other texts must still be served
-                    self._abort(running, error)
-            self._loops = [running for running in self._loops if running.jobs or running.loaded is self._newest]
+                    self._abort(checkpoint_loop, error)
+            self._loops = [
+                checkpoint_loop
+                for checkpoint_loop in self._loops
+                if checkpoint_loop.jobs or checkpoint_loop.loaded is self._newest
+            ]
         stopped = RefusedRequestError("the server is stopping", "Start the server again, then repeat the request.", 503)
-        left = [*self._queue, *(job for running in self._loops for job in running.jobs.values())]
-        _hand_over([(job, TextPiece(job.choice, error=stopped)) for job in left])
+        unfinished = [*self._queue, *(job for checkpoint_loop in self._loops for job in checkpoint_loop.jobs.values())]
+        _send_pieces([(job, TextPiece(job.choice, error=stopped)) for job in unfinished])
         self._loops = []
 
     def _admit(self) -> bool:
@@ -179,58 +183,58 @@ class Engine:
             if self._closed:
                 return False
             self._queue = deque(job for job in self._queue if not job.generation.cancelled)
-            new = [self._queue.popleft() for _ in range(min(self._room(), len(self._queue)))]
-        for job in new:
+            new_jobs = [self._queue.popleft() for _ in range(min(self._free_rows(), len(self._queue)))]
+        for job in new_jobs:
             try:
                 self._loop_of(job.loaded).join(job)
             except Exception as error:
-                _hand_over([(job, TextPiece(job.choice, error=_as_glass_error(error)))])
+                _send_pieces([(job, TextPiece(job.choice, error=_as_glass_error(error)))])
         return True
 
-    def _room(self) -> int:
+    def _free_rows(self) -> int:
         """Return the number of texts that may start now; at least one if none is in generation."""
-        jobs = [job for running in self._loops for job in running.jobs.values()]
-        each = max((job.loaded.row_bytes for job in (*jobs, *self._queue)), default=1)
-        return min(self._most_rows, max(1, self._memory // each)) - self.rows
+        jobs = [job for checkpoint_loop in self._loops for job in checkpoint_loop.jobs.values()]
+        row_bytes = max((job.loaded.row_bytes for job in (*jobs, *self._queue)), default=1)
+        return min(self._max_rows, max(1, self._memory // row_bytes)) - self.rows
 
     def _loop_of(self, loaded: LoadedCheckpoint) -> _CheckpointLoop:
-        for running in self._loops:
-            if running.loaded is loaded:
-                return running
+        for checkpoint_loop in self._loops:
+            if checkpoint_loop.loaded is loaded:
+                return checkpoint_loop
         self._loops.append(_CheckpointLoop(loaded))
         return self._loops[-1]
 
-    def _step(self, running: _CheckpointLoop) -> None:
+    def _step(self, checkpoint_loop: _CheckpointLoop) -> None:
         """Generate one more token for each row, and send it to its request."""
-        for number in [number for number, job in running.jobs.items() if job.generation.cancelled]:
-            running.drop(number)
-        if not running.jobs:
+        for row in [row for row, job in checkpoint_loop.jobs.items() if job.generation.cancelled]:
+            checkpoint_loop.drop(row)
+        if not checkpoint_loop.jobs:
             return
         with convert_memory_errors(SHORTER):
-            step = running.loop.step()
-        done: list[tuple[TextJob, TextPiece]] = []
+            step = checkpoint_loop.loop.step()
+        job_pieces: list[tuple[TextJob, TextPiece]] = []
         now = time.monotonic()
-        for number, token, logits in zip(step.rows, step.tokens, step.logits, strict=True):
-            job = running.jobs[number]
+        for row, token, logits in zip(step.rows, step.tokens, step.logits, strict=True):
+            job = checkpoint_loop.jobs[row]
             if not job.count:
                 self._metrics.first.labels(self.name).observe(now - job.generation.created)
             try:
-                piece = job.take(token, logits, step.ended.get(number))
+                piece = job.take(token, logits, step.ended.get(row))
             except Exception as error:
                 piece = TextPiece(job.choice, error=_as_glass_error(error))
             if piece.last:
-                running.drop(number)
-            done.append((job, piece))
-        self._metrics.generated.labels(self.name).inc(len(done))
-        self._rate.add(len(done))
-        _hand_over(done)
+                checkpoint_loop.drop(row)
+            job_pieces.append((job, piece))
+        self._metrics.generated.labels(self.name).inc(len(job_pieces))
+        self._rate.add(len(job_pieces))
+        _send_pieces(job_pieces)
 
-    def _abort(self, running: _CheckpointLoop, error: Exception) -> None:
+    def _abort(self, checkpoint_loop: _CheckpointLoop, error: Exception) -> None:
         """End all texts of a loop after an error in a step."""
         glass_error = _as_glass_error(error)
-        _hand_over([(job, TextPiece(job.choice, error=glass_error)) for job in running.jobs.values()])
-        running.jobs.clear()
-        self._loops.remove(running)
+        _send_pieces([(job, TextPiece(job.choice, error=glass_error)) for job in checkpoint_loop.jobs.values()])
+        checkpoint_loop.jobs.clear()
+        self._loops.remove(checkpoint_loop)
 
 
 def _as_glass_error(error: Exception) -> GlassError:
@@ -245,18 +249,18 @@ def _as_glass_error(error: Exception) -> GlassError:
     )
 
 
-def _hand_over(done: Sequence[tuple[TextJob, TextPiece]]) -> None:
+def _send_pieces(job_pieces: Sequence[tuple[TextJob, TextPiece]]) -> None:
     """Send pieces to their requests, in the event loop of each request."""
-    for loop in {job.generation.loop for job, _ in done}:
-        pieces = [(job.generation, piece) for job, piece in done if job.generation.loop is loop]
+    for loop in {job.generation.loop for job, _ in job_pieces}:
+        pieces = [(job.generation, piece) for job, piece in job_pieces if job.generation.loop is loop]
         try:
-            loop.call_soon_threadsafe(_put, pieces)
+            loop.call_soon_threadsafe(_put_pieces, pieces)
         except RuntimeError:  # the event loop and its requests have ended
             for generation, _ in pieces:
                 generation.cancelled = True
 
 
-def _put(pieces: Sequence[tuple[GenerationRequest, TextPiece]]) -> None:
+def _put_pieces(pieces: Sequence[tuple[GenerationRequest, TextPiece]]) -> None:
     for generation, piece in pieces:
         generation.put(piece)
 

@@ -85,16 +85,16 @@ class GenerationRequest:
         Raises:
             GlassError: one of the texts cannot continue.
         """
-        left = len(self.jobs)
-        while left:
-            found = [await self._pieces.get()]
+        unfinished = len(self.jobs)
+        while unfinished:
+            pieces = [await self._pieces.get()]
             while not self._pieces.empty():
-                found.append(self._pieces.get_nowait())
-            for piece in found:
+                pieces.append(self._pieces.get_nowait())
+            for piece in pieces:
                 if piece.error is not None:
                     raise piece.error
-                left -= piece.last
-            yield found
+                unfinished -= piece.last
+            yield pieces
 
 
 class TextJob:
@@ -147,11 +147,11 @@ class TextJob:
             ended = "end"
         if ended != "end" and self._writer.add(token):  # an end token has no text
             ended = "stop"
-        wanted = self.scores is not None and (ended != "end" or self.scores_end)
-        scored = self._scored(token, logits) if wanted else None
+        needs_score = self.scores is not None and (ended != "end" or self.scores_end)
+        scored = self._score(token, logits) if needs_score else None
         return TextPiece(self.choice, self._writer.take(last=ended is not None), scored, ended)
 
-    def _scored(self, token: int, logits: Tensor) -> ScoredToken:
+    def _score(self, token: int, logits: Tensor) -> ScoredToken:
         log_probabilities = logits.double().log_softmax(dim=-1)  # (V)
         values, ids = log_probabilities.topk(min(self.scores or 0, len(log_probabilities)))
         offset = self._offset

@@ -31,7 +31,7 @@ class LoadedCheckpoint:
         backend: backend that computes the logits.
 
     Attributes:
-        text: a copy of the model, without hooks and patches.
+        text_model: a copy of the model, without hooks and patches.
         version: name of the checkpoint.
         context: maximum number of tokens that the model reads.
         row_bytes: bytes of the key/value cache of one text that fills the context, over all attention layers.
@@ -53,10 +53,10 @@ class LoadedCheckpoint:
                 "that generate text.",
             )
         self._backend = backend
-        text = self.beam_search_model()
-        self.text_model = text
-        self.context = text.config.model.context
-        layers = [part for part in text.model.modules() if isinstance(part, Attention)]
+        model = self.beam_search_model()
+        self.text_model = model
+        self.context = model.config.model.context
+        layers = [part for part in model.model.modules() if isinstance(part, Attention)]
         self.row_bytes = 2 * FLOAT * self.context * sum(layer.kv_heads * layer.head_width for layer in layers)
 
     def beam_search_model(self) -> TextModel | Translator:

@@ -101,8 +101,8 @@ def document() -> dict[str, Any]:
     _, schemas = models_json_schema(
         [(CompletionBody, "validation"), (ChatBody, "validation")], ref_template="#/components/schemas/{model}"
     )
-    named = {"Error": ERROR, "Answer": ANSWER, "Model": MODEL, "Models": MODELS, "Health": HEALTH}
-    name = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+    response_schemas = {"Error": ERROR, "Answer": ANSWER, "Model": MODEL, "Models": MODELS, "Health": HEALTH}
+    model_parameter = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "glassformer", "version": __version__, "description": "OpenAI-compatible API for your runs."},
@@ -112,7 +112,7 @@ def document() -> dict[str, Any]:
             "/v1/models/{model}": {
                 "get": {
                     **_get("get one run", "Model", {404: "no run with that name generates text"}),
-                    "parameters": [name],
+                    "parameters": [model_parameter],
                 }
             },
             "/v1/completions": {"post": _post("continue prompts, or translate or summarize sources", "CompletionBody")},
@@ -122,30 +122,35 @@ def document() -> dict[str, Any]:
             "/openapi.json": {"get": _get("get this document", None)},
         },
         "components": {
-            "schemas": {**schemas.get("$defs", {}), **named},
+            "schemas": {**schemas.get("$defs", {}), **response_schemas},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
-def _get(what: str, answer: str | None, errors: dict[int, str] | None = None, kind: str = JSON) -> dict[str, Any]:
+def _get(
+    summary: str, schema_name: str | None, errors: dict[int, str] | None = None, kind: str = JSON
+) -> dict[str, Any]:
     """Return the entry of a GET path; `answer` is the name of the response schema, None: any content."""
-    content = _content(kind, _ref(answer) if answer else {})
-    return {"summary": what, "responses": {"200": {"description": what, **content}, **_errors(errors or {}, TEXT)}}
-
-
-def _post(what: str, body: str) -> dict[str, Any]:
-    """Return the entry of a POST path; the response is JSON, or a stream of JSON events with stream = true."""
-    answer = {JSON: {"schema": _ref("Answer")}, EVENTS: {"schema": EVENT}}
+    content = _content(kind, _ref(schema_name) if schema_name else {})
     return {
-        "summary": what,
-        "requestBody": {"required": True, **_content(JSON, _ref(body))},
-        "responses": {"200": {"description": what, "content": answer}, **_errors(WRITING)},
+        "summary": summary,
+        "responses": {"200": {"description": summary, **content}, **_errors(errors or {}, TEXT)},
     }
 
 
-def _errors(more: dict[int, str], *kinds: str) -> dict[str, Any]:
+def _post(summary: str, body: str) -> dict[str, Any]:
+    """Return the entry of a POST path; the response is JSON, or a stream of JSON events with stream = true."""
+    answer = {JSON: {"schema": _ref("Answer")}, EVENTS: {"schema": EVENT}}
+    return {
+        "summary": summary,
+        "requestBody": {"required": True, **_content(JSON, _ref(body))},
+        "responses": {"200": {"description": summary, "content": answer}, **_errors(WRITING)},
+    }
+
+
+def _errors(errors: dict[int, str], *kinds: str) -> dict[str, Any]:
     """Return the entries of error responses: JSON, and the other media types in `kinds`."""
-    statuses = sorted({**ALWAYS, **more}.items())
+    statuses = sorted({**ALWAYS, **errors}.items())
     content = {JSON: {"schema": _ref("Error")}, **{kind: {"schema": {"type": "string"}} for kind in kinds}}
-    return {str(status): {"description": what, "content": content} for status, what in statuses}
+    return {str(status): {"description": meaning, "content": content} for status, meaning in statuses}

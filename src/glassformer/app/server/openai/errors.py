@@ -94,15 +94,17 @@ def _as_bad_request(error: ValidationError) -> BadRequestError:
 
     If the field allows several types, a problem with the value is reported rather than a mismatch of the type.
     """
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    same = [each for each in found if each["loc"][:1] == found[0]["loc"][:1]]
-    first = next((each for each in same if not each["type"].endswith("_type")), found[0])
-    name = str(first["loc"][0]) if first["loc"] else None
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    same_field = [each for each in problems if each["loc"][:1] == problems[0]["loc"][:1]]
+    reported = next((each for each in same_field if not each["type"].endswith("_type")), problems[0])
+    name = str(reported["loc"][0]) if reported["loc"] else None
     if name is None:
-        return BadRequestError(first["msg"].removeprefix("Value error, "), "See docs/serve.md for the allowed values.")
+        return BadRequestError(
+            reported["msg"].removeprefix("Value error, "), "See docs/serve.md for the allowed values."
+        )
     if name in NEUTRAL:
         problem = f"{name} is not supported"
         remedy = f"To continue without it, {NEUTRAL[name]}."
         return BadRequestError(problem, remedy, name, "unsupported_parameter")
-    path = ".".join(str(part) for part in first["loc"] if not set(str(part)) & set("[-"))  # without names of types
-    return BadRequestError(f"{path}: {first['msg']}", "See docs/serve.md for the allowed values.", name)
+    path = ".".join(str(part) for part in reported["loc"] if not set(str(part)) & set("[-"))  # without names of types
+    return BadRequestError(f"{path}: {reported['msg']}", "See docs/serve.md for the allowed values.", name)

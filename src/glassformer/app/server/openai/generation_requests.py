@@ -39,14 +39,14 @@ def prepare_completion(engine: Engine, body: CompletionBody, generation: Generat
         GlassError: the run does not generate text, the fields contradict each other, or a prompt is not valid.
     """
     loaded = engine.load()
-    own = loaded.text_model.config.sample if loaded.is_encoder_decoder else OPENAI
-    usual = own.tokens if loaded.is_encoder_decoder else DEFAULT_TOKENS
-    tokens = usual if body.max_tokens is None else body.max_tokens
+    defaults = loaded.text_model.config.sample if loaded.is_encoder_decoder else OPENAI
+    default_tokens = defaults.tokens if loaded.is_encoder_decoder else DEFAULT_TOKENS
+    tokens = default_tokens if body.max_tokens is None else body.max_tokens
     try:
-        search = body.search(max(1, tokens), own)
+        search = body.search(max(1, tokens), defaults)
     except ValueError as error:
         raise BadRequestError(str(error), "Change or remove one of these fields.") from None
-    settings = body.settings(max(1, tokens), own=own)
+    settings = body.settings(max(1, tokens), defaults=defaults)
     if body.best_of is not None and body.best_of != len(settings):
         raise BadRequestError("best_of is not supported", "Remove it, or give the value of n.", "best_of")
     if len(body.prompts) * len(settings) > MOST_TEXTS:
@@ -55,26 +55,28 @@ def prepare_completion(engine: Engine, body: CompletionBody, generation: Generat
             "Request fewer texts at once.",
             "prompt",
         )
-    prompts = [_read(loaded, prompt) for prompt in body.prompts]
+    prompts = [_encode_prompt(loaded, prompt) for prompt in body.prompts]
     echoes_scores = bool(body.echo) and body.logprobs is not None
     longest = max(map(len, prompts)) if echoes_scores else 0
     _check_scores(len(prompts) * len(settings), longest + tokens, body.logprobs, "logprobs")
-    scores_before = _scores_before(loaded, body, prompts) if echoes_scores else []
+    scores_by_prompt = _all_prompt_scores(loaded, body, prompts) if echoes_scores else []
     for ids in prompts:
-        for each in settings:
-            TextJob(generation, loaded, ids, each, body.logprobs, scores_end=bool(scores_before))
-    before = [_echoed(loaded, prompt) if body.echo else "" for prompt in body.prompts for _ in settings]
+        for text_settings in settings:
+            TextJob(generation, loaded, ids, text_settings, body.logprobs, scores_end=bool(scores_by_prompt))
+    echoed_prompts = [_prompt_text(loaded, prompt) if body.echo else "" for prompt in body.prompts for _ in settings]
     scored = body.logprobs is not None
-    shape = CompletionResponseBuilder(
-        body.model, loaded.tokenizer, scored, before, [scores for scores in scores_before for _ in settings]
+    builder = CompletionResponseBuilder(
+        body.model, loaded.tokenizer, scored, echoed_prompts, [scores for scores in scores_by_prompt for _ in settings]
     )
-    found = None if search is None else partial(_search, loaded, generation, prompts, search, len(settings))
+    run_search = None if search is None else partial(_search, loaded, generation, prompts, search, len(settings))
     if tokens == 0:
-        found = partial(_empty_texts, generation)
-    return PendingResponse(engine, generation, shape, sum(map(len, prompts)), found)
+        run_search = partial(_empty_texts, generation)
+    return PendingResponse(engine, generation, builder, sum(map(len, prompts)), run_search)
 
 
-def _scores_before(loaded: LoadedCheckpoint, body: CompletionBody, prompts: list[list[int]]) -> list[list[ScoredToken]]:
+def _all_prompt_scores(
+    loaded: LoadedCheckpoint, body: CompletionBody, prompts: list[list[int]]
+) -> list[list[ScoredToken]]:
     """Return the scored tokens of each prompt.
 
     Raises:
@@ -105,20 +107,20 @@ def _search(
     generation: GenerationRequest,
     prompts: list[list[int]],
     settings: SampleConfig,
-    wanted: int,
+    samples_per_prompt: int,
     stopped: Event,
 ) -> list[TextPiece]:
     """Return the likeliest texts of each prompt, in the order of the jobs; empty if `stopped` was set."""
 
-    def watch(look: object) -> None:
+    def watch(step: object) -> None:
         if stopped.is_set():
             raise _StoppedError
 
     try:
-        found = loaded.beam_search_model().n_best(prompts, settings, wanted, watch)
+        best = loaded.beam_search_model().n_best(prompts, settings, samples_per_prompt, watch)
     except _StoppedError:
         return []
-    samples = [sample for row in found for sample in row]
+    samples = [sample for texts in best for sample in texts]
     for job, sample in zip(generation.jobs, samples, strict=True):
         job.count = sample.tokens
     return [
@@ -141,20 +143,20 @@ def prepare_chat(engine: Engine, body: ChatBody, generation: GenerationRequest) 
         problem = f"{loaded.name} translates or summarizes, and does not support conversations"
         raise BadRequestError(problem, "Use /v1/completions, with the source as the prompt.", "model")
     try:
-        writer = _chat_model(loaded)
-        ids = writer.conversation_ids([message.plain() for message in body.messages])
+        chat_model = _chat_model(loaded)
+        ids = chat_model.conversation_ids([message.plain() for message in body.messages])
     except RefusedRequestError:
         raise
     except GlassError as error:
         raise BadRequestError(error.problem, error.remedy, "messages") from None
     _check_length(loaded, ids, "messages")
-    stop, _ = writer.chat.ending
+    stop, _ = chat_model.chat.ending
     tokens = body.max_completion_tokens or body.max_tokens or loaded.text_model.config.sample.tokens
     scores = (body.top_logprobs or 0) if body.logprobs else None
     settings = body.settings(tokens, stop)
     _check_scores(len(settings), tokens, scores, "top_logprobs")
-    for each in settings:
-        TextJob(generation, loaded, ids, each, scores, writer.more_ends)
+    for text_settings in settings:
+        TextJob(generation, loaded, ids, text_settings, scores, chat_model.more_ends)
     return PendingResponse(
         engine, generation, ChatResponseBuilder(body.model, loaded.tokenizer, bool(body.logprobs)), len(ids)
     )
@@ -179,7 +181,7 @@ def _chat_model(loaded: LoadedCheckpoint) -> ChatModel:
     return ChatModel(loaded.text_model.model, loaded.tokenizer, loaded.text_model.config, ChatTemplate(template))
 
 
-def _read(loaded: LoadedCheckpoint, prompt: str | Sequence[int]) -> list[int]:
+def _encode_prompt(loaded: LoadedCheckpoint, prompt: str | Sequence[int]) -> list[int]:
     """Return the token ids of a prompt.
 
     Raises:
@@ -187,18 +189,18 @@ def _read(loaded: LoadedCheckpoint, prompt: str | Sequence[int]) -> list[int]:
     """
     if isinstance(prompt, str):
         unread = getattr(loaded.text_model, "unread_tokens", None)  # a translator would truncate a long source
-        text = loaded.text_model
+        model = loaded.text_model
         # For a chat model, a prompt of /v1/completions is text to continue, not a question.
-        ids = TextModel.prompt_ids(text, prompt) if isinstance(text, ChatModel) else text.prompt_ids(prompt)
+        ids = TextModel.prompt_ids(model, prompt) if isinstance(model, ChatModel) else model.prompt_ids(prompt)
         _check_length(loaded, ids, "prompt", 0 if unread is None else unread(prompt))
     else:
         ids = list(prompt)
         _check_length(loaded, ids, "prompt")
-    most = loaded.prompt_vocab_size
-    outside = next((id for id in ids if id >= most), None)
+    vocab_size = loaded.prompt_vocab_size
+    outside = next((id for id in ids if id >= vocab_size), None)
     if outside is not None:
         problem = f"the prompt contains the token id {outside}, which is outside the vocabulary"
-        raise BadRequestError(problem, f"Give ids from 0 to {most - 1}.", "prompt")
+        raise BadRequestError(problem, f"Give ids from 0 to {vocab_size - 1}.", "prompt")
     return ids
 
 
@@ -223,5 +225,5 @@ def _check_scores(texts: int, tokens: int, scores: int | None, name: str) -> Non
         )
 
 
-def _echoed(loaded: LoadedCheckpoint, prompt: str | Sequence[int]) -> str:
+def _prompt_text(loaded: LoadedCheckpoint, prompt: str | Sequence[int]) -> str:
     return prompt if isinstance(prompt, str) else loaded.prompt_tokenizer.decode(prompt)

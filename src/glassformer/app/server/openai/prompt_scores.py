@@ -36,26 +36,26 @@ def prompt_scores(loaded: LoadedCheckpoint, ids: Sequence[int], likeliest: int, 
     """
     model = loaded.text_model.model
     assert isinstance(model, Decoder)
-    added = len(frame_of(loaded.tokenizer, loaded.text_model.config).before) if is_text else 0
+    start_tokens = len(frame_of(loaded.tokenizer, loaded.text_model.config).before) if is_text else 0
     decoder = loaded.tokenizer.stream_decoder()
     offset = 0
-    found: list[ScoredToken] = []
+    scored_tokens: list[ScoredToken] = []
     with inference(model):
         device = model.embedding.tokens.weight.device
         hidden = model.hidden_states(torch.tensor([list(ids)], device=device))  # (1, T, D)
-        for number, token in enumerate(ids):
-            if number == 0:
+        for position, token in enumerate(ids):
+            if position == 0:
                 scored = ScoredToken(token, None, (), 0)
             else:
-                if (number - 1) % ROWS == 0:
-                    logits = model.head(hidden[:, number - 1 : number - 1 + ROWS], model.embedding)[0]  # (ROWS, V)
+                if (position - 1) % ROWS == 0:
+                    logits = model.head(hidden[:, position - 1 : position - 1 + ROWS], model.embedding)[0]  # (ROWS, V)
                     check_finite(logits)
-                    rows = logits.double().log_softmax(dim=-1)  # (ROWS, V)
-                    best = rows.topk(min(likeliest, rows.shape[1]))
-                row = (number - 1) % ROWS
+                    log_probabilities = logits.double().log_softmax(dim=-1)  # (ROWS, V)
+                    best = log_probabilities.topk(min(likeliest, log_probabilities.shape[1]))
+                row = (position - 1) % ROWS
                 pairs = zip(best.indices[row].tolist(), best.values[row].tolist(), strict=True)
-                scored = ScoredToken(token, float(rows[row, token]), tuple(pairs), offset)
-            if number >= added:
-                found.append(scored)
+                scored = ScoredToken(token, float(log_probabilities[row, token]), tuple(pairs), offset)
+            if position >= start_tokens:
+                scored_tokens.append(scored)
                 offset += len(decoder.feed(token))
-    return found
+    return scored_tokens

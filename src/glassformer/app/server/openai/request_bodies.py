@@ -87,19 +87,19 @@ class SamplingBody(BaseModel):
     safety_identifier: Any = Field(None, description="ignored")
     prompt_cache_key: Any = Field(None, description="ignored")
 
-    def settings(self, tokens: int, stop: tuple[str, ...] = (), own: SampleConfig = OPENAI) -> list[SampleConfig]:
+    def settings(self, tokens: int, stop: tuple[str, ...] = (), defaults: SampleConfig = OPENAI) -> list[SampleConfig]:
         """Return the generation settings of each of the n texts.
 
         Args:
             tokens: maximum number of tokens of each text.
             stop: stop texts in addition to those of the body.
-            own: defaults for fields that the body does not set.
+            defaults: defaults for fields that the body does not set.
         """
-        first = secrets.randbits(63) if self.seed is None else self.seed
-        asked = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        given = {name: value for name in SAMPLING if (value := getattr(self, name)) is not None}
-        settings = own.replace(**{"beams": 1, **given, "tokens": tokens, "stop": (*asked, *stop)})
-        return [settings.replace(seed=(first + choice) % SEEDS) for choice in range(self.n or 1)]
+        first_seed = secrets.randbits(63) if self.seed is None else self.seed
+        stop_texts = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        sampling = {name: value for name in SAMPLING if (value := getattr(self, name)) is not None}
+        settings = defaults.replace(**{"beams": 1, **sampling, "tokens": tokens, "stop": (*stop_texts, *stop)})
+        return [settings.replace(seed=(first_seed + choice) % SEEDS) for choice in range(self.n or 1)]
 
     @property
     def includes_usage(self) -> bool:
@@ -140,20 +140,20 @@ class CompletionBody(SamplingBody):
     )
     suffix: Annotated[str, Field(max_length=0)] | None = Field(None, description="not supported")
 
-    def search(self, tokens: int, own: SampleConfig) -> SampleConfig | None:
+    def search(self, tokens: int, defaults: SampleConfig) -> SampleConfig | None:
         """Return the settings of the beam search; None if the texts are sampled.
 
         Without `beams`, sampling fields turn off a beam search that is the run's default.
 
         Args:
             tokens: maximum number of tokens of each text.
-            own: defaults for fields that the body does not set.
+            defaults: defaults for fields that the body does not set.
 
         Raises:
             ValueError: a field contradicts the number of beams.
         """
         sampling = [name for name in (*SAMPLING, "seed") if getattr(self, name) is not None]
-        beams = self.beams or (1 if sampling else own.beams)
+        beams = self.beams or (1 if sampling else defaults.beams)
         if beams == 1:
             if self.length_penalty is not None:
                 raise ValueError("length_penalty is used only by beam search: it needs beams above 1")
@@ -164,7 +164,7 @@ class CompletionBody(SamplingBody):
             raise ValueError(f"n = {self.n} is above the number of beams ({beams}): give beams = {self.n}")
         if self.logprobs is not None:
             raise ValueError(f"logprobs was given with beams = {beams}: beam search does not return log-probabilities")
-        penalty = own.length_penalty if self.length_penalty is None else self.length_penalty
+        penalty = defaults.length_penalty if self.length_penalty is None else self.length_penalty
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return SampleConfig(beams=beams, temperature=0.0, tokens=tokens, length_penalty=penalty, stop=stop)
 
@@ -221,7 +221,7 @@ class ChatBody(SamplingBody):
     verbosity: Any = Field(None, description="ignored")
 
     @model_validator(mode="after")
-    def _scores_are_asked_for(self) -> Self:
+    def _check_top_logprobs(self) -> Self:
         if self.top_logprobs is not None and not self.logprobs:
             raise ValueError("top_logprobs was given without logprobs = true")
         return self

@@ -67,30 +67,38 @@ class ResponseBuilder(ABC):
     def __init__(self, model: str, tokenizer: Tokenizer, scored: bool) -> None:
         self.tokenizer = tokenizer
         self.scored = scored
-        self._head = {"id": f"{self.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": model}
+        self._common_fields = {
+            "id": f"{self.prefix}-{secrets.token_hex(12)}",
+            "created": int(time.time()),
+            "model": model,
+        }
 
     def whole(self, choices: Sequence[Choice], usage: Usage) -> dict[str, Any]:
         """Return the body of a response with all texts."""
-        bodies = [self._choice(choice, whole=True) for choice in choices]
-        return {**self._head, "object": self.whole_object, "choices": bodies, "usage": usage.facts()}
+        bodies = [self._choice(choice, is_complete=True) for choice in choices]
+        return {**self._common_fields, "object": self.whole_object, "choices": bodies, "usage": usage.facts()}
 
     def chunk(self, choice: Choice) -> dict[str, Any]:
         """Return the chunk for a part of a text."""
-        return {**self._head, "object": self.chunk_object, "choices": [self._choice(choice, whole=False)]}
+        return {
+            **self._common_fields,
+            "object": self.chunk_object,
+            "choices": [self._choice(choice, is_complete=False)],
+        }
 
     def usage_chunk(self, usage: Usage) -> dict[str, Any]:
         """Return the last chunk, with the token counts."""
-        return {**self._head, "object": self.chunk_object, "choices": [], "usage": usage.facts()}
+        return {**self._common_fields, "object": self.chunk_object, "choices": [], "usage": usage.facts()}
 
     def first_chunks(self, count: int) -> list[dict[str, Any]]:
         """Return the chunks to send before the first token; none by default."""
         return []
 
     @abstractmethod
-    def _choice(self, choice: Choice, whole: bool) -> dict[str, Any]:
+    def _choice(self, choice: Choice, is_complete: bool) -> dict[str, Any]:
         """Return the entry for a text, or for a part of a text."""
 
-    def _token(self, id: int) -> tuple[str, list[int]]:
+    def _token_text_and_bytes(self, id: int) -> tuple[str, list[int]]:
         """Return the text and the bytes of a token.
 
         The text of a token that is not valid UTF-8 lists its bytes; a special token has its name and no bytes.
@@ -125,26 +133,26 @@ class CompletionResponseBuilder(ResponseBuilder):
         scores_before: Sequence[Sequence[ScoredToken]] = (),
     ) -> None:
         super().__init__(model, tokenizer, scored)
-        self._before = before
+        self._echoed = before
         self._scores_before = scores_before
-        self._begun = set[int]()
+        self._started = set[int]()
 
-    def _choice(self, choice: Choice, whole: bool) -> dict[str, Any]:
-        before = self._before[choice.index]
-        begins = choice.index not in self._begun
-        echoed = before if begins else ""
-        earlier = self._scores_before[choice.index] if begins and self._scores_before else ()
-        self._begun.add(choice.index)
+    def _choice(self, choice: Choice, is_complete: bool) -> dict[str, Any]:
+        prompt = self._echoed[choice.index]
+        is_first = choice.index not in self._started
+        echoed = prompt if is_first else ""
+        prompt_scores = self._scores_before[choice.index] if is_first and self._scores_before else ()
+        self._started.add(choice.index)
         entry: dict[str, Any] = {"index": choice.index, "text": echoed + choice.text, "logprobs": None}
         if self.scored:
-            scores = [*earlier, *choice.scores]
+            scores = [*prompt_scores, *choice.scores]
             entry["logprobs"] = {
-                "tokens": [self._token(each.token)[0] for each in scores],
+                "tokens": [self._token_text_and_bytes(each.token)[0] for each in scores],
                 "token_logprobs": [each.log_probability for each in scores],
                 "top_logprobs": [self._likeliest(each) for each in scores],
                 "text_offset": [
-                    *(each.offset for each in earlier),
-                    *(len(before) + each.offset for each in choice.scores),
+                    *(each.offset for each in prompt_scores),
+                    *(len(prompt) + each.offset for each in choice.scores),
                 ],
             }
         return {**entry, "finish_reason": choice.reason}
@@ -152,7 +160,7 @@ class CompletionResponseBuilder(ResponseBuilder):
     def _likeliest(self, scored: ScoredToken) -> dict[str, float] | None:
         if scored.log_probability is None:
             return None
-        return {self._token(id)[0]: value for id, value in reversed(scored.likeliest)}
+        return {self._token_text_and_bytes(id)[0]: value for id, value in reversed(scored.likeliest)}
 
 
 class ChatResponseBuilder(ResponseBuilder):
@@ -166,22 +174,22 @@ class ChatResponseBuilder(ResponseBuilder):
         """Return a chunk for each text with the role of its author, the assistant."""
         delta = {"role": "assistant", "content": ""}
         empty = {"delta": delta, "logprobs": None, "finish_reason": None}
-        head = {**self._head, "object": self.chunk_object}
-        return [{**head, "choices": [{"index": index, **empty}]} for index in range(count)]
+        common_fields = {**self._common_fields, "object": self.chunk_object}
+        return [{**common_fields, "choices": [{"index": index, **empty}]} for index in range(count)]
 
-    def _choice(self, choice: Choice, whole: bool) -> dict[str, Any]:
-        content: dict[str, Any] = {"content": choice.text} if whole or choice.text else {}
-        message = {"message": {"role": "assistant", **content, "refusal": None}} if whole else {"delta": content}
+    def _choice(self, choice: Choice, is_complete: bool) -> dict[str, Any]:
+        content: dict[str, Any] = {"content": choice.text} if is_complete or choice.text else {}
+        message = {"message": {"role": "assistant", **content, "refusal": None}} if is_complete else {"delta": content}
         scores = {"content": [self._score(each) for each in choice.scores], "refusal": None} if self.scored else None
         return {"index": choice.index, **message, "logprobs": scores, "finish_reason": choice.reason}
 
-    def _score(self, each: ScoredToken) -> dict[str, Any]:
-        assert each.log_probability is not None  # prompts are not scored in chats
+    def _score(self, scored: ScoredToken) -> dict[str, Any]:
+        assert scored.log_probability is not None  # prompts are not scored in chats
         return {
-            **self._one(each.token, each.log_probability),
-            "top_logprobs": [self._one(id, value) for id, value in each.likeliest],
+            **self._logprob_entry(scored.token, scored.log_probability),
+            "top_logprobs": [self._logprob_entry(id, value) for id, value in scored.likeliest],
         }
 
-    def _one(self, id: int, value: float) -> dict[str, Any]:
-        text, data = self._token(id)
+    def _logprob_entry(self, id: int, value: float) -> dict[str, Any]:
+        text, data = self._token_text_and_bytes(id)
         return {"token": text, "logprob": value, "bytes": data}

@@ -53,7 +53,7 @@ class PendingResponse:
         return Usage(self.prompt_tokens, sum(job.count for job in self.generation.jobs))
 
 
-async def start_generation(request: Request, asked: PendingResponse, searchers: Workers) -> bool:
+async def start_generation(request: Request, pending: PendingResponse, searchers: Workers) -> bool:
     """Submit the generation request to its engine, or run its `search`.
 
     Returns:
@@ -62,16 +62,16 @@ async def start_generation(request: Request, asked: PendingResponse, searchers: 
     Raises:
         GlassError: the queue is full, or the search fails.
     """
-    if asked.search is None:
-        asked.engine.submit(asked.generation.jobs)
+    if pending.search is None:
+        pending.engine.submit(pending.generation.jobs)
         return True
     stopped = Event()
-    found = list[TextPiece]()
+    pieces = list[TextPiece]()
     failed = None
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_leave_with, request, tasks.cancel_scope)
+        tasks.start_soon(_cancel_on_disconnect, request, tasks.cancel_scope)
         try:
-            found = await searchers(asked.search, stopped)
+            pieces = await searchers(pending.search, stopped)
         except GlassError as error:
             failed = error
         finally:
@@ -79,24 +79,24 @@ async def start_generation(request: Request, asked: PendingResponse, searchers: 
         tasks.cancel_scope.cancel()
     if failed is not None:
         raise failed
-    asked.engine.count(asked.generation.jobs)
-    for piece in found:
-        asked.generation.put(piece)
-    return bool(found)
+    pending.engine.count(pending.generation.jobs)
+    for piece in pieces:
+        pending.generation.put(piece)
+    return bool(pieces)
 
 
-async def complete_response(request: Request, asked: PendingResponse) -> Response:
+async def complete_response(request: Request, pending: PendingResponse) -> Response:
     """Return the response with all texts of a submitted generation request.
 
     Raises:
         GlassError: the generation of a text failed.
     """
-    choices = [Choice(job.choice) for job in asked.generation.jobs]
+    choices = [Choice(job.choice) for job in pending.generation.jobs]
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_leave_with, request, tasks.cancel_scope)
+            tasks.start_soon(_cancel_on_disconnect, request, tasks.cancel_scope)
             try:
-                async for pieces in asked.generation.pieces():
+                async for pieces in pending.generation.pieces():
                     for piece in pieces:
                         choices[piece.choice].add(piece)
             except GlassError as error:
@@ -106,15 +106,15 @@ async def complete_response(request: Request, asked: PendingResponse) -> Respons
                 tasks.cancel_scope.cancel()
                 failed = None
     finally:
-        asked.generation.cancelled = True
+        pending.generation.cancelled = True
     if failed is not None:
         raise failed
     if any(choice.reason is None for choice in choices):
         return Response(status_code=GONE)
-    return await to_thread.run_sync(lambda: json_response(asked.shape.whole(choices, asked.usage)))
+    return await to_thread.run_sync(lambda: json_response(pending.shape.whole(choices, pending.usage)))
 
 
-async def _leave_with(request: Request, scope: anyio.CancelScope) -> None:
+async def _cancel_on_disconnect(request: Request, scope: anyio.CancelScope) -> None:
     """Cancel `scope` when the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
@@ -125,14 +125,14 @@ class Stream(StreamingResponse):
     """Response as server-sent events; when it ends for any reason, the generation request is cancelled.
 
     Args:
-        asked: request that is already submitted.
+        pending: request that is already submitted.
         usage: whether the last chunk has the token counts.
     """
 
-    def __init__(self, asked: PendingResponse, usage: bool) -> None:
+    def __init__(self, pending: PendingResponse, usage: bool) -> None:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        super().__init__(_events(asked, usage), 200, headers, "text/event-stream")
-        self._generation = asked.generation
+        super().__init__(_events(pending, usage), 200, headers, "text/event-stream")
+        self._generation = pending.generation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream, as ASGI requires, and cancel the generation request at its end.
@@ -140,36 +140,36 @@ class Stream(StreamingResponse):
         A client that accepts nothing for `SECONDS` counts as disconnected, because its unsent output takes memory.
         """
 
-        async def in_time(message: Message) -> None:
+        async def send_in_time(message: Message) -> None:
             async with asyncio.timeout(SECONDS):
                 await send(message)
 
         try:
-            await super().__call__(scope, receive, in_time)
+            await super().__call__(scope, receive, send_in_time)
         finally:
             self._generation.cancelled = True
 
 
-async def _events(asked: PendingResponse, usage: bool) -> AsyncIterator[bytes]:
-    shape = asked.shape
-    count = len(asked.generation.jobs)
-    held = [Choice(index) for index in range(count)]
-    if first := shape.first_chunks(count):
+async def _events(pending: PendingResponse, usage: bool) -> AsyncIterator[bytes]:
+    builder = pending.shape
+    count = len(pending.generation.jobs)
+    choices = [Choice(index) for index in range(count)]
+    if first := builder.first_chunks(count):
         yield b"".join(map(_event, first))
     try:
-        async for pieces in asked.generation.pieces():
+        async for pieces in pending.generation.pieces():
             for piece in pieces:
-                held[piece.choice].add(piece)
-            ready = sorted({piece.choice for piece in pieces if held[piece.choice].has_content})
+                choices[piece.choice].add(piece)
+            ready = sorted({piece.choice for piece in pieces if choices[piece.choice].has_content})
             if ready:
-                yield b"".join(_event(shape.chunk(held[index])) for index in ready)
+                yield b"".join(_event(builder.chunk(choices[index])) for index in ready)
             for index in ready:
-                held[index] = Choice(index)
+                choices[index] = Choice(index)
     except GlassError as error:
         yield _event(error_body(error))
         return
     if usage:
-        yield _event(shape.usage_chunk(asked.usage))
+        yield _event(builder.usage_chunk(pending.usage))
     yield b"data: [DONE]\n\n"
 
 

@@ -51,12 +51,12 @@ def routes(registry: ModelRegistry, engines: Engines) -> list[Route]:
     async def completions(request: Request) -> Response:
         from glassformer.app.server.openai.generation_requests import prepare_completion
 
-        return await _answer(request, engines, CompletionBody, prepare_completion)
+        return await _generate(request, engines, CompletionBody, prepare_completion)
 
     async def chat(request: Request) -> Response:
         from glassformer.app.server.openai.generation_requests import prepare_chat
 
-        return await _answer(request, engines, ChatBody, prepare_chat)
+        return await _generate(request, engines, ChatBody, prepare_chat)
 
     async def health(request: Request) -> Response:
         return json_response({"status": "ok", "runs": len(registry.names())})
@@ -68,7 +68,7 @@ def routes(registry: ModelRegistry, engines: Engines) -> list[Route]:
         return json_response(document())
 
     def route(path: str, method: str, handler: Handler) -> Route:
-        return Route(path, _counted(engines, path, handler), methods=[method])
+        return Route(path, _with_metrics(engines, path, handler), methods=[method])
 
     return [
         route("/v1/models", "GET", models),
@@ -81,7 +81,7 @@ def routes(registry: ModelRegistry, engines: Engines) -> list[Route]:
     ]
 
 
-def _counted(engines: Engines, path: str, handler: Handler) -> Handler:
+def _with_metrics(engines: Engines, path: str, handler: Handler) -> Handler:
     """Return a handler that counts its responses in the metrics and sends errors in OpenAI's format."""
 
     async def endpoint(request: Request) -> Response:
@@ -95,11 +95,11 @@ def _counted(engines: Engines, path: str, handler: Handler) -> Handler:
     return endpoint
 
 
-async def _answer(
+async def _generate(
     request: Request,
     engines: Engines,
     kind: type[Body],
-    ask: Callable[[Engine, Body, GenerationRequest], PendingResponse],
+    prepare_response: Callable[[Engine, Body, GenerationRequest], PendingResponse],
 ) -> Response:
     """Parse the body, submit the generation request, and return the whole response or a stream."""
     data = await request.body()
@@ -108,23 +108,23 @@ async def _answer(
     def prepare() -> tuple[Body, PendingResponse]:
         body = read_body(kind, data)
         with convert_memory_errors(SHORTER):
-            return body, ask(engines.engine(body.model), body, generation)
+            return body, prepare_response(engines.engine(body.model), body, generation)
 
-    body, asked = await to_thread.run_sync(prepare)
-    if not await start_generation(request, asked, request.app.state.searchers):
+    body, pending = await to_thread.run_sync(prepare)
+    if not await start_generation(request, pending, request.app.state.searchers):
         return Response(status_code=GONE)
-    return Stream(asked, body.includes_usage) if body.stream else await complete_response(request, asked)
+    return Stream(pending, body.includes_usage) if body.stream else await complete_response(request, pending)
 
 
 def _models(registry: ModelRegistry) -> list[dict[str, Any]]:
     """Return the runs that generate text, except runs whose settings cannot be read."""
-    found = []
+    models = []
     for name in registry.names():
         try:
-            found.append(_model(registry, name))
+            models.append(_model(registry, name))
         except GlassError:
             continue
-    return found
+    return models
 
 
 def _model(registry: ModelRegistry, name: str) -> dict[str, Any]:

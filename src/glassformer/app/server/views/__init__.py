@@ -78,9 +78,9 @@ VIEWS: dict[str, PageView[Any]] = {
     "probes": probes.VIEW,
     "verification": verification.VIEW,
 }
+"""Views by name."""
 FORMER_NAMES = {"proof": "verification"}
 """Views that were renamed, by their former names, so that existing programs and links still work."""
-"""Views by name."""
 
 
 def find_view(name: str) -> PageView[Any]:

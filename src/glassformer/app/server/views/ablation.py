@@ -77,17 +77,19 @@ def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
     model = opened.model
     ablation = check_ablation(model.model, question.off, question.instead)
     subject = opened.subject(question.text, question.target)
-    found = _ablated(opened, ablation, question.tokens)
+    ablated = _ablate(opened, ablation, question.tokens)
     first = question.target is None
     key = "prediction", question.text, question.target
-    before = opened.cached(key, lambda: predict(model, subject, None, first), lambda kept: 8 * len(kept.probabilities))
-    after = predict(model, subject, found, first)
+    before = opened.cached(
+        key, lambda: predict(model, subject, None, first), lambda prediction: 8 * len(prediction.probabilities)
+    )
+    after = predict(model, subject, ablated, first)
     return {
         "switches": ablatable(model.model),
         "off": list(ablation.off),
         "instead": ablation.kind,
         "kinds": {kind: ABLATION_KINDS[kind] for kind in PART_KINDS},
-        "text": _on_text(opened, subject, question, found),
+        "text": _losses_on_text(opened, subject, question, ablated),
         "answer": {
             "what": before.what,
             "bars": [
@@ -95,48 +97,50 @@ def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
                 for bar in compare_predictions(before, after, question.top)
             ],
         },
-        "written": _written(opened, question, found),
-        "validation": None if question.tokens is None else _validation(opened, found, question.tokens),
-        "keep": _keep(opened, ablation),
+        "written": _generated_texts(opened, question, ablated),
+        "validation": None if question.tokens is None else _validation(opened, ablated, question.tokens),
+        "keep": _removable_heads(opened, ablation),
     }
 
 
-def _ablated(opened: ServedModel, ablation: Ablation, tokens: int | None) -> AblatedModel:
+def _ablate(opened: ServedModel, ablation: Ablation, tokens: int | None) -> AblatedModel:
     """Return the ablated model; means, if needed, are computed over the rows of the validation loss."""
-    rows = _held_out(opened, tokens or ROWS) if ablation.needs_means else None
+    rows = _held_out_rows(opened, tokens or ROWS) if ablation.needs_means else None
     return ablate(opened.model.model, ablation, rows)
 
 
-def _held_out(opened: ServedModel, tokens: int) -> TaskRows:
+def _held_out_rows(opened: ServedModel, tokens: int) -> TaskRows:
     def make() -> TaskRows:
         refuse_unencoded(opened)
         return opened.run.held_out(tokens)
 
-    return opened.cached(("held out", tokens), make, lambda found: BYTES)
+    return opened.cached(("held out", tokens), make, lambda rows: BYTES)
 
 
-def _on_text(opened: ServedModel, subject: Subject, question: AblationQuestion, found: AblatedModel) -> dict[str, Any]:
+def _losses_on_text(
+    opened: ServedModel, subject: Subject, question: AblationQuestion, ablated: AblatedModel
+) -> dict[str, Any]:
     """Return the loss on the text, with and without the ablation."""
     model = opened.model
     target = subject.target
     key = "costs", question.text, question.target
     try:
-        whole: Surprisals = opened.cached(
-            key, lambda: surprisals(model, question.text, target), lambda kept: 200 * len(kept.tokens)
+        intact_losses: Surprisals = opened.cached(
+            key, lambda: surprisals(model, question.text, target), lambda losses: 200 * len(losses.tokens)
         )
     except GlassError as error:  # the text is too long to mask each of its tokens in turn
         return {"whole": None, "off": None, "tokens": 0, "how": error.problem, "target": target}
-    off = surprisals(model, question.text, target, found)
+    ablated_losses = surprisals(model, question.text, target, ablated)
     return {
-        "whole": whole.mean,
-        "off": off.mean,
-        "tokens": sum(nats is not None for nats in whole.nats),
-        "how": whole.how,
+        "whole": intact_losses.mean,
+        "off": ablated_losses.mean,
+        "tokens": sum(nats is not None for nats in intact_losses.nats),
+        "how": intact_losses.how,
         "target": target,
     }
 
 
-def _written(opened: ServedModel, question: AblationQuestion, found: AblatedModel) -> dict[str, Any]:
+def _generated_texts(opened: ServedModel, question: AblationQuestion, ablated: AblatedModel) -> dict[str, Any]:
     """Return the greedy text before and after the ablation, or the reason why there is none."""
     model = opened.model
     if not question.write or not isinstance(model, TextModel | Translator):
@@ -146,25 +150,27 @@ def _written(opened: ServedModel, question: AblationQuestion, found: AblatedMode
             "why": None if question.write == 0 else "this run does not generate text",
         }
 
-    def whole() -> str:
+    def generate_intact() -> str:
         return written_without(AblatedModel(model.model, Ablation(())), model, question.text, question.write)
 
-    before = opened.cached(("written", question.text, question.write), whole, len)
+    before = opened.cached(("written", question.text, question.write), generate_intact, len)
     try:
-        after = written_without(found, model, question.text, question.write)
+        after = written_without(ablated, model, question.text, question.write)
     except GlassError as error:
         return {"before": before, "after": None, "why": error.problem}
     return {"before": before, "after": after, "why": None}
 
 
-def _validation(opened: ServedModel, found: AblatedModel, tokens: int) -> dict[str, Any]:
+def _validation(opened: ServedModel, ablated: AblatedModel, tokens: int) -> dict[str, Any]:
     """Return the loss on validation rows, with and without the ablation, or the reason why there is none."""
     try:
-        data = _held_out(opened, tokens)
+        data = _held_out_rows(opened, tokens)
     except GlassError as error:
         return {"whole": None, "off": None, "tokens": 0, "rows": 0, "unit": "token", "why": error.problem}
-    whole = opened.cached(("held out loss", tokens), lambda: loss_on_rows(opened.model.model, data), lambda kept: 100)
-    loss = ablation_loss(found, data, whole)
+    intact_loss = opened.cached(
+        ("held out loss", tokens), lambda: loss_on_rows(opened.model.model, data), lambda loss: 100
+    )
+    loss = ablation_loss(ablated, data, intact_loss)
     return {
         "whole": loss.whole.loss,
         "off": loss.off.loss,
@@ -175,14 +181,14 @@ def _validation(opened: ServedModel, found: AblatedModel, tokens: int) -> dict[s
     }
 
 
-def _keep(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
+def _removable_heads(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
     """Return the ablated heads if pruning can remove them permanently, or the reason why it cannot."""
-    others = [name for name in ablation.off if not name.rpartition(".")[2].isdigit()]
+    not_heads = [name for name in ablation.off if not name.rpartition(".")[2].isdigit()]
     why = None
     if ablation.kind != "zero":
         why = "only heads that are replaced by zero can be removed permanently"
-    elif others:
-        why = f"only heads can be removed permanently, but {others[0]} is ablated too"
+    elif not_heads:
+        why = f"only heads can be removed permanently, but {not_heads[0]} is ablated too"
     elif not ablation.off:
         why = "no part is ablated"
     try:
@@ -196,12 +202,12 @@ def python(opened: ServedModel, question: AblationQuestion) -> str:
     """Return a script that prints the losses on the text and, if requested, on validation rows, and the answers."""
     subject = opened.subject(question.text, question.target)
     mean = question.instead == "mean"
-    wants = mean or question.tokens is not None
+    needs_rows = mean or question.tokens is not None
     lines = [
         f"text, target = {question.text!r}, {subject.target!r}",
         f"ablation = check_ablation(model.model, {question.off!r}, {question.instead!r})",
     ]
-    if wants:
+    if needs_rows:
         lines += [
             f"data = run.held_out({question.tokens or ROWS})",
             "off = ablate(model.model, ablation, data)",
@@ -221,12 +227,12 @@ def python(opened: ServedModel, question: AblationQuestion) -> str:
             "print(loss.whole.loss, loss.off.loss)",
         ]
     names = ["ablation_loss"] if question.tokens is not None else []
-    names += ["ablate", "check_ablation"] if wants else ["AblatedModel", "check_ablation"]
+    names += ["ablate", "check_ablation"] if needs_rows else ["AblatedModel", "check_ablation"]
     return script(
         opened,
         *lines,
         imports=[
-            f"from glassformer.inspection.ablation import {', '.join(sorted(names, key=_order))}",
+            f"from glassformer.inspection.ablation import {', '.join(sorted(names, key=_import_order))}",
             "from glassformer.evaluation.token_losses import predict, surprisals",
             "from glassformer.evaluation.run_comparison import compare_predictions",
             "from glassformer.inspection.explain import subject_of",
@@ -234,7 +240,7 @@ def python(opened: ServedModel, question: AblationQuestion) -> str:
     )
 
 
-def _order(name: str) -> tuple[bool, str]:
+def _import_order(name: str) -> tuple[bool, str]:
     """Return a sort key that puts classes before functions."""
     return name[0].islower(), name
 

@@ -53,26 +53,26 @@ class BeamNode:
     rank: int | None = None
 
 
-def tree_of(steps: Sequence[BeamStep], found: Sequence[Hypothesis], length_penalty: float) -> tuple[BeamNode, ...]:
+def tree_of(steps: Sequence[BeamStep], hypotheses: Sequence[Hypothesis], length_penalty: float) -> tuple[BeamNode, ...]:
     """Return the tree of the search for one text: its nodes, parents before their children, and the root first.
 
     Args:
         steps: steps of the search, from its argument `watch`.
-        found: results of the search.
+        hypotheses: results of the search.
         length_penalty: length penalty of the search.
     """
     nodes = [BeamNode(None, None, 0, 0.0, 0.0, "ran on")]
     node_of: dict[tuple[int, ...], int] = {(): 0}
     for step in steps:
-        running = set(step.after)
+        surviving = set(step.after)
         for child in step.children:
-            before = step.before[child.parent]
-            tokens = (*before, child.token)
+            prefix = step.before[child.parent]
+            tokens = (*prefix, child.token)
             score = child.log_probability / penalty(len(tokens), length_penalty)
-            fate: Fate = "ran on" if tokens in running else "dropped"
+            fate: Fate = "ran on" if tokens in surviving else "dropped"
             node_of[tokens] = len(nodes)
-            nodes.append(BeamNode(node_of[before], child.token, len(tokens), child.log_probability, score, fate))
-    for rank, hypothesis in enumerate(found):
+            nodes.append(BeamNode(node_of[prefix], child.token, len(tokens), child.log_probability, score, fate))
+    for rank, hypothesis in enumerate(hypotheses):
         node = node_of[hypothesis.tokens]
         fate = "ended" if hypothesis.ended == "end" else "ran on"
         nodes[node] = replace(nodes[node], rank=rank, fate=fate)
@@ -102,23 +102,23 @@ def answer(opened: ServedModel, question: BeamQuestion) -> dict[str, Any]:
             "Choose a run that continues text, translates or summarizes.",
         )
     steps: list[BeamStep] = []
-    found = _search(model, question, steps)
+    hypotheses = _search(model, question, steps)
     tokenizer = model.tokenizer
-    before = model.ids_before_text(model.prompt_ids(question.text))
+    context_ids = model.ids_before_text(model.prompt_ids(question.text))
     return {
         "nodes": [
             {**asdict(node), "text": "" if node.token is None else tokenizer.token_text(node.token)}
-            for node in tree_of(steps, found, question.length_penalty)
+            for node in tree_of(steps, hypotheses, question.length_penalty)
         ],
         "found": [
             {
-                "text": decode_until_stop(tokenizer, before, each.text_tokens, ())[0],
+                "text": decode_until_stop(tokenizer, context_ids, each.text_tokens, ())[0],
                 "tokens": len(each.tokens),
                 "log_probability": each.log_probability,
                 "score": each.score,
                 "ended": each.ended,
             }
-            for each in found
+            for each in hypotheses
         ],
     }
 
@@ -126,7 +126,7 @@ def answer(opened: ServedModel, question: BeamQuestion) -> dict[str, Any]:
 def _search(model: TextModel | Translator, question: BeamQuestion, steps: list[BeamStep]) -> list[Hypothesis]:
     settings = SampleConfig(beams=question.beams, tokens=question.tokens, length_penalty=question.length_penalty)
     ids = model.prompt_ids(question.text)
-    (found,) = beam_search(
+    (hypotheses,) = beam_search(
         model.model,
         [ids],
         settings,
@@ -135,23 +135,23 @@ def _search(model: TextModel | Translator, question: BeamQuestion, steps: list[B
         watch=steps.append,
         more_ends=model.more_ends,
     )
-    return found
+    return hypotheses
 
 
 def python(opened: ServedModel, question: BeamQuestion) -> str:
     """Return a script that prints the results of the search, and the tree."""
-    more = ""
+    extra_arguments = ""
     if isinstance(opened.model, Translator):
-        more = ", start=model.tokenizer.target_start"
+        extra_arguments = ", start=model.tokenizer.target_start"
     if isinstance(opened.model, ChatModel):
-        more = ", more_ends=model.more_ends"
-    given = f"beams={question.beams}, tokens={question.tokens}, length_penalty={question.length_penalty!r}"
+        extra_arguments = ", more_ends=model.more_ends"
+    sample_settings = f"beams={question.beams}, tokens={question.tokens}, length_penalty={question.length_penalty!r}"
     return script(
         opened,
-        f"settings = SampleConfig({given})",
+        f"settings = SampleConfig({sample_settings})",
         f"ids, steps = model.prompt_ids({question.text!r}), []",
         "end = model.tokenizer.end_id",
-        f"found = beam_search(model.model, [ids], settings, end{more}, watch=steps.append)[0]",
+        f"found = beam_search(model.model, [ids], settings, end{extra_arguments}, watch=steps.append)[0]",
         "for each in found:",
         "    print(each.score, each.log_probability, repr(model.tokenizer.decode(each.text_tokens)))",
         "for node in tree_of(steps, found, settings.length_penalty):",

@@ -46,22 +46,22 @@ class CompareQuestion(TextQuestion):
 
 def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -> dict[str, Any]:
     """Return the likeliest answers of both runs and their loss on each stretch of the text."""
-    pair = opened, other
-    targets = targets_of(pair, question)
-    found = [surprisals(each.model, question.text, target) for each, target in zip(pair, targets, strict=True)]
+    runs = opened, other
+    targets = targets_of(runs, question)
+    losses = [surprisals(each.model, question.text, target) for each, target in zip(runs, targets, strict=True)]
     first = question.target is None
     predictions = [
         predict(each.model, each.subject(question.text, target), first=first)
-        for each, target in zip(pair, targets, strict=True)
+        for each, target in zip(runs, targets, strict=True)
     ]
-    parts, why = _shared_spans(*found)
-    known = [each for each in parts or () if each.one is not None and each.other is not None]
-    characters = sum(each.end - each.start for each in known)
-    sums = [sum(each.one or 0.0 for each in known), sum(each.other or 0.0 for each in known)]
-    kinds = [isinstance(each.model, TextClassifier) for each in pair]
-    answers = (
+    spans, why = _shared_spans(*losses)
+    scored_spans = [each for each in spans or () if each.one is not None and each.other is not None]
+    characters = sum(each.end - each.start for each in scored_spans)
+    sums = [sum(each.one or 0.0 for each in scored_spans), sum(each.other or 0.0 for each in scored_spans)]
+    are_classifiers = [isinstance(each.model, TextClassifier) for each in runs]
+    answers_problem = (
         "one run predicts labels and the other predicts tokens: their answers cannot be compared"
-        if kinds[0] != kinds[1]
+        if are_classifiers[0] != are_classifiers[1]
         else None
     )
     return {
@@ -70,21 +70,23 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
                 "name": each.name,
                 "task": each.model.config.train.task,
                 "what": prediction.what,
-                "mean": cost.mean,
+                "mean": run_losses.mean,
                 "per_character": total / characters if characters else None,
-                "tokens": len(cost.tokens),
-                "how": cost.how,
+                "tokens": len(run_losses.tokens),
+                "how": run_losses.how,
                 "target": target,
             }
-            for each, prediction, cost, total, target in zip(pair, predictions, found, sums, targets, strict=True)
+            for each, prediction, run_losses, total, target in zip(
+                runs, predictions, losses, sums, targets, strict=True
+            )
         ],
         "bars": [vars(bar) for bar in compare_predictions(predictions[0], predictions[1], question.top)],
-        "answers": answers,
-        "alike": found[0].tokens == found[1].tokens,
-        "stretches": None if parts is None else [vars(each) for each in parts[:MOST]],
-        "by": None if parts is None else "tokens" if found[0].ends == found[1].ends else "characters",
+        "answers": answers_problem,
+        "alike": losses[0].tokens == losses[1].tokens,
+        "stretches": None if spans is None else [vars(each) for each in spans[:MOST]],
+        "by": None if spans is None else "tokens" if losses[0].ends == losses[1].ends else "characters",
         "why": why,
-        "note": _note(pair),
+        "note": _note(runs),
     }
 
 
@@ -112,12 +114,12 @@ def _shared_spans(one: Surprisals, other: Surprisals) -> tuple[list[SharedSpan] 
 
 def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
     """Return a warning if a masked language model is compared with a run of another task that has losses, or None."""
-    others = [each.model for each in pair if not isinstance(each.model, MaskFiller)]
-    if len(others) != 1 or isinstance(others[0], TextClassifier):
+    other_models = [each.model for each in pair if not isinstance(each.model, MaskFiller)]
+    if len(other_models) != 1 or isinstance(other_models[0], TextClassifier):
         return None
-    read = "the source and the target tokens" if isinstance(others[0], Translator) else "the tokens"
+    context = "the source and the target tokens" if isinstance(other_models[0], Translator) else "the tokens"
     return (
-        f"A masked run reads the tokens on both sides of a masked token, the other run only {read} before it: "
+        f"A masked run reads the tokens on both sides of a masked token, the other run only {context} before it: "
         "the losses measure two different tasks."
     )
 

@@ -53,19 +53,19 @@ def answer(opened: ServedModel, question: ContrastQuestion, other: ServedModel) 
         maps.append(maps[0] - maps[1])
     except GlassError as error:
         why = error.problem
-    cut = max(0, max(len(side) for each in labels for side in each) - MOST)
-    shown = [each.contiguous().float() for each in maps]
+    cut = max(0, max(len(tokens) for each in labels for tokens in each) - MOST)
+    float_maps = [each.contiguous().float() for each in maps]
     return Binary(
         {
             "heads": [question.head, question.other_head],
-            "shapes": [list(each.shape) for each in shown[:2]],
+            "shapes": [list(each.shape) for each in float_maps[:2]],
             "difference": why is None,
             "why": why,
             "cut": cut,
-            "largest": list(map(_largest, shown)),
+            "largest": list(map(_largest, float_maps)),
             "labels": [{"queries": list(rows[-MOST:]), "keys": list(keys[-MOST:])} for rows, keys in labels],
         },
-        b"".join(each.numpy().astype("<f4").tobytes() for each in shown),
+        b"".join(each.numpy().astype("<f4").tobytes() for each in float_maps),
     )
 
 

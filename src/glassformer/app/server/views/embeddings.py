@@ -53,23 +53,23 @@ def answer(opened: ServedModel, question: EmbeddingsQuestion) -> dict[str, Any]:
     vectors = table_named(opened.model.model, question.table)
     tokenizer = _tokenizer(opened, question.table)
     key = "embeddings", question.table
-    found, points = opened.cached(key, lambda: _made(vectors), lambda made: made[1].nbytes)
+    pca, points = opened.cached(key, lambda: _project(vectors), lambda projection: projection[1].nbytes)
     last = min(len(vectors), question.first + PAGE)
-    chosen = None if question.token is None else _row(tokenizer, question.token)
+    chosen_row = None if question.token is None else _row(tokenizer, question.token)
 
     def name(row: int) -> str:
         return str(row) if tokenizer is None else shown(tokenizer.token_text(row))
 
-    near = [] if chosen is None else neighbours(vectors, chosen, NEIGHBOURS)
-    picked = (
+    nearest = [] if chosen_row is None else neighbours(vectors, chosen_row, NEIGHBOURS)
+    chosen_entry = (
         None
-        if chosen is None
+        if chosen_row is None
         else {
-            "id": chosen,
-            "name": name(chosen),
-            "norm": float(vectors[chosen].detach().double().norm()),
-            "x": float(points[chosen, 0]),
-            "y": float(points[chosen, 1]),
+            "id": chosen_row,
+            "name": name(chosen_row),
+            "norm": float(vectors[chosen_row].detach().double().norm()),
+            "x": float(points[chosen_row, 0]),
+            "y": float(points[chosen_row, 1]),
         }
     )
     return {
@@ -82,16 +82,16 @@ def answer(opened: ServedModel, question: EmbeddingsQuestion) -> dict[str, Any]:
         "special": [] if tokenizer is None else sorted(tokenizer.special),
         "x": points[question.first : last, 0].tolist(),
         "y": points[question.first : last, 1].tolist(),
-        "shares": found.explained_variance_ratio[:AXES].tolist(),
-        "chosen": picked,
-        "neighbours": [{"id": row, "name": name(row), "cosine": cosine} for row, cosine in near],
+        "shares": pca.explained_variance_ratio[:AXES].tolist(),
+        "chosen": chosen_entry,
+        "neighbours": [{"id": row, "name": name(row), "cosine": cosine} for row, cosine in nearest],
     }
 
 
-def _made(vectors: Tensor) -> tuple[Components, Tensor]:
+def _project(vectors: Tensor) -> tuple[Components, Tensor]:
     """Return the principal components, and the coordinates of all vectors (N, 2)."""
-    found = components(vectors)
-    return found, found.transform(vectors)[:, :2]
+    pca = components(vectors)
+    return pca, pca.transform(vectors)[:, :2]
 
 
 def _tokenizer(opened: ServedModel, table: str) -> Tokenizer | None:
@@ -115,8 +115,8 @@ def python(opened: ServedModel, question: EmbeddingsQuestion) -> str:
         "",
         f"vectors = table_named(model.model, {question.table!r})",
         "found = components(vectors)",
-        f"print(found.shares[:{AXES}].tolist())",
-        f"print(found.of(vectors)[{question.first}:{question.first + PAGE}, :2].tolist())",
+        f"print(found.explained_variance_ratio[:{AXES}].tolist())",
+        f"print(found.transform(vectors)[{question.first}:{question.first + PAGE}, :2].tolist())",
     ]
     if question.token is not None:
         row = _row(_tokenizer(opened, question.table), question.token)

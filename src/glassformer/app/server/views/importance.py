@@ -53,16 +53,16 @@ def answer(opened: ServedModel, question: ImportanceQuestion) -> dict[str, Any]:
     subject = opened.subject(question.text, question.target)
     refuse_long(subject)
     key = "importance", question.text, question.target
-    case, made, occlusion, agreed = opened.cached(key, lambda: _made(opened, question), _bytes)
+    case, trace, occlusion, agreed = opened.cached(key, lambda: _compute(opened, question), _nbytes)
     column = column_at(case, question.place)
     layers = len(stack_of(case.model).blocks)
     layer = layers - 1 if question.layer is None else question.layer
-    sides = importance(case.model, made, occlusion, layer, column)
+    sides = importance(case.model, trace, occlusion, layer, column)
     output = case.outputs[column]
-    own, other = replacements(opened.model)
-    texts = {"own": opened.model.tokenizer.token_text(own), "source": None}
-    if other is not None and isinstance(opened.model, Translator):
-        texts["source"] = opened.model.source_tokenizer.token_text(other)
+    token_id, source_token_id = replacements(opened.model)
+    texts = {"own": opened.model.tokenizer.token_text(token_id), "source": None}
+    if source_token_id is not None and isinstance(opened.model, Translator):
+        texts["source"] = opened.model.source_tokenizer.token_text(source_token_id)
     return {
         **labels_of(subject),
         "layers": layers,
@@ -78,26 +78,28 @@ def answer(opened: ServedModel, question: ImportanceQuestion) -> dict[str, Any]:
     }
 
 
-def _made(opened: ServedModel, question: ImportanceQuestion) -> tuple[AttributionCase, Trace, Occlusion, RankAgreement]:
+def _compute(
+    opened: ServedModel, question: ImportanceQuestion
+) -> tuple[AttributionCase, Trace, Occlusion, RankAgreement]:
     case = case_at(opened, question)
     tokens = case.tokens.shape[1]
     target = None if case.target is None else case.target.shape[1]
-    if (work := occlusion_flops(case.model, tokens, target)) > MOST_WORK:
+    if (flops := occlusion_flops(case.model, tokens, target)) > MOST_WORK:
         longest = max(tokens, target or 0)
         raise GlassError(
-            f"occlusion of each of {longest:,} tokens would take {work:.1e} FLOPs",
-            f"Give a text of at most about {int(longest * (MOST_WORK / work) ** (1 / 3)):,} tokens.",
+            f"occlusion of each of {longest:,} tokens would take {flops:.1e} FLOPs",
+            f"Give a text of at most about {int(longest * (MOST_WORK / flops) ** (1 / 3)):,} tokens.",
         )
-    made = case.trace()
+    trace = case.trace()
     occlusion = occlude(case, *replacements(opened.model))
-    return case, made, occlusion, agreement(case.model, made, occlusion)
+    return case, trace, occlusion, agreement(case.model, trace, occlusion)
 
 
-def _bytes(found: tuple[AttributionCase, Trace, Occlusion, RankAgreement]) -> int:
+def _nbytes(cached: tuple[AttributionCase, Trace, Occlusion, RankAgreement]) -> int:
     """Return the approximate size of a cached result in bytes, mostly of scores, scaled scores and weights."""
-    made = found[1]
-    occlusion = found[2]
-    stacks = [made.stack, *([] if made.source is None else [made.source])]
+    trace = cached[1]
+    occlusion = cached[2]
+    stacks = [trace.stack, *([] if trace.source is None else [trace.source])]
     attentions = [part for stack in stacks for block in stack.blocks for part in (block.attention, block.cross)]
     return 4 * sum(part.scores.nbytes for part in attentions if part is not None) + 2 * occlusion.own.nbytes
 
@@ -105,18 +107,18 @@ def _bytes(found: tuple[AttributionCase, Trace, Occlusion, RankAgreement]) -> in
 def replacements(model: AnyTextModel) -> tuple[int, int | None]:
     """Return the id that replaces an occluded token, and the id for a source with a separate vocabulary (else None)."""
 
-    def first(tokenizer: Tokenizer) -> int:
-        found = (tokenizer.unknown_id, tokenizer.mask_id, tokenizer.end_id)
-        return next(id for id in found if id is not None)
+    def replacement_id(tokenizer: Tokenizer) -> int:
+        candidates = (tokenizer.unknown_id, tokenizer.mask_id, tokenizer.end_id)
+        return next(id for id in candidates if id is not None)
 
     source = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
-    return first(model.tokenizer), None if source is model.tokenizer else first(source)
+    return replacement_id(model.tokenizer), None if source is model.tokenizer else replacement_id(source)
 
 
 def python(opened: ServedModel, question: ImportanceQuestion) -> str:
     """Return a script that prints the three measures of the answer, their correlations, and the mean correlations."""
-    own, other = replacements(opened.model)
-    place = "None" if question.place is None else str(question.place)
+    token_id, source_token_id = replacements(opened.model)
+    position = "None" if question.place is None else str(question.place)
     layer = "-1" if question.layer is None else str(question.layer)
     return case_script(
         opened,
@@ -124,9 +126,9 @@ def python(opened: ServedModel, question: ImportanceQuestion) -> str:
         "from glassformer.inspection.attribution import agreement, occlude",
         "from glassformer.inspection.attribution.importance import importance",
         "",
-        f"places, place, layer = [output.place for output in case.outputs], {place}, {layer}",
+        f"places, place, layer = [output.place for output in case.outputs], {position}, {layer}",
         "column = len(places) - 1 if place is None else places.index(place)",
-        f"trace, occlusion = case.trace(), occlude(case, {own}, {other})",
+        f"trace, occlusion = case.trace(), occlude(case, {token_id}, {source_token_id})",
         "layer = len(trace.stack.blocks) - 1 if layer < 0 else layer",
         "for side in importance(case.model, trace, occlusion, layer, column):",
         "    print(side.facts())",

@@ -58,12 +58,12 @@ def answer(opened: ServedModel, question: LensQuestion) -> dict[str, Any] | Bina
     refuse_post(opened.model.model)
     key = "lens", question.text, question.target
     subject = opened.subject(question.text, question.target)
-    case, found, losses = opened.cached(key, lambda: _made(opened, question), _bytes)
-    layers = len(found.top)
+    case, lens_result, losses = opened.cached(key, lambda: _compute(opened, question), _nbytes)
+    layers = len(lens_result.top)
     width = max(1, min(WINDOW, CELLS // layers))
     first = min(question.first, max(0, len(case.outputs) - width))
     columns = range(first, min(len(case.outputs), first + width))
-    known = torch.tensor([output.known for output in case.outputs])  # (P)
+    is_known = torch.tensor([output.known for output in case.outputs])  # (P)
     return {
         **labels_of(subject),
         "pass": "plain",
@@ -75,21 +75,25 @@ def answer(opened: ServedModel, question: LensQuestion) -> dict[str, Any] | Bina
             {**_output(case, n), "text": subject.name(case.outputs[n].answer), "loss": float(losses[n])}
             for n in columns
         ],
-        "grid": [[_cell(found, layer, n, subject.name) for n in columns] for layer in range(layers)],
-        "curve": found.curve,
-        "settled": found.settled,
-        "known": int(known.sum()),
-        "loss": float(losses[known].mean()) if known.any() else None,
+        "grid": [[_cell(lens_result, layer, n, subject.name) for n in columns] for layer in range(layers)],
+        "curve": lens_result.curve,
+        "settled": lens_result.settled,
+        "known": int(is_known.sum()),
+        "loss": float(losses[is_known].mean()) if is_known.any() else None,
     }
 
 
-def _made(opened: ServedModel, question: LensQuestion) -> tuple[AttributionCase, Lens, torch.Tensor]:
+def _compute(opened: ServedModel, question: LensQuestion) -> tuple[AttributionCase, Lens, torch.Tensor]:
     """Return the case, the lens of all outputs, and the loss of each answer from a plain forward pass (P)."""
     case = case_at(opened, question, everywhere=True)
     _refuse_long(case)
-    own = case.logits()[0].double().log_softmax(dim=-1)  # (P, V) or (1, C)
+    log_probabilities = case.logits()[0].double().log_softmax(dim=-1)  # (P, V) or (1, C)
     answers = torch.tensor([output.answer for output in case.outputs])  # (P)
-    return case, lens(case.model, case.tokens, case.outputs, case.target), -own.gather(1, answers[:, None])[:, 0]
+    return (
+        case,
+        lens(case.model, case.tokens, case.outputs, case.target),
+        -log_probabilities.gather(1, answers[:, None])[:, 0],
+    )
 
 
 def lens_work(case: AttributionCase) -> float:
@@ -99,21 +103,21 @@ def lens_work(case: AttributionCase) -> float:
     """
     layers = len(stack_of(case.model).blocks) + 1
     target = None if case.target is None else case.target.shape[1]
-    one = estimate_forward_flops(case.model, case.tokens.shape[1], target)
+    pass_flops = estimate_forward_flops(case.model, case.tokens.shape[1], target)
     if isinstance(case.model, Classifier):
-        return (2 + layers) * one
-    cells = layers * (target or case.tokens.shape[1]) * case.model.vocab_size
-    return 2 * one + cells * (2.0 * case.model.config.width + SORTING)
+        return (2 + layers) * pass_flops
+    logits = layers * (target or case.tokens.shape[1]) * case.model.vocab_size
+    return 2 * pass_flops + logits * (2.0 * case.model.config.width + SORTING)
 
 
 def _refuse_long(case: AttributionCase) -> None:
     """Raise a `GlassError` if the lens would take too long, or too much memory."""
     tokens = max(each.shape[1] for each in (case.tokens, case.target) if each is not None)
-    work = lens_work(case)
-    if work > MOST_WORK:
+    flops = lens_work(case)
+    if flops > MOST_WORK:
         raise GlassError(
-            f"the lens of all layers at {tokens:,} positions would take {work:.1e} FLOPs",
-            f"Give a text of at most about {int(tokens * (MOST_WORK / work) ** 0.5):,} tokens.",
+            f"the lens of all layers at {tokens:,} positions would take {flops:.1e} FLOPs",
+            f"Give a text of at most about {int(tokens * (MOST_WORK / flops) ** 0.5):,} tokens.",
         )
     if len(case.outputs) * case.model.vocab_size > MOST_LOGITS:
         raise GlassError(
@@ -122,9 +126,11 @@ def _refuse_long(case: AttributionCase) -> None:
         )
 
 
-def _bytes(made: tuple[AttributionCase, Lens, torch.Tensor]) -> int:
-    found = made[1]
-    return sum(each.nbytes for each in (found.top, found.probabilities, found.ranks, found.losses))
+def _nbytes(cached: tuple[AttributionCase, Lens, torch.Tensor]) -> int:
+    lens_result = cached[1]
+    return sum(
+        each.nbytes for each in (lens_result.top, lens_result.probabilities, lens_result.ranks, lens_result.losses)
+    )
 
 
 def _output(case: AttributionCase, column: int) -> dict[str, Any]:
@@ -132,12 +138,14 @@ def _output(case: AttributionCase, column: int) -> dict[str, Any]:
     return {"place": output.place, "answer": output.answer, "known": output.known}
 
 
-def _cell(found: Lens, layer: int, column: int, name: Any) -> dict[str, Any]:
-    tops = zip(found.top[layer, column].tolist(), found.probabilities[layer, column].tolist(), strict=True)
+def _cell(lens_result: Lens, layer: int, column: int, name: Any) -> dict[str, Any]:
+    likeliest = zip(
+        lens_result.top[layer, column].tolist(), lens_result.probabilities[layer, column].tolist(), strict=True
+    )
     return {
-        "top": [{"id": id, "text": name(id), "probability": share} for id, share in tops],
-        "rank": int(found.ranks[layer, column]),
-        "loss": float(found.losses[layer, column]),
+        "top": [{"id": id, "text": name(id), "probability": probability} for id, probability in likeliest],
+        "rank": int(lens_result.ranks[layer, column]),
+        "loss": float(lens_result.losses[layer, column]),
     }
 
 

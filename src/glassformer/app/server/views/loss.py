@@ -52,29 +52,31 @@ class LossQuestion(TextQuestion):
 
 def answer(opened: ServedModel, question: LossQuestion) -> dict[str, Any]:
     """Return the loss of each token of the text, and the loss on the validation split if it is measured."""
-    model = _scored(opened.model)
+    model = _scorable(opened.model)
     counts, why = _counts(opened)
-    side = "target" if isinstance(model, Translator) else "text"
-    known = None if counts is None else counts[side]
+    role = "target" if isinstance(model, Translator) else "text"
+    role_counts = None if counts is None else counts[role]
     target = _target(opened, question)
 
     def measure() -> SurprisalResult:
         if isinstance(model, Translator):
             assert target is not None
-            return surprisal_of_target(model, question.text, target, known)
-        return surprisal_of_text(model, question.text, known, MOST_HOLES if isinstance(model, MaskFiller) else MOST)
+            return surprisal_of_target(model, question.text, target, role_counts)
+        return surprisal_of_text(
+            model, question.text, role_counts, MOST_HOLES if isinstance(model, MaskFiller) else MOST
+        )
 
-    key = "loss", question.text, target, known is None
-    found = opened.cached(key, measure, lambda result: BYTES * result.tokens)
+    key = "loss", question.text, target, role_counts is None
+    result = opened.cached(key, measure, lambda result: BYTES * result.tokens)
     return {
-        "text": {**_facts(found), "target": target, "each": _columns(found)},
+        "text": {**_facts(result), "target": target, "each": _columns(result)},
         "counts": "absent" if why else "ready" if counts is not None else "counting",
         "why": why,
         "split": _split(opened, question.start),
     }
 
 
-def _scored(model: AnyTextModel) -> ScorableModel | Translator:
+def _scorable(model: AnyTextModel) -> ScorableModel | Translator:
     """Return the model if it can score the tokens of a text.
 
     Raises:
@@ -100,30 +102,30 @@ def _target(opened: ServedModel, question: LossQuestion) -> str | None:
     return question.target if question.target is not None else opened.subject(question.text).target
 
 
-def _facts(found: SurprisalResult) -> dict[str, Any]:
+def _facts(result: SurprisalResult) -> dict[str, Any]:
     """Return the figures of a result, without the figures of single tokens."""
-    return {**{key: value for key, value in found.facts().items() if key != "each"}, "before": found.before}
+    return {**{key: value for key, value in result.facts().items() if key != "each"}, "before": result.before}
 
 
-def _columns(found: SurprisalResult) -> dict[str, list[Any]]:
+def _columns(result: SurprisalResult) -> dict[str, list[Any]]:
     """Return the figures of single tokens as columns: name -> one value for each token."""
-    return {name: [getattr(each, name) for each in found.each] for name in Listed._fields}
+    return {name: [getattr(each, name) for each in result.each] for name in Listed._fields}
 
 
 def _split(opened: ServedModel, start: bool) -> dict[str, Any]:
     """Return the state and the result of the measurement on the validation split; start it if requested."""
-    work = opened.task("held-out loss")
-    if start and (work is None or not work.succeeded):
+    task = opened.task("held-out loss")
+    if start and (task is None or not task.succeeded):
         run = opened.copy()
-        model = _scored(run.text_model)
-        work = opened.task("held-out loss", lambda tell: _of_split(run, model))
-    if work is None:
+        model = _scorable(run.text_model)
+        task = opened.task("held-out loss", lambda on_result: _measure_split(run, model))
+    if task is None:
         return {**IDLE, "result": None}
-    found = work.result() if work.succeeded else None
-    return {**work.facts(), "result": None if found is None else _facts(found)}
+    result = task.result() if task.succeeded else None
+    return {**task.facts(), "result": None if result is None else _facts(result)}
 
 
-def _of_split(run: OpenedRun, model: ScorableModel | Translator) -> SurprisalResult:
+def _measure_split(run: OpenedRun, model: ScorableModel | Translator) -> SurprisalResult:
     """Measure the loss on the validation split, grouped by the frequencies of the training split."""
     data = run.data
     return surprisal_of_split(model, data, counts_of(data.train.target.tokens, model.tokenizer.vocab_size))
@@ -136,16 +138,16 @@ def python(opened: ServedModel, question: LossQuestion) -> str:
         (counts, _) = _counts(opened)
     translates = isinstance(opened.model, Translator)
     name = "surprisal_of_target" if translates else "surprisal_of_text"
-    asked = f"{question.text!r}, {target!r}" if translates else f"{question.text!r}"
+    arguments = f"{question.text!r}, {target!r}" if translates else f"{question.text!r}"
     imports = [f"from glassformer.evaluation.probes.texts import {name}"]
-    counting = ["counts = None"]
+    count_lines = ["counts = None"]
     if counts is not None:
         imports.append("from glassformer.evaluation.simple_predictors import counts_of")
-        counting = ["counts = counts_of(run.data.train.target.tokens, model.tokenizer.vocab_size)"]
+        count_lines = ["counts = counts_of(run.data.train.target.tokens, model.tokenizer.vocab_size)"]
     return script(
         opened,
-        *counting,
-        f"found = {name}(model, {asked}, counts)",
+        *count_lines,
+        f"found = {name}(model, {arguments}, counts)",
         "for each in found.each:",
         "    print(each.nats, repr(each.token))",
         "for title, parts in found.parts.items():",

@@ -59,15 +59,15 @@ def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
     """Return the masks, the loss of each token, the prediction, the labels, the greedy text and the validation loss."""
     model = opened.model
     subject, target = _subject(opened, question)
-    costs: Surprisals = opened.cached(
+    losses: Surprisals = opened.cached(
         ("machine's costs", question.text, target),
         lambda: surprisals(model, question.text, target),
-        lambda kept: 200 * len(kept.tokens),
+        lambda losses: 200 * len(losses.tokens),
     )
     labels = None
     if isinstance(model, TextClassifier):
-        (named,) = model.classify([question.text])
-        labels = [{"name": name, "probability": share} for name, share in named.probabilities.items()]
+        (prediction,) = model.classify([question.text])
+        labels = [{"name": name, "probability": probability} for name, probability in prediction.probabilities.items()]
     return {
         "family": model.config.model.family,
         "task": model.config.train.task,
@@ -75,15 +75,15 @@ def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
         "target": target,
         "masks": _masks(subject),
         "costs": {
-            "tokens": list(costs.labels),
-            "starts": [0, *costs.ends[:-1]],
-            "ends": list(costs.ends),
-            "nats": list(costs.nats),
-            "mean": costs.mean,
-            "how": costs.how,
+            "tokens": list(losses.labels),
+            "starts": [0, *losses.ends[:-1]],
+            "ends": list(losses.ends),
+            "nats": list(losses.nats),
+            "mean": losses.mean,
+            "how": losses.how,
         },
-        "guess": None if question.at is None else _guess(opened, question, costs),
-        "writes": _writes(opened, question),
+        "guess": None if question.at is None else _prediction(opened, question, losses),
+        "writes": _greedy_text(opened, question),
         "labels": labels,
         "validation": _validation(opened),
     }
@@ -109,51 +109,51 @@ def _ids_of(opened: ServedModel, text: str) -> tuple[int, ...]:
 
 def _masks(subject: Subject) -> list[dict[str, Any]]:
     """Return the attention masks: the keys that each query may attend to."""
-    found = []
+    masks = []
     for kind, allowed in attention_masks(subject, SHOWN).items():
-        decodes = kind.startswith("dec.") and subject.target_labels is not None
-        queries = (subject.target_labels if decodes else subject.labels) or ()
+        is_target = kind.startswith("dec.") and subject.target_labels is not None
+        queries = (subject.target_labels if is_target else subject.labels) or ()
         keys = subject.labels if kind == "dec.cross" else queries
-        cells = allowed.int().tolist()
-        found.append(
+        bits = allowed.int().tolist()
+        masks.append(
             {
                 "kind": kind,
                 "rows": list(queries[:SHOWN]),
                 "columns": list(keys[:SHOWN]),
-                "allowed": ["".join(map(str, row)) for row in cells],
+                "allowed": ["".join(map(str, row)) for row in bits],
             }
         )
-    return found
+    return masks
 
 
-def _guess(opened: ServedModel, question: MachinesQuestion, costs: Surprisals) -> dict[str, Any] | None:
+def _prediction(opened: ServedModel, question: MachinesQuestion, losses: Surprisals) -> dict[str, Any] | None:
     """Return the likeliest tokens at one position of the text; None if the model predicts no token there."""
     model = opened.model
-    place = token_index_at(costs, question.at or 0)
-    if not isinstance(model, TextModel | MaskFiller) or place is None or costs.nats[place] is None:
+    index = token_index_at(losses, question.at or 0)
+    if not isinstance(model, TextModel | MaskFiller) or index is None or losses.nats[index] is None:
         return None
-    found = predict_token(model, question.text, place)
+    prediction = predict_token(model, question.text, index)
     return {
-        "place": place,
-        "token": costs.labels[place],
-        "nats": costs.nats[place],
-        "what": found.what,
+        "place": index,
+        "token": losses.labels[index],
+        "nats": losses.nats[index],
+        "what": prediction.what,
         "likeliest": [
-            {"id": id, "text": found.name(id), "probability": float(found.probabilities[id])}
-            for id in found.best(question.top)
+            {"id": id, "text": prediction.name(id), "probability": float(prediction.probabilities[id])}
+            for id in prediction.best(question.top)
         ],
     }
 
 
-def token_index_at(costs: Surprisals, character: int) -> int | None:
+def token_index_at(losses: Surprisals, character: int) -> int | None:
     """Return the index of the token that contains the character at an index of the text; None if no token does."""
-    for place, (end, writes) in enumerate(zip(costs.ends, costs.writes, strict=True)):
+    for index, (end, writes) in enumerate(zip(losses.ends, losses.writes, strict=True)):
         if writes and end > character:
-            return place
+            return index
     return None
 
 
-def _writes(opened: ServedModel, question: MachinesQuestion) -> str | None:
+def _greedy_text(opened: ServedModel, question: MachinesQuestion) -> str | None:
     """Return the greedy output for the text; a run of task lm continues the text before `at`."""
     model = opened.model
     if not isinstance(model, TextModel | Translator):
@@ -167,12 +167,12 @@ def _writes(opened: ServedModel, question: MachinesQuestion) -> str | None:
 def _validation(opened: ServedModel) -> dict[str, Any]:
     """Return the validation loss of the run, or the reason why there is none."""
     try:
-        return opened.cached("machine's loss", partial(_measured, opened), lambda kept: 1_000)
+        return opened.cached("machine's loss", partial(_measure_validation, opened), lambda facts: 1_000)
     except GlassError as error:
         return {"loss": None, "tokens": 0, "unit": "token", "why": error.problem}
 
 
-def _measured(opened: ServedModel) -> dict[str, Any]:
+def _measure_validation(opened: ServedModel) -> dict[str, Any]:
     refuse_unencoded(opened)
     data = opened.run.held_out(MEASURED)
     loss = loss_on_rows(opened.run.model, data)
@@ -197,11 +197,11 @@ def python(opened: ServedModel, question: MachinesQuestion) -> str:
     ]
     names = "surprisals"
     if isinstance(model, TextModel | MaskFiller) and question.at is not None:
-        place = token_index_at(surprisals(model, question.text), question.at)
-        if place is not None and not (isinstance(model, TextModel) and place == 0):
+        index = token_index_at(surprisals(model, question.text), question.at)
+        if index is not None and not (isinstance(model, TextModel) and index == 0):
             names = "predict_token, surprisals"
             lines += [
-                f"found = predict_token(model, {question.text!r}, {place})",
+                f"found = predict_token(model, {question.text!r}, {index})",
                 f"for id in found.best({question.top}):",
                 "    print(float(found.probabilities[id]), found.name(id))",
             ]

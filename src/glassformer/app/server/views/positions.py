@@ -78,23 +78,23 @@ class PositionsQuestion(ViewQuestion):
 
 def answer(opened: ServedModel, question: PositionsQuestion) -> dict[str, Any] | Binary:
     """Return the position curves of a stack, or the result of the shuffle test."""
-    return _shuffled(opened, question) if question.shuffle else _curves(opened, question)
+    return _shuffle_result(opened, question) if question.shuffle else _curves(opened, question)
 
 
 def _curves(opened: ServedModel, question: PositionsQuestion) -> Binary:
     model = opened.model.model
     names = list(stacks(model))
-    which = question.stack or names[-1]
-    stack, embedding = embedding_of(model, which)
+    stack_name = question.stack or names[-1]
+    stack, embedding = embedding_of(model, stack_name)
     vectors = position_vectors(embedding, stack.context)
     distances = distances_of(stack, DISTANCES)
     bias = bias_by_distance(stack, distances)
-    turn = rotary_effect_by_distance(stack, distances)
-    likeness = None if vectors is None else by_distance(vectors)
+    rotary = rotary_effect_by_distance(stack, distances)
+    similarities = None if vectors is None else by_distance(vectors)
     rows = [] if vectors is None else evenly(stack.context, min(PLACES, CELLS // vectors.shape[1]))
     header = {
         "stacks": names,
-        "stack": which,
+        "stack": stack_name,
         "kind": model.config.positions,
         "context": stack.context,
         "width": model.config.width,
@@ -102,56 +102,56 @@ def _curves(opened: ServedModel, question: PositionsQuestion) -> Binary:
         "rows": rows,
         "causal": stack.causal,
         "distances": distances.tolist(),
-        "dot": None if likeness is None else likeness[0][distances.abs()].tolist(),
-        "cosine": None if likeness is None else likeness[1][distances.abs()].tolist(),
+        "dot": None if similarities is None else similarities[0][distances.abs()].tolist(),
+        "cosine": None if similarities is None else similarities[1][distances.abs()].tolist(),
         "bias": None if bias is None else bias.tolist(),
         "turn": None,
     }
-    if turn is not None:
-        shown = evenly(len(turn.frequencies), PAIRS)
+    if rotary is not None:
+        pairs = evenly(len(rotary.frequencies), PAIRS)
         header["turn"] = {
-            "frequencies": turn.frequencies.tolist(),
-            "mean": turn.mean.tolist(),
-            "shown": shown,
-            "pairs": turn.pairs[shown].tolist(),
+            "frequencies": rotary.frequencies.tolist(),
+            "mean": rotary.mean.tolist(),
+            "shown": pairs,
+            "pairs": rotary.pairs[pairs].tolist(),
         }
     data = np.zeros(0, "<f4") if vectors is None else vectors[rows].numpy().astype("<f4")
     return Binary(header, data.tobytes())
 
 
-def _shuffled(opened: ServedModel, question: PositionsQuestion) -> dict[str, Any]:
-    asked = _text(question)
-    subject = opened.subject(asked.text, asked.target)
-    case = case_at(opened, asked)
+def _shuffle_result(opened: ServedModel, question: PositionsQuestion) -> dict[str, Any]:
+    text_question = _text_question(question)
+    subject = opened.subject(text_question.text, text_question.target)
+    case = case_at(opened, text_question)
     column = column_at(case, question.place)
-    found = shuffle_test(case, column, fixed_of(opened), times_of(opened, question), question.seed)
-    example = [subject.labels[place] for place in range(len(subject.ids))]
-    for place, source in zip(found.moved, found.orders[0].tolist(), strict=True):
-        example[place] = subject.labels[source]
+    result = shuffle_test(case, column, fixed_of(opened), times_of(opened, question), question.seed)
+    example = [subject.labels[position] for position in range(len(subject.ids))]
+    for position, source in zip(result.moved, result.orders[0].tolist(), strict=True):
+        example[position] = subject.labels[source]
     output = case.outputs[column]
     return {
         **labels_of(subject),
         "place": output.place,
-        "times": len(found.after),
-        "moved": list(found.moved),
+        "times": len(result.after),
+        "moved": list(result.moved),
         "token": {"id": output.answer, "text": subject.name(output.answer), "known": output.known},
-        "before": found.before,
-        "after": found.after.tolist(),
-        "divergence": found.divergence.tolist(),
-        "same": found.same.tolist(),
-        "drop": found.before - float(found.after.mean()),
-        "mean_divergence": float(found.divergence.mean()),
-        "share_same": float(found.same.double().mean()),
+        "before": result.before,
+        "after": result.after.tolist(),
+        "divergence": result.divergence.tolist(),
+        "same": result.same.tolist(),
+        "drop": result.before - float(result.after.mean()),
+        "mean_divergence": float(result.divergence.mean()),
+        "share_same": float(result.same.double().mean()),
         "example": example,
     }
 
 
 def times_of(opened: ServedModel, question: PositionsQuestion) -> int:
     """Return the number of orders to test: `times`, or fewer to stay below `MOST_WORK`, but at least one."""
-    subject = opened.subject(_text(question).text, question.target)
+    subject = opened.subject(_text_question(question).text, question.target)
     target = None if subject.target_ids is None else len(subject.target_ids)
-    work = estimate_forward_flops(subject.model, len(subject.ids), target)
-    return max(1, min(question.times, int(MOST_WORK / work)))
+    flops = estimate_forward_flops(subject.model, len(subject.ids), target)
+    return max(1, min(question.times, int(MOST_WORK / flops)))
 
 
 def fixed_of(opened: ServedModel) -> tuple[int, ...]:
@@ -161,7 +161,7 @@ def fixed_of(opened: ServedModel) -> tuple[int, ...]:
     return tuple(sorted(tokenizer.special))
 
 
-def _text(question: PositionsQuestion) -> TextQuestion:
+def _text_question(question: PositionsQuestion) -> TextQuestion:
     if question.text is None:
         raise GlassError("the shuffle test was requested without a text", "Give a text.")
     return TextQuestion(text=question.text, target=question.target)
@@ -170,25 +170,25 @@ def _text(question: PositionsQuestion) -> TextQuestion:
 def python(opened: ServedModel, question: PositionsQuestion) -> str:
     """Return a script that prints the position curves, or the result of the shuffle test."""
     if question.shuffle:
-        asked = _text(question)
-        place = "len(places) - 1" if question.place is None else f"places.index({question.place})"
+        text_question = _text_question(question)
+        column = "len(places) - 1" if question.place is None else f"places.index({question.place})"
         orders = f"times={times_of(opened, question)}, seed={question.seed}"
         return script(
             opened,
-            *case_lines(opened, asked),
+            *case_lines(opened, text_question),
             "from glassformer.inspection.position_curves import shuffle_test",
             "",
             "places = [output.place for output in case.outputs]",
-            f"found = shuffle_test(case, {place}, {fixed_of(opened)!r}, {orders})",
+            f"found = shuffle_test(case, {column}, {fixed_of(opened)!r}, {orders})",
             "print(found.before, found.after.tolist())",
             "print(found.divergence.tolist(), found.same.tolist())",
         )
-    which = question.stack or list(stacks(opened.model.model))[-1]
+    stack_name = question.stack or list(stacks(opened.model.model))[-1]
     return script(
         opened,
         "from glassformer.inspection.position_curves import *",
         "",
-        f"stack, embedding = embedding_of(model.model, {which!r})",
+        f"stack, embedding = embedding_of(model.model, {stack_name!r})",
         f"vectors, distances = position_vectors(embedding, stack.context), distances_of(stack, {DISTANCES})",
         "if vectors is not None:",
         "    print(vectors.tolist(), *(curve[distances.abs()].tolist() for curve in by_distance(vectors)))",

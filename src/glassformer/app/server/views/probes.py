@@ -45,20 +45,20 @@ def answer(opened: ServedModel, question: ProbesQuestion) -> dict[str, Any]:
     """Return the probe results available so far; `start` runs the probes in the background."""
     require_scorable(opened.model)
     name = f"probes {question.size}"
-    work = opened.task(name)
-    if question.start and (work is None or not work.succeeded):
+    task = opened.task(name)
+    if question.start and (task is None or not task.succeeded):
         run = opened.copy()
 
-        def ask(tell: OnResult) -> ProbeReport:
-            return probe_run(ProbeRequest(opened.folder, without=WITHOUT, size=question.size, tell=tell), run)
+        def run_probes(on_result: OnResult) -> ProbeReport:
+            return probe_run(ProbeRequest(opened.folder, without=WITHOUT, size=question.size, tell=on_result), run)
 
-        work = opened.task(name, ask)
-    report = work.result() if work is not None and work.succeeded else None
+        task = opened.task(name, run_probes)
+    report = task.result() if task is not None and task.succeeded else None
     return {
         "names": list(TAUGHT_BY),
         "size": question.size,
-        "work": IDLE if work is None else work.facts(),
-        "results": [] if work is None else [{"name": result.name, **result.facts()} for result in list(work.results)],
+        "work": IDLE if task is None else task.facts(),
+        "results": [] if task is None else [{"name": result.name, **result.facts()} for result in list(task.results)],
         "notes": [] if report is None else list(report.notes),
     }
 

@@ -66,10 +66,10 @@ def answer(opened: ServedModel, question: ReceiptQuestion) -> dict[str, Any]:
     refuse_long(subject)
     token = token_or_label_id(opened.model, question.token)
     key = "receipt", question.text, question.target, question.place, token, against
-    case, output, parts, logits = opened.cached(key, lambda: _made(opened, question, token, against), _bytes)
+    case, output, parts, logits = opened.cached(key, lambda: _compute(opened, question, token, against), _nbytes)
     logit = float(logits[output.answer] - (0.0 if against is None else logits[against]))
-    chosen = None if question.part is None else parts[check_number("part", question.part, len(parts))]
-    added = total(parts)
+    chosen_part = None if question.part is None else parts[check_number("part", question.part, len(parts))]
+    contribution_sum = total(parts)
     return {
         **labels_of(subject),
         "pass": "observed",
@@ -79,8 +79,8 @@ def answer(opened: ServedModel, question: ReceiptQuestion) -> dict[str, Any]:
         "token": {"id": output.answer, "text": subject.name(output.answer), "known": output.known},
         "against": None if against is None else {"id": against, "text": subject.name(against)},
         "candidates": [
-            {"id": id, "text": subject.name(id), "probability": share, "logit": float(logits[id])}
-            for id, share in ranked(logits, CANDIDATES)
+            {"id": id, "text": subject.name(id), "probability": probability, "logit": float(logits[id])}
+            for id, probability in ranked(logits, CANDIDATES)
         ],
         "parts": [
             {
@@ -93,31 +93,31 @@ def answer(opened: ServedModel, question: ReceiptQuestion) -> dict[str, Any]:
             }
             for part in parts
         ],
-        "sum": added,
+        "sum": contribution_sum,
         "logit": logit,
-        "residual": added - logit,
+        "residual": contribution_sum - logit,
         "part": question.part,
-        "cross": chosen is not None and chosen.kind == CROSS,
-        "sources": None if chosen is None or chosen.sources is None else list(chosen.sources),
+        "cross": chosen_part is not None and chosen_part.kind == CROSS,
+        "sources": None if chosen_part is None or chosen_part.sources is None else list(chosen_part.sources),
         "own": _by_token(parts, False),
         "memory": _by_token(parts, True),
     }
 
 
-def _made(
+def _compute(
     opened: ServedModel, question: ReceiptQuestion, token: int | None, against: int | None
 ) -> tuple[AttributionCase, Output, list[LogitPart], Tensor]:
     """Return the case, the explained output, its parts, and the logits at its position: (V) or (C), float64."""
     case = case_at(opened, question, token)
     output = case.outputs[column_at(case, question.place)]
-    made = case.trace()
-    logits = made.logits[0] if made.logits.dim() == 2 else made.logits[0, output.place]  # (V) or (C)
-    return case, output, split_output(case.model, made, output, against), logits.cpu().double()
+    trace = case.trace()
+    logits = trace.logits[0] if trace.logits.dim() == 2 else trace.logits[0, output.place]  # (V) or (C)
+    return case, output, split_output(case.model, trace, output, against), logits.cpu().double()
 
 
-def _bytes(made: tuple[AttributionCase, Output, list[LogitPart], Tensor]) -> int:
+def _nbytes(cached: tuple[AttributionCase, Output, list[LogitPart], Tensor]) -> int:
     """Return the approximate size of a cached receipt in bytes; a Python float in a list takes 32 bytes."""
-    return made[3].nbytes + sum(32 * len(part.sources or ()) for part in made[2])
+    return cached[3].nbytes + sum(32 * len(part.sources or ()) for part in cached[2])
 
 
 def _by_token(parts: list[LogitPart], cross: bool) -> list[float] | None:
@@ -128,7 +128,7 @@ def _by_token(parts: list[LogitPart], cross: bool) -> list[float] | None:
 
 def python(opened: ServedModel, question: ReceiptQuestion) -> str:
     """Return a script that prints all parts, their sum, and the logit."""
-    place = "" if question.place is None else f" if each.place == {question.place}"
+    condition = "" if question.place is None else f" if each.place == {question.place}"
     against = token_or_label_id(opened.model, question.against)
     split = [] if question.part is None else [f"print(parts[{question.part}].sources)"]
     return case_script(
@@ -136,7 +136,7 @@ def python(opened: ServedModel, question: ReceiptQuestion) -> str:
         question,
         "from glassformer.inspection.attribution import split_output, split_outputs",
         "",
-        f"output = [each for each in case.outputs{place}][-1]",
+        f"output = [each for each in case.outputs{condition}][-1]",
         f"parts = split_output(case.model, case.trace(), output, {against})",
         "for part in parts:",
         "    print(part.name, part.value)",

@@ -81,12 +81,12 @@ def answer(opened: ServedModel, question: ReplayQuestion) -> dict[str, Any]:
     run = Run(opened.folder)
     lines = read_metrics(run)
     evaluated = evenly([line for line in lines if line.get("validation_loss") is not None], POINTS)
-    shown = evenly(lines, POINTS)
+    sampled_lines = evenly(lines, POINTS)
     history, why = _history(opened, run)
     return {
         "lines": len(lines),
         "curves": {
-            key: [line.get(key) for line in shown] for key in ("step", "loss", "learning_rate", "gradient_norm")
+            key: [line.get(key) for line in sampled_lines] for key in ("step", "loss", "learning_rate", "gradient_norm")
         },
         "validation": {
             "step": [line["step"] for line in evaluated],
@@ -110,27 +110,27 @@ def _history(opened: ServedModel, run: Run) -> tuple[History | None, GlassError 
     """Return the snapshots (cached) and None, or None and the error that gives the reason."""
     try:
         files = tuple((path.name, path.stat().st_mtime_ns) for path in snapshot_files(run.snapshots_folder).values())
-        return opened.cached(("history", files), lambda: read_history(run), _bytes), None
+        return opened.cached(("history", files), lambda: read_history(run), _nbytes), None
     except GlassError as error:
         return None, error
 
 
-def _bytes(history: History) -> int:
+def _nbytes(history: History) -> int:
     return sum(weights.nbytes for snapshot in history.snapshots for weights in snapshot.maps.values())
 
 
 def _samples(run: Run) -> list[dict[str, Any]]:
-    found = evenly(read_samples(run), SAMPLES)
-    return [{"step": step, "text": text[:CHARACTERS]} for step, text in found]
+    samples = evenly(read_samples(run), SAMPLES)
+    return [{"step": step, "text": text[:CHARACTERS]} for step, text in samples]
 
 
 def _snapshots(history: History, question: ReplayQuestion) -> dict[str, Any]:
     """Return the scores of the strongest heads in one role, the births, and the maps of one head on one text."""
-    head, role = _chosen(history, question)
+    head, role = _chosen_head_and_role(history, question)
     labels = history.labels
     scores = history.scores[:, :, history.labels.roles.index(role)]  # (snapshots, heads)
     strongest = np.argsort(-np.nan_to_num(scores[-1], nan=-np.inf), kind="stable")[:HEADS]
-    shown = sorted(strongest.tolist())
+    shown_heads = sorted(strongest.tolist())
     texts = labels.texts
     number = text_for(history, role) if question.text is None else question.text
     if number >= len(texts):
@@ -139,17 +139,17 @@ def _snapshots(history: History, question: ReplayQuestion) -> dict[str, Any]:
     rows, columns = texts[number].rows_and_columns(Site(stack, int(layer), part))
     maps = np.stack([snapshot.map_of(number, head) for snapshot in history.snapshots])  # (snapshots, T, S)
     births = history.births()
-    births = [birth for at, birth in enumerate(births) if at < BIRTHS or birth.head == head]
+    births = [birth for index, birth in enumerate(births) if index < BIRTHS or birth.head == head]
     return {
         "steps": history.steps,
         "losses": history.losses,
         "prompt": history.snapshots[0].prompt[:CHARACTERS],
         "samples": [snapshot.sample[:CHARACTERS] for snapshot in history.snapshots],
-        "heads": [labels.heads[row] for row in shown],
+        "heads": [labels.heads[row] for row in shown_heads],
         "roles": list(labels.roles),
         "head": head,
         "role": role,
-        "scores": scores[:, shown].T.tolist(),
+        "scores": scores[:, shown_heads].T.tolist(),
         "curve": history.curve(head, role).tolist(),
         "births": [asdict(birth) for birth in births],
         "texts": [name_of(text, index) for index, text in enumerate(texts)],
@@ -160,25 +160,25 @@ def _snapshots(history: History, question: ReplayQuestion) -> dict[str, Any]:
     }
 
 
-def _chosen(history: History, question: ReplayQuestion) -> tuple[str, str]:
+def _chosen_head_and_role(history: History, question: ReplayQuestion) -> tuple[str, str]:
     head = None if question.head is None else history.checked_head(question.head)
     role = None if question.role is None else history.checked_role(question.role)
     return history.chosen(head, role)
 
 
-def _check(opened: ServedModel, run: Run, history: History | None, asked: bool) -> dict[str, Any]:
+def _check(opened: ServedModel, run: Run, history: History | None, start: bool) -> dict[str, Any]:
     """Return the state and the result of the comparison of the last snapshot with the weights."""
-    work = None
+    task = None
     if history is not None:
         name = f"last snapshot, of {history.steps[-1]}"
         device = str(opened.model.model.embedding.tokens.weight.device)
-        work = opened.task(name)
-        if asked and (work is None or not work.succeeded):
-            work = opened.task(name, lambda tell: agreement(run, history, device))
-    if work is None:
+        task = opened.task(name)
+        if start and (task is None or not task.succeeded):
+            task = opened.task(name, lambda on_result: agreement(run, history, device))
+    if task is None:
         return {**IDLE, "found": None}
-    found = work.result() if work.succeeded else None
-    return {**work.facts(), "found": None if found is None else asdict(found)}
+    result = task.result() if task.succeeded else None
+    return {**task.facts(), "found": None if result is None else asdict(result)}
 
 
 def python(opened: ServedModel, question: ReplayQuestion) -> str:
@@ -194,7 +194,7 @@ def python(opened: ServedModel, question: ReplayQuestion) -> str:
         '    print(line["step"], line["loss"], line.get("learning_rate"), line.get("gradient_norm"))',
     ]
     if history is not None:
-        head, role = _chosen(history, question)
+        head, role = _chosen_head_and_role(history, question)
         number = text_for(history, role) if question.text is None else question.text
         lines += [
             "history = read_history(run)",

@@ -69,19 +69,19 @@ def answer(opened: ServedModel, question: SamplingQuestion) -> dict[str, Any]:
             "Choose a run that continues text, translates or summarizes.",
         )
     key = "sampling", question.text, question.target
-    after = opened.cached(
-        key, lambda: next_logits(model, question.text, question.target), lambda found: 4 * len(found.logits)
+    context = opened.cached(
+        key, lambda: next_logits(model, question.text, question.target), lambda cached: 4 * len(cached.logits)
     )
-    found = explain_draw(after.logits, settings_of(question), after.previous, after.step)
+    draw = explain_draw(context.logits, settings_of(question), context.previous, context.step)
     name = model.tokenizer.token_text
     return {
-        "vocabulary": len(after.logits),
-        "after": model.tokenizer.decode(list(after.read[-LAST:])),
-        "step": after.step,
-        "stages": [_stage(stage, before) for stage, before in zip(found.stages, (None, *found.stages), strict=False)],
-        "tokens": _tokens(found, question.top, name),
-        "curve": _curve(found),
-        "draw": _draw(found, name),
+        "vocabulary": len(context.logits),
+        "after": model.tokenizer.decode(list(context.read[-LAST:])),
+        "step": context.step,
+        "stages": [_stage(stage, previous) for stage, previous in zip(draw.stages, (None, *draw.stages), strict=False)],
+        "tokens": _tokens(draw, question.top, name),
+        "curve": _curve(draw),
+        "draw": _draw(draw, name),
     }
 
 
@@ -97,67 +97,69 @@ def settings_of(question: SamplingQuestion) -> SampleConfig:
     )
 
 
-def _stage(stage: SamplingStage, before: SamplingStage | None) -> dict[str, Any]:
-    shares = stage.probabilities  # (V)
+def _stage(stage: SamplingStage, previous: SamplingStage | None) -> dict[str, Any]:
+    probabilities = stage.probabilities  # (V)
     removed = (
-        torch.zeros_like(shares, dtype=torch.bool) if before is None else (shares == 0) & (before.probabilities > 0)
+        torch.zeros_like(probabilities, dtype=torch.bool)
+        if previous is None
+        else (probabilities == 0) & (previous.probabilities > 0)
     )
-    known = shares[shares > 0]
+    positive = probabilities[probabilities > 0]
     return {
         "filter": stage.filter,
         "setting": stage.setting,
-        "sum": float(shares.sum()),
+        "sum": float(probabilities.sum()),
         "left": stage.left,
         "cut": int(removed.sum()),
-        "cut_share": 0.0 if before is None else float(before.probabilities[removed].sum()),
-        "entropy": float(-(known * known.log()).sum()),
-        "largest": float(shares.max()),
+        "cut_share": 0.0 if previous is None else float(previous.probabilities[removed].sum()),
+        "entropy": float(-(positive * positive.log()).sum()),
+        "largest": float(probabilities.max()),
     }
 
 
-def _tokens(found: Draw, top: int, name: Any) -> list[dict[str, Any]]:
-    ids = {id: None for stage in (found.stages[-1], found.stages[0]) for id in _best(stage.probabilities, top)}
-    listed = []
-    for id in sorted(ids, key=lambda each: -float(found.stages[0].probabilities[each])):
-        runner = found.runner(id)
-        listed.append(
+def _tokens(draw: Draw, top: int, name: Any) -> list[dict[str, Any]]:
+    ids = {id: None for stage in (draw.stages[-1], draw.stages[0]) for id in _best(stage.probabilities, top)}
+    entries = []
+    for id in sorted(ids, key=lambda each: -float(draw.stages[0].probabilities[each])):
+        runner = draw.runner(id)
+        entries.append(
             {
                 "id": id,
                 "text": name(id),
-                "shares": [float(stage.probabilities[id]) for stage in found.stages],
+                "shares": [float(stage.probabilities[id]) for stage in draw.stages],
                 "number": None if runner is None else runner.number,
                 "arrival": None if runner is None else runner.arrival,
             }
         )
-    return listed
+    return entries
 
 
-def _best(shares: Tensor, n: int) -> list[int]:
-    return shares.sort(descending=True, stable=True).indices[:n].tolist()
+def _best(probabilities: Tensor, n: int) -> list[int]:
+    return probabilities.sort(descending=True, stable=True).indices[:n].tolist()
 
 
-def _curve(found: Draw) -> dict[str, Any]:
+def _curve(draw: Draw) -> dict[str, Any]:
     """Return probabilities by rank; for a large vocabulary, at ranks evenly spaced on a logarithmic scale."""
-    V = len(found.stages[0].probabilities)
+    V = len(draw.stages[0].probabilities)
     ranks = sorted({int(rank) for rank in np.geomspace(1, V, min(V, RANKS)).round()})
     indices = torch.tensor(ranks) - 1
     ordered = [
-        stage.probabilities.sort(descending=True).values for stage in (found.stages[0], found.stages[-1])
+        stage.probabilities.sort(descending=True).values for stage in (draw.stages[0], draw.stages[-1])
     ]  # (V) each
     return {
         "ranks": ranks,
-        "shares": [shares[indices].tolist() for shares in ordered],
-        "held": [shares.cumsum(0)[indices].tolist() for shares in ordered],
+        "shares": [probabilities[indices].tolist() for probabilities in ordered],
+        "held": [probabilities.cumsum(0)[indices].tolist() for probabilities in ordered],
     }
 
 
-def _draw(found: Draw, name: Any) -> dict[str, Any]:
+def _draw(draw: Draw, name: Any) -> dict[str, Any]:
     return {
-        "how": found.how,
-        "token": found.token,
-        "text": name(found.token),
-        "seed": found.seed,
-        "step": found.step,
+        "how": draw.how,
+        "token": draw.token,
+        "text": name(draw.token),
+        "seed": draw.seed,
+        "step": draw.step,
         "race": [
             {
                 "id": each.token,
@@ -166,22 +168,22 @@ def _draw(found: Draw, name: Any) -> dict[str, Any]:
                 "number": each.number,
                 "arrival": each.arrival,
             }
-            for each in found.runners[:RUNNERS]
+            for each in draw.runners[:RUNNERS]
         ],
     }
 
 
 def python(opened: ServedModel, question: SamplingQuestion) -> str:
     """Return a script that prints the stages and the sampled token."""
-    given = f"temperature={question.temperature!r}, top_k={question.top_k!r}, top_p={question.top_p!r}"
+    arguments = f"temperature={question.temperature!r}, top_k={question.top_k!r}, top_p={question.top_p!r}"
     return script(
         opened,
         f"after = next_logits(model, {question.text!r}, {question.target!r})",
-        f"settings = SampleConfig({given},",
+        f"settings = SampleConfig({arguments},",
         f"    min_p={question.min_p!r}, repetition_penalty={question.repetition_penalty!r}, seed={question.seed!r})",
         "found = explain_draw(after.logits, settings, after.previous, after.step)",
         "for stage in found.stages:",
-        "    print(stage.filter, float(stage.shares.sum()), stage.left, float(stage.shares.max()))",
+        "    print(stage.filter, float(stage.probabilities.sum()), stage.left, float(stage.probabilities.max()))",
         "print(found.how, found.token, repr(model.tokenizer.token_text(found.token)))",
         imports=[
             "from glassformer.base.config import SampleConfig",

@@ -71,31 +71,33 @@ def answer(opened: ServedModel, question: TapeQuestion) -> dict[str, Any] | Bina
         return _contents(tape, question.part)
     if question.cell is None:
         return _window(tape, question.matrix, question.row, question.column)
-    return _cell(tape, question.matrix, *question.cell)
+    return _cell_result(tape, question.matrix, *question.cell)
 
 
 def _tape(opened: ServedModel, question: TapeQuestion) -> Tape:
     subject = opened.subject(question.text, question.target)
     _refuse_long(subject)
     key = "tape", question.text, question.target
-    return opened.cached(key, lambda: make_tape(subject), lambda tape: _bytes(subject))
+    return opened.cached(key, lambda: make_tape(subject), lambda tape: _nbytes(subject))
 
 
-def _bytes(subject: Subject) -> int:
+def _nbytes(subject: Subject) -> int:
     target = None if subject.target_ids is None else len(subject.target_ids)
     return tape_bytes(subject.model, len(subject.ids), target)
 
 
 def _refuse_long(subject: Subject) -> None:
-    size = _bytes(subject)
+    size = _nbytes(subject)
     tokens = max(len(subject.ids), len(subject.target_ids or ()))
     if size <= MOST_BYTES:
         return
     other = None if subject.target_ids is None else 1
-    fits = next(n for n in range(tokens, 0, -1) if tape_bytes(subject.model, n, other and n) <= MOST_BYTES or n == 1)
+    max_tokens = next(
+        n for n in range(tokens, 0, -1) if tape_bytes(subject.model, n, other and n) <= MOST_BYTES or n == 1
+    )
     raise GlassError(
         f"the text has {tokens:,} tokens: all numbers of its forward pass would take {size / 2**20:,.0f} MiB",
-        f"Give a text of at most {fits:,} tokens, or use the attention map of one head.",
+        f"Give a text of at most {max_tokens:,} tokens, or use the attention map of one head.",
     )
 
 
@@ -141,18 +143,18 @@ def _name(matrix: Matrix) -> dict[str, Any]:
 
 def _window(tape: Tape, number: int, row: int, column: int) -> Binary:
     matrix = tape.matrix(number)
-    height, width = _room(*matrix.shape)
+    height, width = _window_shape(*matrix.shape)
     row = max(0, min(row, matrix.shape[0] - height))
     column = max(0, min(column, matrix.shape[1] - width))
-    down = range(row, row + height)
-    across = range(column, column + width)
+    row_range = range(row, row + height)
+    column_range = range(column, column + width)
     header = {
         "number": number,
         **_name(matrix),
         "start": [row, column],
         "window": [height, width],
-        "rows": [matrix.row_name(n) for n in down] if matrix.rows else None,
-        "columns": [matrix.column_name(n) for n in across] if matrix.columns else None,
+        "rows": [matrix.row_name(n) for n in row_range] if matrix.rows else None,
+        "columns": [matrix.column_name(n) for n in column_range] if matrix.columns else None,
         "statistics": matrix.statistics(),
         "difference": tape.difference(number),
     }
@@ -160,7 +162,7 @@ def _window(tape: Tape, number: int, row: int, column: int) -> Binary:
     return Binary(header, values.tobytes())
 
 
-def _room(rows: int, columns: int) -> tuple[int, int]:
+def _window_shape(rows: int, columns: int) -> tuple[int, int]:
     """Return the height and width of the window: the whole matrix, or a part that is cut on the longer side first."""
     height = min(rows, SIDE)
     width = min(columns, SIDE)
@@ -171,15 +173,19 @@ def _room(rows: int, columns: int) -> tuple[int, int]:
     return (short, long) if height <= width else (long, short)
 
 
-def _cell(tape: Tape, number: int, row: int, column: int) -> dict[str, Any]:
-    working = tape.derive_cell(number, row, column)
-    shown = float(tape.matrix(number).values[row, column])
-    where = {"matrix": number, "cell": [row, column]}
-    if working is None:
-        return {**where, "shown": shown, "again": None, "lines": [], "products": None}
-    made = working.products
-    products = None if made is None else {"left": made.left, "right": made.right, "factors": made.factors}
-    return {**where, "shown": shown, "again": working.value, "lines": working.lines, "products": products}
+def _cell_result(tape: Tape, number: int, row: int, column: int) -> dict[str, Any]:
+    derivation = tape.derive_cell(number, row, column)
+    value = float(tape.matrix(number).values[row, column])
+    location = {"matrix": number, "cell": [row, column]}
+    if derivation is None:
+        return {**location, "shown": value, "again": None, "lines": [], "products": None}
+    derived_products = derivation.products
+    products = (
+        None
+        if derived_products is None
+        else {"left": derived_products.left, "right": derived_products.right, "factors": derived_products.factors}
+    )
+    return {**location, "shown": value, "again": derivation.value, "lines": derivation.lines, "products": products}
 
 
 def python(opened: ServedModel, question: TapeQuestion) -> str:
@@ -205,7 +211,7 @@ def python(opened: ServedModel, question: TapeQuestion) -> str:
         row, column = question.cell
         lines += [
             f"print(tape.matrix({question.matrix}).values[{row}, {column}])",
-            f"print(tape.working({question.matrix}, {row}, {column}))",
+            f"print(tape.derive_cell({question.matrix}, {row}, {column}))",
         ]
     return script(opened, *lines)
 

@@ -41,19 +41,19 @@ def case_at(
     return case_of(subject, answer, end_of(opened.model, question), everywhere)
 
 
-def column_at(case: AttributionCase, place: int | None) -> int:
+def column_at(case: AttributionCase, position: int | None) -> int:
     """Return the index of the output at a position; None: the last one.
 
     Raises:
         GlassError: there is no output at that position.
     """
-    places = [output.place for output in case.outputs]
-    if place is None:
-        return len(places) - 1
-    if place not in places:
-        there = ", ".join(map(str, places[:8])) + (", …" if len(places) > 8 else "")
-        raise GlassError(f"there is no answer at position {place}", f"Choose one of the positions {there}.")
-    return places.index(place)
+    positions = [output.place for output in case.outputs]
+    if position is None:
+        return len(positions) - 1
+    if position not in positions:
+        choices = ", ".join(map(str, positions[:8])) + (", …" if len(positions) > 8 else "")
+        raise GlassError(f"there is no answer at position {position}", f"Choose one of the positions {choices}.")
+    return positions.index(position)
 
 
 def labels_of(subject: Subject) -> dict[str, Any]:
@@ -73,10 +73,10 @@ def refuse_long(subject: Subject) -> None:
         cells += config.layers * T * S + (config.encoder_layers or config.layers) * S * S
     size = 12 * config.heads * cells  # scores, scaled, weights: 4 bytes each
     if size > MOST_TRACE:
-        fits = int(max(T, S) * (MOST_TRACE / size) ** 0.5)
+        max_tokens = int(max(T, S) * (MOST_TRACE / size) ** 0.5)
         raise GlassError(
             f"the text has {max(T, S):,} tokens: all attention scores would take {size / 2**30:.1f} GiB",
-            f"Give a text of at most about {fits:,} tokens, or use the attention map of one head.",
+            f"Give a text of at most about {max_tokens:,} tokens, or use the attention map of one head.",
         )
 
 
@@ -92,17 +92,17 @@ def case_lines(
     opened: ServedModel, question: TextQuestion, token: str | None = None, everywhere: bool = False
 ) -> list[str]:
     """Return the lines of a script that create `subject` and `case`."""
-    more = "" if token is None else f", {token_or_label_id(opened.model, token)}"
+    arguments = "" if token is None else f", {token_or_label_id(opened.model, token)}"
     if end_of(opened.model, question) is not None:
-        more += ", end=model.tokenizer.end_id"
-    more += ", everywhere=True" if everywhere else ""
+        arguments += ", end=model.tokenizer.end_id"
+    arguments += ", everywhere=True" if everywhere else ""
     target = "" if question.target is None else f", {question.target!r}"
     return [
         "from glassformer.inspection.attribution import case_of",
         "from glassformer.inspection.explain import whole_subject_of",
         "",
         f"subject = whole_subject_of(model, {question.text!r}{target})",
-        f"case = case_of(subject{more})",
+        f"case = case_of(subject{arguments})",
     ]
 
 

@@ -49,17 +49,17 @@ def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
     tokenizer = opened.model.tokenizer
     counts, why = _counts(opened)
     if isinstance(model, Translator):
-        source = model.frame.around(model.source_tokenizer.encode(question.text))
-        target, written = _target(opened, question)
+        source_ids = model.frame.around(model.source_tokenizer.encode(question.text))
+        target, target_ids = _target(opened, question)
         sides = [
-            _side("source", question.text, question.text, model.source_tokenizer, source, counts),
-            _side("target", target, target, tokenizer, written, counts),
+            _side_entry("source", question.text, question.text, model.source_tokenizer, source_ids, counts),
+            _side_entry("target", target, target, tokenizer, target_ids, counts),
         ]
     else:
         if question.target is not None:
             raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove target.")
-        whole, ids = _read(opened, question.text)
-        sides = [_side("text", question.text, whole, tokenizer, ids, counts)]
+        expected, ids = _encode_text(opened, question.text)
+        sides = [_side_entry("text", question.text, expected, tokenizer, ids, counts)]
     return {
         "kind": tokenizer.kind,
         "description": tokenizer.description(),
@@ -82,7 +82,7 @@ def _target(opened: ServedModel, question: TokensQuestion) -> tuple[str, list[in
     return subject.target or "", list(subject.target_ids or ())
 
 
-def _read(opened: ServedModel, text: str) -> tuple[str, list[int]]:
+def _encode_text(opened: ServedModel, text: str) -> tuple[str, list[int]]:
     """Return the text that the tokens should decode to, and their ids, not truncated to the model's context."""
     model = opened.model
     assert not isinstance(model, Translator)
@@ -90,27 +90,27 @@ def _read(opened: ServedModel, text: str) -> tuple[str, list[int]]:
         return text, model.prompt_ids(text)
     if not isinstance(model, MaskFiller) or MaskFiller.MASK not in text:
         return text, model.frame.around(model.tokenizer.encode(text))
-    first, *rest = model.parts(text)
+    first, *other_parts = model.parts(text)
     ids = model.tokenizer.encode(first)
-    for part in rest:
+    for part in other_parts:
         ids += [model.mask_id, *model.tokenizer.encode(part)]
-    return "".join([first, *rest]), model.frame.around(ids)
+    return "".join([first, *other_parts]), model.frame.around(ids)
 
 
-def _side(
-    side: str, text: str, whole: str, tokenizer: Tokenizer, ids: list[int], counts: Counts | None
+def _side_entry(
+    role: str, text: str, expected: str, tokenizer: Tokenizer, ids: list[int], counts: Counts | None
 ) -> dict[str, Any]:
-    """Return the entry of the text, source or target; `whole` is the text that its tokens should decode to."""
-    own = None if counts is None else counts[side]
-    total = None if own is None else int(own.sum())
+    """Return the entry of the text, source or target; `expected` is the text that its tokens should decode to."""
+    token_counts = None if counts is None else counts[role]
+    total = None if token_counts is None else int(token_counts.sum())
     decoded = tokenizer.decode(ids)
     return {
-        "name": side,
+        "name": role,
         "text": text,
         "decoded": decoded,
-        "round_trip": decoded == whole,
+        "round_trip": decoded == expected,
         "unread": max(0, len(ids) - MOST),
-        "unknown": unknown_symbols(tokenizer, whole)[:100],
+        "unknown": unknown_symbols(tokenizer, expected)[:100],
         "vocabulary": tokenizer.vocab_size,
         "counted": total,
         "tokens": [
@@ -119,8 +119,10 @@ def _side(
                 "text": tokenizer.token_text(id),
                 "bytes": list(tokenizer.token_bytes(id)),
                 "special": id in tokenizer.special,
-                "count": None if own is None else int(own[id]),
-                "log_frequency": math.log(own[id] / total) if own is not None and own[id] else None,
+                "count": None if token_counts is None else int(token_counts[id]),
+                "log_frequency": math.log(token_counts[id] / total)
+                if token_counts is not None and token_counts[id]
+                else None,
             }
             for id in ids[:MOST]
         ],
@@ -129,18 +131,18 @@ def _side(
 
 def _roles(tokenizer: Tokenizer) -> list[tuple[str, int]]:
     """Return the role and the id of each token with a special role, in the order of the ids."""
-    found = {
+    ids_by_role = {
         "end": tokenizer.end_id,
         "start": tokenizer.start_id,
         "mask": tokenizer.mask_id,
         "unknown": tokenizer.unknown_id,
         "padding": tokenizer.padding_id,
     }
-    named: dict[int, str] = {}
-    for role, id in found.items():
+    roles: dict[int, str] = {}
+    for role, id in ids_by_role.items():
         if id is not None:
-            named.setdefault(id, role)
-    return [(role, id) for id, role in sorted(named.items())]
+            roles.setdefault(id, role)
+    return [(role, id) for id, role in sorted(roles.items())]
 
 
 def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
@@ -168,22 +170,24 @@ def python(opened: ServedModel, question: TokensQuestion) -> str:
     """Return a script that prints the token ids and their text."""
     model = opened.model
     text = repr(question.text)
-    more: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
     if isinstance(model, Translator):
-        sides = {f"model.frame.around(model.source_tokenizer.encode({text}))": "model.source_tokenizer"}
+        tokenizer_of = {f"model.frame.around(model.source_tokenizer.encode({text}))": "model.source_tokenizer"}
         if question.target is None:
-            more = ("from glassformer.inspection.explain import whole_subject_of",)
-            sides[f"whole_subject_of(model, {text}).target_ids"] = "model.tokenizer"
+            imports = ("from glassformer.inspection.explain import whole_subject_of",)
+            tokenizer_of[f"whole_subject_of(model, {text}).target_ids"] = "model.tokenizer"
         else:
-            sides[f"[*model.tokenizer.target_start, *model.tokenizer.encode({question.target!r})]"] = "model.tokenizer"
+            tokenizer_of[f"[*model.tokenizer.target_start, *model.tokenizer.encode({question.target!r})]"] = (
+                "model.tokenizer"
+            )
     elif isinstance(model, TextModel):
-        sides = {f"model.prompt_ids({text})": "model.tokenizer"}
+        tokenizer_of = {f"model.prompt_ids({text})": "model.tokenizer"}
     elif isinstance(model, MaskFiller) and MaskFiller.MASK in question.text:
-        sides = {f"model.ids({text})": "model.tokenizer"}
+        tokenizer_of = {f"model.ids({text})": "model.tokenizer"}
     else:
-        sides = {f"model.frame.around(model.tokenizer.encode({text}))": "model.tokenizer"}
-    lines = [f"for id in {ids}:\n    print(id, {tokenizer}.token_text(id))" for ids, tokenizer in sides.items()]
-    return script(opened, *lines, imports=more)
+        tokenizer_of = {f"model.frame.around(model.tokenizer.encode({text}))": "model.tokenizer"}
+    lines = [f"for id in {ids}:\n    print(id, {tokenizer}.token_text(id))" for ids, tokenizer in tokenizer_of.items()]
+    return script(opened, *lines, imports=imports)
 
 
 VIEW = PageView(TokensQuestion, answer, python)

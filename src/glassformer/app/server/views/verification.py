@@ -44,21 +44,21 @@ class VerificationQuestion(view.ViewQuestion):
 
 def answer(opened: ServedModel, question: VerificationQuestion) -> dict[str, Any]:
     """Return the saved report and the progress of a new verification."""
-    do = (lambda tell: verify_apart(opened.folder, tell=tell)) if question.start else None
-    work = opened.task("verify", do)
-    report = _kept(opened)
-    shown = None if report is None else {key: report.get(key) for key in SHOWN}
+    do = (lambda on_result: verify_apart(opened.folder, tell=on_result)) if question.start else None
+    task = opened.task("verify", do)
+    report = _saved_report(opened)
+    report_fields = None if report is None else {key: report.get(key) for key in SHOWN}
     return {
         "names": [check.name for check in CHECKS],
-        "report": shown,
-        "sheet": shown,
+        "report": report_fields,
+        "sheet": report_fields,
         "current": _is_current(opened),
-        "work": IDLE if work is None else work.facts(),
-        "made": [] if work is None else list(work.results),
+        "work": IDLE if task is None else task.facts(),
+        "made": [] if task is None else list(task.results),
     }
 
 
-def _kept(opened: ServedModel) -> dict[str, Any] | None:
+def _saved_report(opened: ServedModel) -> dict[str, Any] | None:
     """Return the saved report of the run; None if there is none or it is damaged."""
     try:
         return saved_report(Run(opened.folder))
@@ -68,7 +68,7 @@ def _kept(opened: ServedModel) -> dict[str, Any] | None:
 
 def _is_current(opened: ServedModel) -> bool:
     """Return whether the saved report was made from the loaded weights."""
-    report = _kept(opened)
+    report = _saved_report(opened)
     return report is not None and report.get("weights_sha256") == _weights(opened)
 
 
@@ -81,18 +81,22 @@ def _weights(opened: ServedModel) -> str | None:
 def python(opened: ServedModel, question: VerificationQuestion) -> str:
     """Return a script that prints the checks of the saved report or, if it is not current, of a new verification."""
     with opened.lock:
-        kept = _is_current(opened)
+        is_current = _is_current(opened)
     lines = [
         "import json",
         "from pathlib import Path",
         "",
         "from glassformer.runs.folder import open_run"
-        if kept
+        if is_current
         else "from glassformer.verification.report import verify_run",
-        *(["from glassformer.verification.report import saved_report  # verify_run makes a new one"] if kept else []),
+        *(
+            ["from glassformer.verification.report import saved_report  # verify_run makes a new one"]
+            if is_current
+            else []
+        ),
         "",
         f"folder = Path({str(opened.folder)!r})",
-        f"facts = {'saved_report(open_run(folder))' if kept else 'verify_run(folder).facts()'}",
+        f"facts = {'saved_report(open_run(folder))' if is_current else 'verify_run(folder).facts()'}",
         'for check in facts["checks"]:',
         '    print(check["ok"], check["name"], json.dumps(check["measured"]), check["limit"])',
     ]

@@ -133,7 +133,7 @@ def conversation_of(model: ChatModel, question: WriteQuestion) -> list[Message]:
     """
     messages: list[Message] = [{"role": each.role, "content": each.content} for each in question.history]
     messages.append({"role": "user", "content": question.text})
-    first = next(at for at, message in enumerate(messages) if message["role"] != "system")
+    first = next(index for index, message in enumerate(messages) if message["role"] != "system")
     return model.fit_to_context(messages, question.tokens, first)
 
 
@@ -142,17 +142,17 @@ def answer(opened: ServedModel, question: WriteQuestion) -> dict[str, Any]:
     model = opened.model
     refuse_history(opened.name, model, question)
     if isinstance(model, TextClassifier):
-        (found,) = model.classify([question.text])
-        labels = [{"name": name, "probability": share} for name, share in found.probabilities.items()]
+        (prediction,) = model.classify([question.text])
+        labels = [{"name": name, "probability": probability} for name, probability in prediction.probabilities.items()]
         return {"kind": "label", "labels": labels}
     if isinstance(model, MaskFiller):
-        holes = model.fill(question.text, question.top)
+        candidates_per_mask = model.fill(question.text, question.top)
         return {
             "kind": "holes",
-            "filled": model.filled(question.text, holes),
+            "filled": model.filled(question.text, candidates_per_mask),
             "holes": [
-                [{"id": each.token, "text": each.text, "probability": each.probability} for each in hole]
-                for hole in holes
+                [{"id": each.token, "text": each.text, "probability": each.probability} for each in candidates]
+                for candidates in candidates_per_mask
             ],
         }
     generated: dict[str, Any] = {"text": question.written, "tokens": None, "ended": None, "score": None}
@@ -168,35 +168,35 @@ def answer(opened: ServedModel, question: WriteQuestion) -> dict[str, Any]:
 
 def _copied(opened: ServedModel, model: TextModel | Translator, text: str, least: int) -> dict[str, Any]:
     """Return the matches of a text in the training text, or the reason why there are none."""
-    counted = _Counted()
+    counter = _CharacterCounter()
     try:
         refuse_unencoded(opened)
-        found = matches(text, counted.through(training_text(opened.run)), least)
+        copied_parts = matches(text, counter.count(training_text(opened.run)), least)
     except GlassError as error:
         return {"why": error.problem, "least": least, "read": 0, "whole": False, "matches": [], "cover": []}
     return {
         "why": None,
         "least": least,
-        "read": counted.characters,
-        "whole": counted.whole,
-        "matches": [asdict(match) for match in found[:MOST_MATCHES]],
-        "cover": cover(len(text), found),
+        "read": counter.characters,
+        "whole": counter.complete,
+        "matches": [asdict(match) for match in copied_parts[:MOST_MATCHES]],
+        "cover": cover(len(text), copied_parts),
     }
 
 
-class _Counted:
+class _CharacterCounter:
     """Counter of the characters read from a text; it stops the reading at `MOST_READ` characters or after `SECONDS`."""
 
     def __init__(self) -> None:
         self.characters = 0
-        self.whole = True
+        self.complete = True
 
-    def through(self, pieces: Iterable[str]) -> Iterator[str]:
+    def count(self, pieces: Iterable[str]) -> Iterator[str]:
         """Yield the pieces of a text until a limit is reached, and count their characters."""
         begun = time.monotonic()
         for piece in pieces:
             if self.characters >= MOST_READ or time.monotonic() - begun > SECONDS:
-                self.whole = False
+                self.complete = False
                 return
             self.characters += len(piece)
             yield piece
@@ -219,11 +219,11 @@ def python(opened: ServedModel, question: WriteQuestion) -> str:
             "    for each in hole:",
             "        print(each.probability, each.token, repr(each.text))",
         )
-    given = ", ".join(f"{name}={getattr(question, name)!r}" for name in SETTINGS)
-    writes = [f"(sample,) = model.generate([{text!r}], settings)"]
+    settings = ", ".join(f"{name}={getattr(question, name)!r}" for name in SETTINGS)
+    generation_lines = [f"(sample,) = model.generate([{text!r}], settings)"]
     if isinstance(opened.model, ChatModel):
         messages = conversation_of(opened.model, question)
-        writes = [
+        generation_lines = [
             "messages = [",
             *(f"    {message!r}," for message in messages),
             "]",
@@ -231,8 +231,8 @@ def python(opened: ServedModel, question: WriteQuestion) -> str:
         ]
     return script(
         opened,
-        f"settings = model.config.sample.replace({given})",
-        *writes,
+        f"settings = model.config.sample.replace({settings})",
+        *generation_lines,
         "print(repr(sample.text))",
         f"for match in matches(sample.text, training_text(run), {question.least}):",
         "    print(match.start, match.length, match.position)",

@@ -64,8 +64,8 @@ class AlignmentQuestion(TextQuestion):
 
 def answer(opened: ServedModel, question: AlignmentQuestion) -> Binary:
     """Return the pooled cross-attention map, with the entropy of each row and the coverage of each source token."""
-    made = attention_pass_of(opened, question.text, question.target)
-    site, layer = _layer(made, question.site)
+    attention_pass = attention_pass_of(opened, question.text, question.target)
+    site, layer = _layer(attention_pass, question.site)
     heads = None if question.head is None else [_index(layer, site, question.head)]
     T, S = layer.shape
     if max(T, S) > MOST_TOKENS:
@@ -73,56 +73,58 @@ def answer(opened: ServedModel, question: AlignmentQuestion) -> Binary:
             f"an alignment of {T:,} by {S:,} tokens is too long to show",
             f"Give a text and a target of at most {MOST_TOKENS:,} tokens each.",
         )
-    spread: list[Floats] = []
-    given = np.zeros(S)
+    entropies: list[Floats] = []
+    coverage = np.zeros(S)
 
     def weights(chunk: slice) -> Tensor:
-        found = layer.pattern(chunk, heads).double().mean(dim=0)  # (rows, S)
-        spread.append(entropy(found.numpy()))
-        np.add(given, found.numpy().sum(axis=0), out=given)
-        return found
+        pattern = layer.pattern(chunk, heads).double().mean(dim=0)  # (rows, S)
+        entropies.append(entropy(pattern.numpy()))
+        np.add(coverage, pattern.numpy().sum(axis=0), out=coverage)
+        return pattern
 
     block = block_for(max(T, S), question.px)
-    found = cells_of(layer, slice(0, T), slice(0, S), block, "max", weights)
-    target, source = made.labels(made.head(f"{site}.{layer.heads[0]}")[0].site)
+    cells = cells_of(layer, slice(0, T), slice(0, S), block, "max", weights)
+    target, source = attention_pass.labels(attention_pass.head(f"{site}.{layer.heads[0]}")[0].site)
     header = {
         "site": site,
-        "pass": made.which,
+        "pass": attention_pass.which,
         "head": question.head,
         "form": question.form,
-        "shape": list(found.cells.shape),
+        "shape": list(cells.cells.shape),
         "block": block,
         "size": [T, S],
         "hidden": HIDDEN,
         "full": FULL,
         "scale": question.scale,
         "labels": {"target": target, "source": source},
-        "target": made.subject.target,
+        "target": attention_pass.subject.target,
         "written": question.target is None,
-        "entropy": np.concatenate(spread).tolist(),
-        "coverage": given.tolist(),
-        "covered": float((given >= COVERED).mean()),
+        "entropy": np.concatenate(entropies).tolist(),
+        "coverage": coverage.tolist(),
+        "covered": float((coverage >= COVERED).mean()),
         "enough": COVERED,
-        "row_sums": found.row_sums.tolist(),
-        "largest": found.largest,
+        "row_sums": cells.row_sums.tolist(),
+        "largest": cells.largest,
         "hypotheses": _hypotheses(opened, question.text, question.beams),
     }
-    return Binary(header, as_bytes([found.cells], question.form, question.scale))
+    return Binary(header, as_bytes([cells.cells], question.form, question.scale))
 
 
-def _layer(made: AttentionPass, name: str | None) -> tuple[str, LayerPass]:
+def _layer(attention_pass: AttentionPass, name: str | None) -> tuple[str, LayerPass]:
     """Return the name and the pass of the requested cross-attention layer, or of the last one.
 
     Raises:
         GlassError: the run has no cross-attention, or no cross-attention layer with that name has heads.
     """
-    found = {str(site): layer for site, layer in made.layers.items() if site.part == "cross"}
-    if not found:
+    cross_layers = {str(site): layer for site, layer in attention_pass.layers.items() if site.part == "cross"}
+    if not cross_layers:
         raise GlassError("this run has no cross-attention", "Choose a run that translates or summarizes.")
-    name = name or list(found)[-1]
-    if name not in found:
-        raise GlassError(f"there is no cross-attention layer {name!r} with heads", f"Choose one of {', '.join(found)}.")
-    return name, found[name]
+    name = name or list(cross_layers)[-1]
+    if name not in cross_layers:
+        raise GlassError(
+            f"there is no cross-attention layer {name!r} with heads", f"Choose one of {', '.join(cross_layers)}."
+        )
+    return name, cross_layers[name]
 
 
 def _index(layer: LayerPass, site: str, head: int) -> int:
@@ -150,15 +152,15 @@ def _hypotheses(opened: ServedModel, text: str, beams: int) -> list[dict[str, An
             for each in model.n_best([text], settings)[0]
         ]
 
-    return opened.cached(("hypotheses", text, beams), search, lambda found: 1_000 * len(found))
+    return opened.cached(("hypotheses", text, beams), search, lambda hypotheses: 1_000 * len(hypotheses))
 
 
 def python(opened: ServedModel, question: AlignmentQuestion) -> str:
     """Return a script that prints the weights, their entropy and coverage, and the hypotheses."""
     site, layer = _layer(attention_pass_of(opened, question.text, question.target), question.site)
-    chosen = ".mean(0)" if question.head is None else f"[{_index(layer, site, question.head)}]"
+    selection = ".mean(0)" if question.head is None else f"[{_index(layer, site, question.head)}]"
     lines = [
-        f'weights = found["{site}.pattern"][0].double().numpy(){chosen}  # (T, S)',
+        f'weights = found["{site}.pattern"][0].double().numpy(){selection}  # (T, S)',
         "print(weights.tolist())",
         "print(entropy(weights).tolist())",
         "print(weights.sum(axis=0).tolist())  # coverage",
@@ -166,7 +168,7 @@ def python(opened: ServedModel, question: AlignmentQuestion) -> str:
     if question.beams:
         lines += [
             f"settings = model.config.sample.replace(beams={question.beams}, temperature=0.0, repetition_penalty=1.0)",
-            f"for sample in model.best([{question.text!r}], settings)[0]:",
+            f"for sample in model.n_best([{question.text!r}], settings)[0]:",
             "    print(sample.score, sample.text)",
         ]
     imports = ["from glassformer.inspection.heads.numbers import entropy"]

@@ -71,8 +71,8 @@ class LayerPass:
             rows: rows of the pattern.
             heads: indices of heads; None: all heads.
         """
-        found = self._rows(rows)["pattern"]  # (H, rows, S)
-        return found if heads is None else found[list(heads)]
+        pattern = self._rows(rows)["pattern"]  # (H, rows, S)
+        return pattern if heads is None else pattern[list(heads)]
 
     def scores(self, rows: slice) -> Tensor:
         """Return the scores of some rows, float32 (H, rows, S), -inf where masked."""
@@ -89,9 +89,9 @@ class LayerPass:
 
     def chunks(self, rows: slice, block: int = 1) -> Iterator[slice]:
         """Yield slices of about `CELLS` weights over all heads; all but the last are a multiple of `block` long."""
-        each = max(1, CELLS // (self.shape[1] * block * len(self.heads))) * block
-        for start in range(rows.start, rows.stop, each):
-            yield slice(start, min(start + each, rows.stop))
+        chunk_rows = max(1, CELLS // (self.shape[1] * block * len(self.heads))) * block
+        for start in range(rows.start, rows.stop, chunk_rows):
+            yield slice(start, min(start + chunk_rows, rows.stop))
 
     def _rows(self, rows: slice) -> dict[str, Tensor]:
         """Return "scores" and "pattern" of some rows, (H, rows, S) each, recorded in the pass or recomputed."""
@@ -164,7 +164,9 @@ def attention_pass_of(opened: ServedModel, text: str, target: str | None) -> Att
         GlassError: the text does not fit the run, or the model's logits are not finite.
     """
     subject = opened.subject(text, target)
-    return opened.cached(("attention", text, target), lambda: run_pass(subject), lambda made: made.nbytes)
+    return opened.cached(
+        ("attention", text, target), lambda: run_pass(subject), lambda attention_pass: attention_pass.nbytes
+    )
 
 
 def run_pass(subject: Subject) -> AttentionPass:
@@ -177,16 +179,16 @@ def run_pass(subject: Subject) -> AttentionPass:
     layers = {site: layer for site, layer in attentions(model).items() if layer.heads}
     if not layers:
         raise GlassError("all heads of this run were removed", "Choose another run.")
-    given = None if subject.target_ids is None else torch.tensor([subject.target_ids])
-    tokens, target, _ = check_given(model, torch.tensor([subject.ids]), given, None)
-    which: Pass = "observed" if _bytes(layers, tokens, target) <= OBSERVED else "recomputed"
+    target_ids = None if subject.target_ids is None else torch.tensor([subject.target_ids])
+    tokens, target, _ = check_given(model, torch.tensor([subject.ids]), target_ids, None)
+    which: Pass = "observed" if _nbytes(layers, tokens, target) <= OBSERVED else "recomputed"
     with ExitStack() as hooks, evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
         qkv = {site: hooks.enter_context(recorded_qkv(layer)) for site, layer in layers.items()}
         observed: dict[Site, dict[str, Tensor]] = {site: {} for site in layers}
         if which == "observed":
             observed = {site: hooks.enter_context(recorded_patterns(layer)) for site, layer in layers.items()}
         check_finite(_run(model, tokens, target))
-    found = {
+    layer_passes = {
         site: LayerPass(
             model,
             stacks(model)[site.stack] if site.part == "self" else None,
@@ -200,11 +202,13 @@ def run_pass(subject: Subject) -> AttentionPass:
         )
         for site, layer in layers.items()
     }
-    tensors = [tensor for layer in found.values() for tensor in (layer.q, layer.k, layer.v, *layer.observed.values())]
-    return AttentionPass(subject, found, which, sum(tensor.nbytes for tensor in tensors))
+    tensors = [
+        tensor for layer in layer_passes.values() for tensor in (layer.q, layer.k, layer.v, *layer.observed.values())
+    ]
+    return AttentionPass(subject, layer_passes, which, sum(tensor.nbytes for tensor in tensors))
 
 
-def _bytes(layers: dict[Site, Attention], tokens: Tensor, target: Tensor | None) -> int:
+def _nbytes(layers: dict[Site, Attention], tokens: Tensor, target: Tensor | None) -> int:
     """Return the bytes of the scores and patterns of all layers."""
     S = tokens.shape[1]
     T = S if target is None else target.shape[1]

@@ -83,37 +83,37 @@ def cells_of(
     sums = []
     largest = 0.0
     for chunk in layer.chunks(rows, block):
-        found = weights(chunk)  # (rows, S)
-        starts = np.arange(0, len(found), block)
-        sums.append(np.add.reduceat(found.double().sum(dim=-1).numpy(), starts) / np.diff([*starts, len(found)]))
-        part = found[:, keys]
+        pattern = weights(chunk)  # (rows, S)
+        starts = np.arange(0, len(pattern), block)
+        sums.append(np.add.reduceat(pattern.double().sum(dim=-1).numpy(), starts) / np.diff([*starts, len(pattern)]))
+        part = pattern[:, keys]
         largest = max(largest, float(part.max()))
-        here = pooled(part, block) if aggregate == "max" else summed(part, block)
-        cells.append(np.where(hidden(layer, chunk, keys, block), np.nan, here.numpy()))
+        pooled_part = pooled(part, block) if aggregate == "max" else summed(part, block)
+        cells.append(np.where(hidden(layer, chunk, keys, block), np.nan, pooled_part.numpy()))
     return Cells(np.concatenate(cells), np.concatenate(sums), largest)
 
 
 def hidden(layer: LayerPass, rows: slice, keys: slice, block: int) -> Bools:
     """Return whether each block is fully masked, (R, C)."""
     allowed = layer.allowed(rows)[:, keys].float().cpu()
-    found: Bools = (pooled(allowed, block) == 0).numpy()
-    return found
+    masked: Bools = (pooled(allowed, block) == 0).numpy()
+    return masked
 
 
 def pooled(weights: Tensor, block: int) -> Tensor:
     """Return the largest weight of each block: (…, T, S) -> (…, R, C); masked weights are 0."""
     if block == 1:
         return weights
-    whole = weights.reshape(1, -1, *weights.shape[-2:])
-    return F.max_pool2d(whole, block, ceil_mode=True).reshape(*weights.shape[:-2], *_blocks(weights, block))
+    images = weights.reshape(1, -1, *weights.shape[-2:])
+    return F.max_pool2d(images, block, ceil_mode=True).reshape(*weights.shape[:-2], *_blocks(weights, block))
 
 
 def summed(weights: Tensor, block: int) -> Tensor:
     """Return the sum over each block's keys, averaged over its rows: (T, S) -> (R, C), float32."""
     starts, keys = (np.arange(0, length, block) for length in weights.shape)
     sizes = np.diff([*starts, len(weights)])
-    plain = np.add.reduceat(weights.double().numpy(), keys, axis=1)  # (T, C)
-    return torch.from_numpy(np.add.reduceat(plain, starts, axis=0) / sizes[:, None]).float()
+    key_sums = np.add.reduceat(weights.double().numpy(), keys, axis=1)  # (T, C)
+    return torch.from_numpy(np.add.reduceat(key_sums, starts, axis=0) / sizes[:, None]).float()
 
 
 def _blocks(weights: Tensor, block: int) -> tuple[int, int]:

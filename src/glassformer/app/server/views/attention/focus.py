@@ -52,56 +52,60 @@ class FocusQuestion(TextQuestion):
 
 def answer(opened: ServedModel, question: FocusQuestion) -> Binary:
     """Return the attention row of one token in every head, with the keys of largest weight."""
-    made = attention_pass_of(opened, question.text, question.target)
-    layers = _layers(made, question)
-    tokens = made.labels(next(iter(layers)))[0]
+    attention_pass = attention_pass_of(opened, question.text, question.target)
+    layers = _layers(attention_pass, question)
+    tokens = attention_pass.labels(next(iter(layers)))[0]
     if question.place >= len(tokens):
         raise GlassError(
             f"there is no token at position {question.place}: the text has {counted(len(tokens), 'tokens')}",
             f"Give a position from 0 to {len(tokens) - 1}.",
         )
-    numbers = sum(layer.shape[1] * len(layer.heads) for layer in layers.values())
-    block = block_for(numbers, ROOM)
+    weight_count = sum(layer.shape[1] * len(layer.heads) for layer in layers.values())
+    block = block_for(weight_count, ROOM)
     heads: list[dict[str, Any]] = []
     rows: list[Floats] = []
-    at = 0
+    offset = 0
     for site, layer in layers.items():
-        here = slice(question.place, question.place + 1)
-        found = layer.pattern(here).masked_fill(~layer.allowed(here).cpu(), math.nan)[:, 0].numpy()  # (H, S)
-        for number, row in zip(layer.heads, found, strict=True):
+        query_rows = slice(question.place, question.place + 1)
+        patterns = (
+            layer.pattern(query_rows).masked_fill(~layer.allowed(query_rows).cpu(), math.nan)[:, 0].numpy()
+        )  # (H, S)
+        for head, row in zip(layer.heads, patterns, strict=True):
             cells = row if block == 1 else pooled(row[None], block)[0]  # (C,)
             heads.append(
                 {
-                    "head": str(HeadSite(site, number)),
+                    "head": str(HeadSite(site, head)),
                     "part": f"{site.stack}.{site.part}",
-                    "at": at,
+                    "at": offset,
                     "cells": len(cells),
                     "keys": len(row),
                     **_top(row, question.top),
                 }
             )
             rows.append(cells)
-            at += len(cells)
+            offset += len(cells)
     header = {
-        "pass": made.which,
+        "pass": attention_pass.which,
         "place": question.place,
         "stack": next(iter(layers)).stack,
         "label": tokens[question.place],
         "block": block,
         "top": question.top,
         "heads": heads,
-        "labels": {f"{site.stack}.{site.part}": made.labels(site)[1] for site in layers} if block == 1 else None,
+        "labels": {f"{site.stack}.{site.part}": attention_pass.labels(site)[1] for site in layers}
+        if block == 1
+        else None,
     }
     return Binary(header, np.concatenate(rows).astype("<f4").tobytes())
 
 
-def _layers(made: AttentionPass, question: FocusQuestion) -> dict[Site, LayerPass]:
+def _layers(attention_pass: AttentionPass, question: FocusQuestion) -> dict[Site, LayerPass]:
     """Return the attention layers of the requested stack."""
-    stacks = list(dict.fromkeys(site.stack for site in made.layers))
+    stacks = list(dict.fromkeys(site.stack for site in attention_pass.layers))
     stack = question.stack or stacks[-1]
     if stack not in stacks:
         raise GlassError(f"this run has no stack {stack!r} with heads", f"Choose one of {', '.join(stacks)}.")
-    return {site: layer for site, layer in made.layers.items() if site.stack == stack}
+    return {site: layer for site, layer in attention_pass.layers.items() if site.stack == stack}
 
 
 def _top(row: Floats, count: int) -> dict[str, Any]:
@@ -114,8 +118,8 @@ def _top(row: Floats, count: int) -> dict[str, Any]:
 
 def python(opened: ServedModel, question: FocusQuestion) -> str:
     """Return a script that prints the row of each head."""
-    made = attention_pass_of(opened, question.text, question.target)
-    sites = [f"{site}.pattern" for site in _layers(made, question)]
+    attention_pass = attention_pass_of(opened, question.text, question.target)
+    sites = [f"{site}.pattern" for site in _layers(attention_pass, question)]
     return recorded(
         opened,
         question,

@@ -59,34 +59,34 @@ class HeadMapQuestion(TextQuestion):
 
 def answer(opened: ServedModel, question: HeadMapQuestion) -> Binary:
     """Return the pooled attention map of one head, with the row sums and the largest weight."""
-    made = attention_pass_of(opened, question.text, question.target)
-    head, layer, index = made.head(question.head)
+    attention_pass = attention_pass_of(opened, question.text, question.target)
+    head, layer, index = attention_pass.head(question.head)
     rows, keys, block = _window(layer, question)
-    found = cells_of(layer, rows, keys, block, question.agg, lambda chunk: layer.pattern(chunk, [index])[0])
+    cells = cells_of(layer, rows, keys, block, question.agg, lambda chunk: layer.pattern(chunk, [index])[0])
     header = {
         "head": str(head),
-        "pass": made.which,
+        "pass": attention_pass.which,
         "scale": question.scale,
         "agg": question.agg,
         "form": question.form,
-        "shape": list(found.cells.shape),
+        "shape": list(cells.cells.shape),
         "block": block,
         "queries": [rows.start, rows.stop],
         "keys": [keys.start, keys.stop],
         "size": list(layer.shape),
         "hidden": HIDDEN,
         "full": FULL,
-        "row_sums": found.row_sums.tolist(),
-        "largest": found.largest,
-        "labels": labels(made, question.head, rows, keys) if block == 1 else None,
+        "row_sums": cells.row_sums.tolist(),
+        "largest": cells.largest,
+        "labels": labels(attention_pass, question.head, rows, keys) if block == 1 else None,
     }
-    return Binary(header, as_bytes([found.cells], question.form, question.scale))
+    return Binary(header, as_bytes([cells.cells], question.form, question.scale))
 
 
-def labels(made: AttentionPass, name: str, rows: slice, keys: slice) -> dict[str, Any]:
+def labels(attention_pass: AttentionPass, name: str, rows: slice, keys: slice) -> dict[str, Any]:
     """Return the query tokens and key tokens of a window."""
-    queries, seen = made.labels(made.head(name)[0].site)
-    return {"queries": queries[rows], "keys": seen[keys]}
+    query_labels, key_labels = attention_pass.labels(attention_pass.head(name)[0].site)
+    return {"queries": query_labels[rows], "keys": key_labels[keys]}
 
 
 def _window(layer: LayerPass, question: HeadMapQuestion) -> tuple[slice, slice, int]:
@@ -94,8 +94,8 @@ def _window(layer: LayerPass, question: HeadMapQuestion) -> tuple[slice, slice, 
     T, S = layer.shape
     rows = window(question.queries, T, "queries")
     keys = window(question.keys, S, "keys")
-    most = min(question.px, MOST_NUMBERS) if question.form == "float32" else question.px
-    return rows, keys, block_for(max(rows.stop - rows.start, keys.stop - keys.start), most)
+    max_cells = min(question.px, MOST_NUMBERS) if question.form == "float32" else question.px
+    return rows, keys, block_for(max(rows.stop - rows.start, keys.stop - keys.start), max_cells)
 
 
 def python(opened: ServedModel, question: HeadMapQuestion) -> str:
@@ -103,23 +103,23 @@ def python(opened: ServedModel, question: HeadMapQuestion) -> str:
     layer = attention_pass_of(opened, question.text, question.target).head(question.head)[1]
     rows, keys, block = _window(layer, question)
     site = question.head.rpartition(".")[0]
-    part = f"[{rows.start}:{rows.stop}, {keys.start}:{keys.stop}]"
+    window_text = f"[{rows.start}:{rows.stop}, {keys.start}:{keys.stop}]"
     lines = [
-        f'weights = found["{question.head}.pattern"][0].numpy(){part}',
-        f'masked = np.isneginf(found["{question.head}.scores"][0].numpy()){part}',
+        f'weights = found["{question.head}.pattern"][0].numpy(){window_text}',
+        f'masked = np.isneginf(found["{question.head}.scores"][0].numpy()){window_text}',
     ]
     if question.agg == "max":
         lines.append(f"cells = pooled(np.where(masked, np.nan, weights), {block})")
-        more = ["import numpy as np", "from glassformer.inspection.plots import pooled"]
+        imports = ["import numpy as np", "from glassformer.inspection.plots import pooled"]
     else:
-        more = ["import numpy as np"]
+        imports = ["import numpy as np"]
         lines += [
             f"starts, ends = (np.arange(0, length, {block}) for length in weights.shape)",
             "sizes = np.diff([*starts, len(weights)])",
             "cells = np.add.reduceat(np.add.reduceat(weights, ends, axis=1), starts, axis=0) / sizes[:, None]",
         ]
     kinds = f"{site}.pattern", f"{site}.scores"
-    return recorded(opened, question, kinds, *lines, "print(cells.tolist())", more=more)
+    return recorded(opened, question, kinds, *lines, "print(cells.tolist())", more=imports)
 
 
 VIEW = PageView(HeadMapQuestion, answer, python)

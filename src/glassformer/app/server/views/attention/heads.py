@@ -50,29 +50,29 @@ class HeadsQuestion(TextQuestion):
 
 def answer(opened: ServedModel, question: HeadsQuestion) -> Binary:
     """Return small pooled attention maps of the heads, with the mean row entropy of each."""
-    made = attention_pass_of(opened, question.text, question.target)
-    chosen = _chosen(made, question)
-    block = block_for(max(max(layer.shape) for layer in chosen.values()), _most(chosen, question.px))
+    attention_pass = attention_pass_of(opened, question.text, question.target)
+    layers = _chosen_layers(attention_pass, question)
+    block = block_for(max(max(layer.shape) for layer in layers.values()), _max_cells(layers, question.px))
     heads: list[dict[str, Any]] = []
     data = b""
-    for site, layer in chosen.items():
-        small = [_small(layer, chunk, block) for chunk in layer.chunks(slice(0, layer.shape[0]), block)]
-        cells = np.concatenate([each[0] for each in small], axis=1)  # (H, R, C)
-        spread = np.sum([each[1] for each in small], axis=0) / layer.shape[0]  # (H,)
-        for number, own, nats in zip(layer.heads, cells, spread, strict=True):
+    for site, layer in layers.items():
+        chunks = [_pooled_chunk(layer, chunk, block) for chunk in layer.chunks(slice(0, layer.shape[0]), block)]
+        cells = np.concatenate([each[0] for each in chunks], axis=1)  # (H, R, C)
+        entropies = np.sum([each[1] for each in chunks], axis=0) / layer.shape[0]  # (H,)
+        for head, head_cells, nats in zip(layer.heads, cells, entropies, strict=True):
             heads.append(
                 {
-                    "head": str(HeadSite(site, number)),
+                    "head": str(HeadSite(site, head)),
                     "at": len(data),
-                    "shape": list(own.shape),
+                    "shape": list(head_cells.shape),
                     "size": list(layer.shape),
-                    "largest": float(np.nanmax(own)),
+                    "largest": float(np.nanmax(head_cells)),
                     "entropy": float(nats),
                 }
             )
-            data += as_bytes([own], "uint8", question.scale)
+            data += as_bytes([head_cells], "uint8", question.scale)
     header = {
-        "pass": made.which,
+        "pass": attention_pass.which,
         "block": block,
         "form": "uint8",
         "scale": question.scale,
@@ -83,43 +83,43 @@ def answer(opened: ServedModel, question: HeadsQuestion) -> Binary:
     return Binary(header, data)
 
 
-def _small(layer: LayerPass, rows: slice, block: int) -> tuple[Floats, Floats]:
+def _pooled_chunk(layer: LayerPass, rows: slice, block: int) -> tuple[Floats, Floats]:
     """Return some rows of all heads, pooled (H, R, C), NaN where masked, and the sums of their entropies (H,)."""
-    found = layer.pattern(rows)  # (H, rows, S)
+    pattern = layer.pattern(rows)  # (H, rows, S)
     masked = hidden(layer, rows, slice(0, layer.shape[1]), block)  # (R, C)
-    cells = np.where(masked, np.nan, pooled(found, block).numpy())  # (H, R, C)
-    return cells, torch.special.entr(found).sum(dim=(1, 2), dtype=torch.float64).numpy()  # -Σ w ln w
+    cells = np.where(masked, np.nan, pooled(pattern, block).numpy())  # (H, R, C)
+    return cells, torch.special.entr(pattern).sum(dim=(1, 2), dtype=torch.float64).numpy()  # -Σ w ln w
 
 
-def _chosen(made: AttentionPass, question: HeadsQuestion) -> dict[Site, LayerPass]:
+def _chosen_layers(attention_pass: AttentionPass, question: HeadsQuestion) -> dict[Site, LayerPass]:
     """Return the requested layers that have heads.
 
     Raises:
         GlassError: there is no such layer, or none of the layers has heads.
     """
     if question.sites is None:
-        return made.layers
-    sites = [find_site(made.subject.model, name) for name in dict.fromkeys(question.sites)]
-    found = {site: made.layers[site] for site in sites if site in made.layers}
-    if not found:
+        return attention_pass.layers
+    sites = [find_site(attention_pass.subject.model, name) for name in dict.fromkeys(question.sites)]
+    layers = {site: attention_pass.layers[site] for site in sites if site in attention_pass.layers}
+    if not layers:
         raise GlassError(f"all heads of {', '.join(map(str, sites))} were removed", "Choose another layer or run.")
-    return found
+    return layers
 
 
-def _most(chosen: dict[Site, LayerPass], px: int) -> int:
+def _max_cells(layers: dict[Site, LayerPass], px: int) -> int:
     """Return the maximum number of cells on the longer side for which all maps fit into one response."""
-    return max(1, min(px, math.isqrt(ROOM // sum(len(layer.heads) for layer in chosen.values()))))
+    return max(1, min(px, math.isqrt(ROOM // sum(len(layer.heads) for layer in layers.values()))))
 
 
 def python(opened: ServedModel, question: HeadsQuestion) -> str:
     """Return a script that prints the cells of all maps, with the name of each head."""
-    made = attention_pass_of(opened, question.text, question.target)
-    chosen = _chosen(made, question)
+    attention_pass = attention_pass_of(opened, question.text, question.target)
+    layers = _chosen_layers(attention_pass, question)
     return script(
         opened,
         f"subject = whole_subject_of(model, {question.text!r}, {question.target!r})",
-        f"sites = [find_site(subject.model, name) for name in {[str(site) for site in chosen]}]",
-        f"for head, cells in read_maps(subject, sites, {_most(chosen, question.px)}).maps.items():",
+        f"sites = [find_site(subject.model, name) for name in {[str(site) for site in layers]}]",
+        f"for head, cells in read_maps(subject, sites, {_max_cells(layers, question.px)}).maps.items():",
         "    print(head, cells.tolist())",
         imports=[
             "from glassformer.inspection.explain import whole_subject_of",

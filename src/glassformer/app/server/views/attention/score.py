@@ -50,8 +50,8 @@ class ScoreQuestion(TextQuestion):
 
 def answer(opened: ServedModel, question: ScoreQuestion) -> dict[str, Any]:
     """Return the query, the key and every step from their dot product to the attention weight."""
-    made = attention_pass_of(opened, question.text, question.target)
-    head, layer, index = made.head(question.head)
+    attention_pass = attention_pass_of(opened, question.text, question.target)
+    head, layer, index = attention_pass.head(question.head)
     T, S = layer.shape
     i = question.query
     j = question.key
@@ -61,20 +61,24 @@ def answer(opened: ServedModel, question: ScoreQuestion) -> dict[str, Any]:
     keys = layer.k[layer.key_heads[index]].double().cpu().numpy()  # (S, K)
     scores = layer.scores(row)[index, 0].double().numpy()  # (S,) of the model
     allowed = ~np.isneginf(scores)  # (S,)
-    added = layer.bias(row)  # (1, H, 1, S)
-    bias = np.zeros(S) if added is None else np.where(allowed, added[0, index, 0].double().cpu().numpy(), 0.0)  # (S,)
+    position_bias = layer.bias(row)  # (1, H, 1, S)
+    bias = (
+        np.zeros(S)
+        if position_bias is None
+        else np.where(allowed, position_bias[0, index, 0].double().cpu().numpy(), 0.0)
+    )  # (S,)
     largest = scores[allowed].max()
     log_sum = float(largest + np.log(np.exp(scores[allowed] - largest).sum()))
     weights = np.where(allowed, layer.pattern(row, [index])[0, 0].double().numpy(), np.nan)  # (S,) of the model
-    seen = bool(allowed[j])
-    queries, labels = made.labels(head.site)
+    is_allowed = bool(allowed[j])
+    query_labels, key_labels = attention_pass.labels(head.site)
     return {
         "head": str(head),
-        "pass": made.which,
+        "pass": attention_pass.which,
         "query": i,
         "key": j,
-        "query_label": queries[i],
-        "key_label": labels[j],
+        "query_label": query_labels[i],
+        "key_label": key_labels[j],
         "q": q.tolist(),
         "k": keys[j].tolist(),
         "products": (q * keys[j]).tolist(),
@@ -82,17 +86,17 @@ def answer(opened: ServedModel, question: ScoreQuestion) -> dict[str, Any]:
         "width": len(q),
         "scaled": float(q @ keys[j]) / math.sqrt(len(q)),
         "bias": float(bias[j]),
-        "score": float(scores[j]) if seen else None,
-        "masked": not seen,
+        "score": float(scores[j]) if is_allowed else None,
+        "masked": not is_allowed,
         "row": None
         if S > MOST_KEYS
         else {
             "scores": np.where(allowed, scores, np.nan).tolist(),
             "weights": weights.tolist(),
-            "labels": labels,
+            "labels": key_labels,
         },
         "log_sum": log_sum,
-        "weight": float(weights[j]) if seen else 0.0,
+        "weight": float(weights[j]) if is_allowed else 0.0,
     }
 
 
