@@ -111,7 +111,7 @@ def test_a_question_always_stays(tmp_path: Path) -> None:
     answer = {"role": "assistant", "content": 40 * "a"}
     question = {"role": "user", "content": "What is 3 + 0?"}
     assert chat.fit_to_context([answer, question], 30) == [question]
-    assert chat.fit_to_context([system, answer, question], 30, kept=1) == [system, question]
+    assert chat.fit_to_context([system, answer, question], 30, n_kept=1) == [system, question]
     assert chat.fit_to_context([answer, question, answer, question], 30) == [question]
     assert chat.fit_to_context([answer, question], 1) == [answer, question]
     short = {"role": "assistant", "content": "3"}
@@ -120,7 +120,7 @@ def test_a_question_always_stays(tmp_path: Path) -> None:
     with pytest.raises(GlassError, match=r"the question has 72 tokens.*\nAsk a shorter question\."):
         chat.fit_to_context([answer, long], 30)
     with pytest.raises(GlassError, match=r"the kept messages have .*\nShorten the question or the system message\."):
-        chat.fit_to_context([system, answer, long], 30, kept=1)
+        chat.fit_to_context([system, answer, long], 30, n_kept=1)
 
 
 @pytest.mark.parametrize("pairs", [0, 1, 7, 100])

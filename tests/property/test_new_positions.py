@@ -21,9 +21,9 @@ HEADS = 6
 class Waves(ScorePositions):
     """A bias that oscillates with the distance, at a different frequency in each head."""
 
-    def by_distance(self, back: Tensor) -> Tensor:
-        pace = torch.arange(1, HEADS + 1, device=back.device)  # (H)
-        return torch.cos(back[:, None] / pace[:, None, None])  # (B, H, T, S)
+    def by_distance(self, relative_positions: Tensor) -> Tensor:
+        pace = torch.arange(1, HEADS + 1, device=relative_positions.device)  # (H)
+        return torch.cos(relative_positions[:, None] / pace[:, None, None])  # (B, H, T, S)
 
 
 class Steps(AddedPositions):

@@ -97,7 +97,7 @@ def test_gpus_tell_and_are_not_timed(native: bool, timed: list[int], monkeypatch
 
 def test_the_processor_is_timed_once(cache: Path, timed: list[int]) -> None:
     assert processor_speeds() == processor_speeds() == Speeds(7.0, 70.0)
-    precision._known_or_timed.cache_clear()  # as in a new process
+    precision._cached_or_measured.cache_clear()  # as in a new process
     assert processor_speeds() == Speeds(7.0, 70.0)
     assert len(timed) == 1
 
@@ -121,9 +121,9 @@ def test_a_damaged_file_is_no_error(damage: str, cache: Path, timed: list[int]) 
     if damage.startswith("{") and damage.endswith("}"):
         damage = json.dumps({**json.loads(whole), **json.loads(damage), **({} if "b" in damage else {"bfloat16": "x"})})
     file.write_text(damage, encoding="utf-8")
-    precision._known_or_timed.cache_clear()
+    precision._cached_or_measured.cache_clear()
     assert processor_speeds() == Speeds(7.0, 70.0)
-    precision._known_or_timed.cache_clear()
+    precision._cached_or_measured.cache_clear()
     assert processor_speeds() == Speeds(7.0, 70.0)
     assert len(timed) == 1  # a complete file has replaced it
 
@@ -132,7 +132,7 @@ def test_speeds_of_another_environment_in_the_file_do_not_count(cache: Path, tim
     remember(SLOW)
     file = kept(cache)
     file.write_text(json.dumps({**json.loads(file.read_text(encoding="utf-8")), "environment": "x"}), encoding="utf-8")
-    precision._known_or_timed.cache_clear()
+    precision._cached_or_measured.cache_clear()
     assert processor_speeds() == Speeds(7.0, 70.0)
 
 

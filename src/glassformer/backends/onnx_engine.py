@@ -76,30 +76,30 @@ class OnnxEngine:
         ends = torch.tensor(cache.lengths, dtype=torch.int32) - 1  # (slots)
         return self._run(tokens[:, None], positions.expand(B, 1), ends, torch.arange(B), cache)  # (slots, V)
 
-    def read_prompts(self, tokens: Sequence[Sequence[int]], own: Cache) -> Tensor:
+    def read_prompts(self, tokens: Sequence[Sequence[int]], cache: Cache) -> Tensor:
         """Read chunks of prompts and return logits (B, V). Padding is on the right, where no token attends to it."""
-        done = own.length
+        n_cached = cache.length
         ids, _ = pad_right(tokens, torch.device("cpu"))  # (B, T)
         B, T = ids.shape
-        positions, _, _ = own.extend(T)  # (1, T)
+        positions, _, _ = cache.extend(T)  # (1, T)
         lengths = torch.tensor([len(row) for row in tokens])  # (B)
-        ends = (done + lengths - 1).to(torch.int32)  # (B)
+        ends = (n_cached + lengths - 1).to(torch.int32)  # (B)
         last = torch.arange(B) * T + lengths - 1  # (B)
-        return self._run(ids, positions.expand(B, T), ends, last, own)  # (B, V)
+        return self._run(ids, positions.expand(B, T), ends, last, cache)  # (B, V)
 
-    def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], own: Cache) -> Tensor:
+    def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], cache: Cache) -> Tensor:
         """Encode sources, read their targets so far, and return next-token logits (B, V)."""
         assert isinstance(self.model, EncoderDecoder)
         config = self.model.config
         T = max(map(len, targets))
-        read = Cache(config, len(targets), T, torch.device("cpu"), self.cache_type)
-        logits = target_logits(self.model, sources, targets, read)  # (B, V)
+        torch_cache = Cache(config, len(targets), T, torch.device("cpu"), self.cache_type)
+        logits = target_logits(self.model, sources, targets, torch_cache)  # (B, V)
         channels = head_channels(config.K, self.cache_config.K)
-        for layer, found in zip(own.layers, read.layers, strict=True):
-            layer.keys[:, :, :T, channels] = found.keys  # (B, G, T, K)
-            layer.values[:, :, :T, channels] = found.values  # (B, G, T, K)
-            assert found.memory is not None
-            k, v = found.memory  # (B, G, S, K) each
+        for layer, torch_layer in zip(cache.layers, torch_cache.layers, strict=True):
+            layer.keys[:, :, :T, channels] = torch_layer.keys  # (B, G, T, K)
+            layer.values[:, :, :T, channels] = torch_layer.values  # (B, G, T, K)
+            assert torch_layer.memory is not None
+            k, v = torch_layer.memory  # (B, G, S, K) each
             layer.memory = (k.to(self.cache_type).contiguous(), v.to(self.cache_type).contiguous())
         return logits.to(torch.float32)
 
@@ -136,25 +136,27 @@ class OnnxEngine:
 
     def _bind_cache(self, cache: Cache) -> None:
         """Bind the tensors of this cache to the inputs and outputs of the graph."""
-        held = {}
+        cache_tensors = {}
         for number in self.layers:
             layer = cache.layers[number]
-            held[f"keys.{number}"] = layer.keys  # (B, G, columns, K)
-            held[f"values.{number}"] = layer.values  # (B, G, columns, K)
-        memories = {}
+            cache_tensors[f"keys.{number}"] = layer.keys  # (B, G, columns, K)
+            cache_tensors[f"values.{number}"] = layer.values  # (B, G, columns, K)
+        memory_tensors = {}
         for number in self.cross_layers:
             assert isinstance(cache, SlotCache)
             keys, values = cache.slots[number].memory_room  # (any number, G, columns, K) each
-            memories[f"memory_keys.{number}"] = keys[: len(cache.source_lengths)]  # (sources, G, columns, K)
-            memories[f"memory_values.{number}"] = values[: len(cache.source_lengths)]  # (sources, G, columns, K)
-        memory: list[object] = [(tensor.data_ptr(), tensor.shape) for tensor in (*held.values(), *memories.values())]
-        if memory == self.bound:
+            memory_tensors[f"memory_keys.{number}"] = keys[: len(cache.source_lengths)]  # (sources, G, columns, K)
+            memory_tensors[f"memory_values.{number}"] = values[: len(cache.source_lengths)]  # (sources, G, columns, K)
+        addresses: list[object] = [
+            (tensor.data_ptr(), tensor.shape) for tensor in (*cache_tensors.values(), *memory_tensors.values())
+        ]
+        if addresses == self.bound:
             return
-        self.bound = memory
-        for name, tensor in held.items():
+        self.bound = addresses
+        for name, tensor in cache_tensors.items():
             self._bind(self.binding.bind_input, name, tensor)
             self._bind(self.binding.bind_output, f"new_{name}", tensor)
-        for name, tensor in memories.items():
+        for name, tensor in memory_tensors.items():
             self._bind(self.binding.bind_input, name, tensor)
 
     def _bind(self, bind: Any, name: str, tensor: Tensor) -> None:

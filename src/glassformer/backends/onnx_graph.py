@@ -102,7 +102,7 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
     import onnx
 
     config = model.config
-    padded = padded_head_width(config)
+    padded_width = padded_head_width(config)
     stack = decoder_stack(model)
     attentions = _attentions(stack)
     layers = [layer for layer, attention in enumerate(attentions) if attention.heads]
@@ -110,7 +110,7 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
     nodes = _Nodes()
     scales = cache_scales(model) if precision == "int8" and isinstance(model, Decoder) else None
     cache_type = torch.float32 if scales is None else torch.int8
-    builder = _Builder(model, nodes, precision, padded, scales)
+    builder = _Builder(model, nodes, precision, padded_width, scales)
     nodes.add("Identity", [builder.logits()], output="logits")
 
     inputs = [
@@ -125,7 +125,7 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
         inputs.append(onnx.helper.make_tensor_value_info("positions", onnx.TensorProto.INT64, ["B", "T"]))
     outputs = [onnx.helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["B", model.vocab_size])]
     for layer in layers:
-        shape: list[str | int | None] = ["B", attentions[layer].kv_heads, "columns", padded]
+        shape: list[str | int | None] = ["B", attentions[layer].kv_heads, "columns", padded_width]
         for name in (f"keys.{layer}", f"values.{layer}"):
             inputs.append(onnx.helper.make_tensor_value_info(name, ONNX_TYPES[cache_type], shape))
             outputs.append(onnx.helper.make_tensor_value_info(f"new_{name}", ONNX_TYPES[cache_type], shape))
@@ -142,7 +142,7 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
     graph = onnx.helper.make_graph(nodes.nodes, "step", inputs, outputs, [*initializers, *nodes.constants])
     versions = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid(MICROSOFT, 1)]
     onnx_model = onnx.helper.make_model(graph, opset_imports=versions, ir_version=IR_VERSION)
-    cache_config = config.model_copy(update={"head_width": padded})
+    cache_config = config.model_copy(update={"head_width": padded_width})
     return StepGraph(
         onnx_model.SerializeToString(), weights, layers, list(cross), cache_config, cache_type, has_positions
     )
@@ -223,8 +223,8 @@ class _Nodes:
     def weight(self, tensor: Tensor) -> str:
         """Add a weight of any shape, stored outside the graph, and return its name."""
         name = f"weight.{len(self.weights)}"
-        wide = tensor if tensor.dtype == torch.uint8 else tensor.to(torch.float32)
-        self.weights[name] = wide.detach().contiguous()
+        stored = tensor if tensor.dtype == torch.uint8 else tensor.to(torch.float32)
+        self.weights[name] = stored.detach().contiguous()
         return name
 
     def constant(self, value: NDArray[Any]) -> str:
@@ -252,7 +252,7 @@ class _Builder:
         model: a decoder or an encoder-decoder.
         nodes: the nodes of the graph, to which this class adds.
         precision: precision of the matrix multiplications.
-        padded: head width of the operator.
+        padded_width: head width of the operator.
         scales: scales of each layer's cached keys and values, (G, K) each; None: a float32 cache.
     """
 
@@ -261,7 +261,7 @@ class _Builder:
         model: Decoder | EncoderDecoder,
         nodes: _Nodes,
         precision: Precision,
-        padded: int,
+        padded_width: int,
         scales: list[tuple[Tensor, Tensor]] | None,
     ) -> None:
         self.model = model
@@ -269,7 +269,7 @@ class _Builder:
         self.config = model.config
         self.nodes = nodes
         self.precision = precision
-        self.padded = padded
+        self.padded_width = padded_width
         self.scales = scales
         self.flat = nodes.constant(np.array([-1], dtype=np.int64))
         self.three_axes = ""
@@ -401,28 +401,32 @@ class _Builder:
         if self.scales is not None:
             attributes |= {"k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_CHANNEL", "kv_cache_bit_width": 8}
             for scales in self.scales[number]:  # (G, K)
-                padded_scales = scales.new_ones(G, self.padded)  # (G, K')
-                padded_scales[:, head_channels(self.config.K, self.padded)] = scales
+                padded_scales = scales.new_ones(G, self.padded_width)  # (G, K')
+                padded_scales[:, head_channels(self.config.K, self.padded_width)] = scales
                 scale_names.append(self.nodes.weight(padded_scales.flatten()))  # (G K')
 
         def part(x: str, stream: str | None) -> str:
             qkv = self._linear(x, inputs, input_bias)  # (N, (H' + 2 G) K')
             if layer.query_norm is None or layer.key_norm is None:
-                read = [self._as_rows(qkv), "", ""]  # (B, T, (H' + 2 G) K')
+                node_inputs = [self._as_rows(qkv), "", ""]  # (B, T, (H' + 2 G) K')
             else:
-                q, k, v = self.nodes.split(qkv, [width * self.padded for width in (H, G, G)])  # (N, H' K' or G K')
+                q, k, v = self.nodes.split(
+                    qkv, [width * self.padded_width for width in (H, G, G)]
+                )  # (N, H' K' or G K')
                 q = self._head_norm(q, layer.query_norm, queries)  # (N, H' K')
                 k = self._head_norm(k, layer.key_norm, keys)  # (N, G K')
-                read = [self._as_rows(each) for each in (q, k, v)]  # (B, T, H' K' or G K')
-            read += [f"keys.{number}", f"values.{number}", "ends", "longest", *(self.rotation or ["", ""])]
+                node_inputs = [self._as_rows(name) for name in (q, k, v)]  # (B, T, H' K' or G K')
+            node_inputs += [f"keys.{number}", f"values.{number}", "ends", "longest", *(self.rotation or ["", ""])]
             if self.bias:
-                read += ["", self._bias_of_heads(layer, queries)]  # (B, H', T, S)
+                node_inputs += ["", self._bias_of_heads(layer, queries)]  # (B, H', T, S)
             if scale_names:
-                read += [""] * (FIRST_SCALE - len(read)) + scale_names
-            filled = [f"new_keys.{number}", f"new_values.{number}"]
-            names = [f"z.{number}", *filled]
-            z = self.nodes.add_several("GroupQueryAttention", read, names, attributes, MICROSOFT)[0]  # (B, T, H' K')
-            width = self.nodes.constant(np.array([-1, H * self.padded], dtype=np.int64))
+                node_inputs += [""] * (FIRST_SCALE - len(node_inputs)) + scale_names
+            new_cache_names = [f"new_keys.{number}", f"new_values.{number}"]
+            names = [f"z.{number}", *new_cache_names]
+            z = self.nodes.add_several("GroupQueryAttention", node_inputs, names, attributes, MICROSOFT)[
+                0
+            ]  # (B, T, H' K')
+            width = self.nodes.constant(np.array([-1, H * self.padded_width], dtype=np.int64))
             z = self.nodes.add("Reshape", [z, width])  # (N, H' K')
             return self._linear(z, output, layer.output.bias, stream)  # (N, D)
 
@@ -453,8 +457,8 @@ class _Builder:
             if layer.query_norm is not None:
                 q = self._head_norm(q, layer.query_norm, queries, K)  # (B, H' K)
             sources = self.nodes.add("Shape", [keys], {"start": 0, "end": 1})  # (1)
-            rest = self.nodes.constant(np.array([-1, G, H // G, K], dtype=np.int64))
-            q = self.nodes.add("Reshape", [q, self.nodes.add("Concat", [sources, rest], {"axis": 0})])
+            head_shape = self.nodes.constant(np.array([-1, G, H // G, K], dtype=np.int64))
+            q = self.nodes.add("Reshape", [q, self.nodes.add("Concat", [sources, head_shape], {"axis": 0})])
             q = self.nodes.add("Transpose", [q], {"perm": [0, 2, 3, 1, 4]})  # (sources, G, H'/G, B/sources, K)
             q = self.nodes.add("Reshape", [q, self.nodes.constant(np.array([0, 0, -1, K], dtype=np.int64))])
             scores = self.nodes.add("FusedMatMul", [q, keys], scaled, MICROSOFT)  # (sources, G, H'/G B/sources, S)
@@ -492,7 +496,7 @@ class _Builder:
             width: K'; None: the operator's head width. Each half of a head is padded separately, because a rotation
                 pairs channel i with channel i + K'/2.
         """
-        width = width or self.padded
+        width = width or self.padded_width
         if width == self.config.K and list(heads) == list(range(len(weight) // width)):
             return weight
         channels = head_channels(self.config.K, width)
@@ -508,16 +512,16 @@ class _Builder:
 
         Padding with zeros lowers the mean square; the scaled weights and eps compensate for that.
         """
-        old = len(norm.weight)
-        per_head = old == self.config.K
+        old_width = len(norm.weight)
+        per_head = old_width == self.config.K
         weight = self._pad_heads(norm.weight, [0] if per_head else heads, width)  # (K' or H' K')
-        new = len(weight)
+        new_width = len(weight)
         parts = x
         if per_head:
-            shape = self.nodes.constant(np.array([0, len(heads), new], dtype=np.int64))
+            shape = self.nodes.constant(np.array([0, len(heads), new_width], dtype=np.int64))
             parts = self.nodes.add("Reshape", [x, shape])  # (N, H', K')
-        share = old / new
-        parts = self._root_mean_square_norm(parts, weight * math.sqrt(share), (norm.eps or 0.0) * share)
+        fraction = old_width / new_width
+        parts = self._root_mean_square_norm(parts, weight * math.sqrt(fraction), (norm.eps or 0.0) * fraction)
         if not per_head:
             return parts  # (N, H' K')
         flat_shape = self.nodes.constant(np.array([0, -1], dtype=np.int64))
@@ -532,7 +536,7 @@ class _Builder:
         K = self.config.K
         tables = []
         for angles in (rotation.cos, rotation.sin):
-            table = angles.new_zeros(self.config.context, self.padded // 2)  # (C, K'/2)
+            table = angles.new_zeros(self.config.context, self.padded_width // 2)  # (C, K'/2)
             table[:, : K // 2] = angles[0, 0, :, : K // 2]  # (C, K/2)
             tables.append(self.nodes.weight(table))
         return tables
@@ -542,8 +546,8 @@ class _Builder:
         score_positions = self.stack.score_positions
         if score_positions is None or not any(layer.heads for layer in _attentions(self.stack)):
             return ""
-        back = torch.arange(self.config.context)[None, None]  # (1, 1, C)
-        table = self.nodes.weight(score_positions.by_distance(back)[0, :, 0])  # (H, C)
+        all_distances = torch.arange(self.config.context)[None, None]  # (1, 1, C)
+        table = self.nodes.weight(score_positions.by_distance(all_distances)[0, :, 0])  # (H, C)
         zero = self.nodes.constant(np.array(0, dtype=np.int64))
         one = self.nodes.constant(np.array(1, dtype=np.int64))
         end = self.nodes.add("Cast", ["longest"], {"to": 7})  # (): int64
@@ -557,21 +561,21 @@ class _Builder:
     def _bias_of_heads(self, layer: Attention, heads: Sequence[int | None]) -> str:
         """Return the score bias (B, H', T, S) of an attention layer's heads; heads of zeros get an arbitrary bias."""
         numbers = head_numbers(layer)
-        wanted = [0 if head is None else numbers[head] for head in heads]
-        if wanted == list(range(self.config.heads)):
+        head_indices = [0 if head is None else numbers[head] for head in heads]
+        if head_indices == list(range(self.config.heads)):
             return self.bias
-        return self.nodes.add("Gather", [self.bias, self.nodes.constant(np.array(wanted))], {"axis": 1})
+        return self.nodes.add("Gather", [self.bias, self.nodes.constant(np.array(head_indices))], {"axis": 1})
 
     def _linear(self, x: str, weight: Tensor, bias: Tensor | None, stream: str | None = None) -> str:
         """Add x weightᵀ + bias + stream: (N, inputs) -> (N, outputs)."""
         if self.precision == "int8":
             y = self._linear_8bit(x, weight, bias)  # (N, outputs)
             return y if stream is None else self.nodes.add("Add", [y, stream])
-        added = [] if bias is None else [self.nodes.weight(bias)]  # (outputs)
-        added += [] if stream is None else [stream]  # (N, outputs)
-        y = self.nodes.add("Gemm", [x, self.nodes.weight(weight), *added[:1]], {"transB": 1})  # (N, outputs)
-        for each in added[1:]:
-            y = self.nodes.add("Add", [y, each])  # (N, outputs)
+        terms = [] if bias is None else [self.nodes.weight(bias)]  # (outputs)
+        terms += [] if stream is None else [stream]  # (N, outputs)
+        y = self.nodes.add("Gemm", [x, self.nodes.weight(weight), *terms[:1]], {"transB": 1})  # (N, outputs)
+        for term in terms[1:]:
+            y = self.nodes.add("Add", [y, term])  # (N, outputs)
         return y
 
     def _linear_8bit(self, x: str, weight: Tensor, bias: Tensor | None) -> str:
@@ -602,11 +606,11 @@ def padded_query_heads(layer: Attention) -> list[int | None]:
     Groups are padded to the size of the largest, so that every key head serves the same number of query heads: key head
     i G // H' serves entry i.
     """
-    served: list[list[int | None]] = [[] for _ in range(layer.kv_heads)]
+    groups: list[list[int | None]] = [[] for _ in range(layer.kv_heads)]
     for head, kv in enumerate(kv_index(layer)):
-        served[kv].append(head)
-    most = max(map(len, served))
-    return [head for heads in served for head in [*heads, *[None] * (most - len(heads))]]
+        groups[kv].append(head)
+    group_size = max(map(len, groups))
+    return [head for heads in groups for head in [*heads, *[None] * (group_size - len(heads))]]
 
 
 def quantized_matrix(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -617,8 +621,8 @@ def quantized_matrix(weight: Tensor) -> tuple[Tensor, Tensor]:
     weight = weight.detach().to(torch.float32)  # (outputs, inputs)
     outputs, inputs = weight.shape
     blocks = -(-inputs // BLOCK)
-    padded = torch.nn.functional.pad(weight, (0, blocks * BLOCK - inputs))  # (outputs, blocks BLOCK)
-    parts = padded.view(outputs, blocks, BLOCK)
-    scales = parts.abs().amax(dim=2).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS  # (outputs, blocks)
-    levels = (parts / scales[:, :, None]).round().clamp(-LEVELS, LEVELS)  # (outputs, blocks, BLOCK)
+    padded_weight = torch.nn.functional.pad(weight, (0, blocks * BLOCK - inputs))  # (outputs, blocks BLOCK)
+    blocks_of_inputs = padded_weight.view(outputs, blocks, BLOCK)
+    scales = blocks_of_inputs.abs().amax(dim=2).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS  # (outputs, blocks)
+    levels = (blocks_of_inputs / scales[:, :, None]).round().clamp(-LEVELS, LEVELS)  # (outputs, blocks, BLOCK)
     return (levels + ZERO).to(torch.uint8), scales

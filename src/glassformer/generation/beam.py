@@ -142,12 +142,12 @@ def beam_search(
     end_ids = frozenset(more_ends) if end_id is None else frozenset({end_id, *more_ends})
     if isinstance(model, EncoderDecoder):
         prefix = start_of_targets(model, end_id, start)
-        rule = _Rule.of(settings, max_new_tokens(model, settings, len(prefix)), end_ids, wanted)
-        reader = make_reader(model, rule.most, engine, cached=cached)
-        return _search(reader, [prefix] * len(prompts), prompts, rule, watch)
-    rule = _Rule.of(settings, settings.tokens, end_ids, wanted)
-    reader = make_reader(model, rule.most, engine, cached=cached)
-    return _search(reader, prompts, [()] * len(prompts), rule, watch)
+        search = _SearchSettings.of(settings, max_new_tokens(model, settings, len(prefix)), end_ids, wanted)
+        reader = make_reader(model, search.max_tokens, engine, cached=cached)
+        return _search(reader, [prefix] * len(prompts), prompts, search, watch)
+    search = _SearchSettings.of(settings, settings.tokens, end_ids, wanted)
+    reader = make_reader(model, search.max_tokens, engine, cached=cached)
+    return _search(reader, prompts, [()] * len(prompts), search, watch)
 
 
 def penalty(tokens: int, alpha: float) -> float:
@@ -156,23 +156,25 @@ def penalty(tokens: int, alpha: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Rule:
+class _SearchSettings:
     """Settings and limits of a search."""
 
     beams: int
     length_penalty: float
-    most: int  # maximum number of generated tokens of a hypothesis
+    max_tokens: int  # maximum number of generated tokens of a hypothesis
     end_ids: frozenset[int]
-    wanted: int  # number of hypotheses to return
+    n_hypotheses: int  # number of hypotheses to return
 
     @classmethod
-    def of(cls, settings: SampleConfig, most: int, end_ids: frozenset[int], wanted: int | None) -> _Rule:
-        """Return the rule for these settings."""
-        wanted = settings.beams if wanted is None else min(wanted, settings.beams)
-        return cls(settings.beams, settings.length_penalty, most, end_ids, wanted)
+    def of(
+        cls, settings: SampleConfig, max_tokens: int, end_ids: frozenset[int], n_hypotheses: int | None
+    ) -> _SearchSettings:
+        """Return the search settings for these sampling settings."""
+        n_hypotheses = settings.beams if n_hypotheses is None else min(n_hypotheses, settings.beams)
+        return cls(settings.beams, settings.length_penalty, max_tokens, end_ids, n_hypotheses)
 
     @property
-    def considered(self) -> int:
+    def n_candidates(self) -> int:
         """Return the number of continuations considered per step; at least b of them do not end the text."""
         return (1 + max(1, len(self.end_ids))) * self.beams
 
@@ -184,52 +186,54 @@ class _Beam:
     index: int
     start: int  # number of tokens in a row before the search
     rows: list[list[int]]  # all tokens of each running hypothesis
-    sums: list[float]  # log-probability of each running hypothesis
+    log_probabilities: list[float]  # log-probability of each running hypothesis
     pool: list[Hypothesis] = field(default_factory=list)  # best first
 
-    def finish(self, row: list[int], log_probability: float, ended: Ended, rule: _Rule) -> None:
+    def finish(self, row: list[int], log_probability: float, ended: Ended, search: _SearchSettings) -> None:
         """Add a finished row to the pool if the pool has room or holds a worse hypothesis."""
         tokens = tuple(row[self.start :])
-        score = log_probability / penalty(len(tokens), rule.length_penalty)
-        rank = bisect_right(self.pool, -score, key=lambda each: -each.score)  # after equal scores
+        score = log_probability / penalty(len(tokens), search.length_penalty)
+        rank = bisect_right(self.pool, -score, key=lambda hypothesis: -hypothesis.score)  # after equal scores
         self.pool.insert(rank, Hypothesis(tokens, log_probability, score, ended))
-        del self.pool[rule.wanted :]
+        del self.pool[search.n_hypotheses :]
 
-    def done(self, rule: _Rule) -> bool:
+    def is_done(self, search: _SearchSettings) -> bool:
         """Return whether no hypothesis is running, or none has a better score than the worst of a full pool."""
         if not self.rows:
             return True
-        best = max(self.sums) / penalty(len(self.rows[0]) - self.start, rule.length_penalty)
-        return len(self.pool) == rule.wanted and best <= self.pool[-1].score
+        best = max(self.log_probabilities) / penalty(len(self.rows[0]) - self.start, search.length_penalty)
+        return len(self.pool) == search.n_hypotheses and best <= self.pool[-1].score
 
 
 def _search(
     reader: Reader,
-    starts: Sequence[Sequence[int]],
+    prefixes: Sequence[Sequence[int]],
     sources: Sequence[Sequence[int]],
-    rule: _Rule,
+    search: _SearchSettings,
     watch: Watch | None,
 ) -> list[list[Hypothesis]]:
-    for start, source in zip(starts, sources, strict=True):
-        reader.add(source, len(start) + rule.most)
-    beams = [_Beam(index, len(start), [list(start)], [0.0]) for index, start in enumerate(starts)]
+    for start, source in zip(prefixes, sources, strict=True):
+        reader.add(source, len(start) + search.max_tokens)
+    beams = [_Beam(index, len(start), [list(start)], [0.0]) for index, start in enumerate(prefixes)]
     pools = [beam.pool for beam in beams]
     with inference(reader.model):
-        for count in range(1, rule.most + 1):
+        for n_tokens in range(1, search.max_tokens + 1):
             if not beams:
                 break
             logits = reader.read([row for beam in beams for row in beam.rows]).logits  # (rows, V)
-            found = _candidates(logits, beams, rule.considered)
-            before = len(beams[0].rows)
-            parents = [_grow(beam, each, rule, watch) for beam, each in zip(beams, found, strict=True)]
-            kept = kept_slots([beam.done(rule) for beam in beams])
-            rows = [slot * before + parent for slot in kept for parent in parents[slot]]
-            if rows and count < rule.most and rows != list(range(len(beams) * before)):
+            candidates = _candidates(logits, beams, search.n_candidates)
+            rows_per_beam = len(beams[0].rows)
+            parents = [
+                _advance(beam, children, search, watch) for beam, children in zip(beams, candidates, strict=True)
+            ]
+            remaining_slots = kept_slots([beam.is_done(search) for beam in beams])
+            rows = [slot * rows_per_beam + parent for slot in remaining_slots for parent in parents[slot]]
+            if rows and n_tokens < search.max_tokens and rows != list(range(len(beams) * rows_per_beam)):
                 reader.select(rows)
-            beams = [beams[slot] for slot in kept]
+            beams = [beams[slot] for slot in remaining_slots]
     for beam in beams:
-        for row, log_probability in zip(beam.rows, beam.sums, strict=True):
-            beam.finish(row, log_probability, "length", rule)
+        for row, log_probability in zip(beam.rows, beam.log_probabilities, strict=True):
+            beam.finish(row, log_probability, "length", search)
     return pools
 
 
@@ -243,7 +247,7 @@ def _candidates(logits: Tensor, beams: Sequence[_Beam], n: int) -> list[list[Chi
     ids = likeliest(logits, n)  # (rows, k), k = min(n, V)
     log_probabilities = logits.log_softmax(dim=-1).gather(1, ids)  # (rows, k)
     check_finite(log_probabilities)
-    sums = torch.tensor([total for beam in beams for total in beam.sums], dtype=torch.float64)  # (rows)
+    sums = torch.tensor([total for beam in beams for total in beam.log_probabilities], dtype=torch.float64)  # (rows)
     totals = sums[:, None] + log_probabilities.to("cpu").to(torch.float64)  # (rows, k)
     totals = totals.reshape(len(beams), -1)  # (beams, rows of one beam x k)
     totals, order = totals.sort(dim=-1, descending=True, stable=True)
@@ -252,8 +256,8 @@ def _candidates(logits: Tensor, beams: Sequence[_Beam], n: int) -> list[list[Chi
     tokens = ids.to("cpu").reshape(len(beams), -1).gather(1, order)  # (beams, n)
     parents = order // ids.shape[1]  # (beams, n)
     return [
-        [Child(*child) for child in zip(*each, strict=True)]
-        for each in zip(parents.tolist(), tokens.tolist(), totals.tolist(), strict=True)
+        [Child(*child) for child in zip(*columns, strict=True)]
+        for columns in zip(parents.tolist(), tokens.tolist(), totals.tolist(), strict=True)
     ]
 
 
@@ -263,30 +267,36 @@ def likeliest(logits: Tensor, n: int) -> Tensor:
         return logits.sort(dim=-1, descending=True, stable=True).indices  # (B, V)
     values, ids = logits.topk(n + 1, dim=-1)  # (B, n + 1); topk orders equal values arbitrarily
     ids = ids[:, :n]  # (B, n)
-    last = values[:, n - 1 : n]  # (B, 1)
+    nth = values[:, n - 1 : n]  # (B, 1)
     tied = values[:, n] == values[:, n - 1]  # (B): of these ties, only the lowest ids may be among the n
     if bool(tied.any()):
-        x = logits[tied]  # (some of B, V)
-        t = last[tied]  # (some of B, 1)
-        early = torch.arange(logits.shape[-1], 0, -1, device=ids.device, dtype=torch.int32)  # (V)
-        ids[tied] = ((x >= t) * early + (x > t) * len(early)).topk(n, dim=-1).indices
+        tied_logits = logits[tied]  # (some of B, V)
+        tied_nth = nth[tied]  # (some of B, 1)
+        priority = torch.arange(logits.shape[-1], 0, -1, device=ids.device, dtype=torch.int32)  # (V)
+        ids[tied] = (
+            ((tied_logits >= tied_nth) * priority + (tied_logits > tied_nth) * len(priority)).topk(n, dim=-1).indices
+        )
     ids = ids.sort(dim=-1).values  # (B, n)
     order = logits.gather(1, ids).sort(dim=-1, descending=True, stable=True).indices  # (B, n)
     return ids.gather(1, order)
 
 
-def _grow(beam: _Beam, found: list[Child], rule: _Rule, watch: Watch | None) -> list[int]:
+def _advance(beam: _Beam, children: list[Child], search: _SearchSettings, watch: Watch | None) -> list[int]:
     """Replace the rows of a beam by the best continuations; return the parents of the new rows."""
-    before = beam.rows
-    for child in found[: rule.beams]:
-        if child.token in rule.end_ids:
-            beam.finish([*beam.rows[child.parent], child.token], child.log_probability, "end", rule)
-    running = [child for child in found if child.token not in rule.end_ids][: rule.beams]
+    rows_before = beam.rows
+    for child in children[: search.beams]:
+        if child.token in search.end_ids:
+            beam.finish([*beam.rows[child.parent], child.token], child.log_probability, "end", search)
+    running = [child for child in children if child.token not in search.end_ids][: search.beams]
     running = _in_parents_rows(running, len(beam.rows))
     beam.rows = [[*beam.rows[child.parent], child.token] for child in running]
-    beam.sums = [child.log_probability for child in running]
+    beam.log_probabilities = [child.log_probability for child in running]
     if watch is not None:
-        watch(BeamStep(beam.index, _generated(before, beam.start), tuple(found), _generated(beam.rows, beam.start)))
+        watch(
+            BeamStep(
+                beam.index, _generated(rows_before, beam.start), tuple(children), _generated(beam.rows, beam.start)
+            )
+        )
     return [child.parent for child in running]
 
 
@@ -294,14 +304,14 @@ def _generated(rows: Sequence[Sequence[int]], start: int) -> tuple[tuple[int, ..
     return tuple(tuple(row[start:]) for row in rows)
 
 
-def _in_parents_rows(children: list[Child], rows: int) -> list[Child]:
+def _in_parents_rows(children: list[Child], n_rows: int) -> list[Child]:
     """Return the children reordered: the first child of each parent keeps its parent's row and needs no copy."""
-    if len(children) < rows:
+    if len(children) < n_rows:
         return children
     first_children: dict[int, Child] = {}
     others: list[Child] = []
     for child in children:
         if first_children.setdefault(child.parent, child) is not child:
             others.append(child)
-    rest = iter(others)
-    return [first_children[row] if row in first_children else next(rest) for row in range(len(children))]
+    remaining = iter(others)
+    return [first_children[row] if row in first_children else next(remaining) for row in range(len(children))]

@@ -39,9 +39,9 @@ def window(row: Sequence[int], context: int) -> Sequence[int]:
     return row[window_start(len(row), context) :]
 
 
-def max_new_tokens(model: EncoderDecoder, settings: SampleConfig, prefix: int) -> int:
-    """Return the maximum number of tokens to generate after a target prefix of `prefix` tokens.
+def max_new_tokens(model: EncoderDecoder, settings: SampleConfig, prefix_length: int) -> int:
+    """Return the maximum number of tokens to generate after a target prefix of `prefix_length` tokens.
 
     The decoder can read a full context of tokens and then generate one more.
     """
-    return min(settings.tokens, model.config.context - prefix + 1)
+    return min(settings.tokens, model.config.context - prefix_length + 1)

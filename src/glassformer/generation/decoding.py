@@ -59,7 +59,7 @@ class TokenRow:
         start: index of the first generated token.
         longest: maximum length of `tokens`, the prompt included.
         counted_from: index of the first token that the repetition penalty counts.
-        left: whether the row is to be removed before the next step.
+        removed: whether the row is to be removed before the next step.
     """
 
     index: int
@@ -264,8 +264,8 @@ def choose(logits: Tensor, rows: Sequence[TokenRow]) -> list[int]:
     """Return one token for each row from the logits (rows, V), with the row's own settings and noise."""
     groups: dict[tuple[float | None, ...], list[int]] = {}
     for number, row in enumerate(rows):
-        own = row.settings
-        key = (own.temperature, own.top_k, own.top_p, own.min_p, own.repetition_penalty)
+        settings = row.settings
+        key = (settings.temperature, settings.top_k, settings.top_p, settings.min_p, settings.repetition_penalty)
         groups.setdefault(key, []).append(number)
     if len(groups) == 1:
         return _choose_for_group(logits, rows)
@@ -318,13 +318,13 @@ def start_of_targets(model: Decoder | EncoderDecoder, end_id: int | None, start:
     Raises:
         GlassError: the model is an encoder-decoder, and both are missing.
     """
-    found = list(start) or ([] if end_id is None else [end_id])
-    if isinstance(model, EncoderDecoder) and not found:
+    start_tokens = list(start) or ([] if end_id is None else [end_id])
+    if isinstance(model, EncoderDecoder) and not start_tokens:
         raise GlassError(
             "an encoder-decoder needs a start token for its targets, but none was given",
             "Give the start tokens of a target, or the end token.",
         )
-    return found
+    return start_tokens
 
 
 def check_finite(logits: Tensor) -> None:

@@ -89,8 +89,8 @@ def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | N
     if unknown_part(model) is not None:
         return None
     stack = model.stack if isinstance(model, Decoder) else model.decoder
-    layout = layout_pays(model.embedding.tokens.weight, steps)
-    fast = FastDecoder(model.embedding, stack, model.head, layout)
+    reorder = layout_pays(model.embedding.tokens.weight, steps)
+    fast = FastDecoder(model.embedding, stack, model.head, reorder)
     fast.hooks = hooks_of(model)
     return fast if fast.applies() else None
 
@@ -113,7 +113,7 @@ def hooks_of(model: Decoder | EncoderDecoder) -> list[dict[int, Callable[..., ob
 def _decoding_parts(model: Decoder | EncoderDecoder) -> list[nn.Module]:
     """Return all modules of a decoder, or of the decoder of an encoder-decoder."""
     stack = model.stack if isinstance(model, Decoder) else model.decoder
-    return [part for whole in (model.embedding, stack, model.head) for part in whole.modules()]
+    return [submodule for module in (model.embedding, stack, model.head) for submodule in module.modules()]
 
 
 def layout_pays(weight: Tensor, steps: int) -> bool:
@@ -134,24 +134,24 @@ class FastDecoder:
 
     Args:
         embedding, stack, head: modules of the model.
-        layout: whether to reorder the weights for oneDNN.
+        reorder: whether to reorder the weights for oneDNN.
     """
 
-    def __init__(self, embedding: Embedding, stack: Stack, head: Head, layout: bool) -> None:
+    def __init__(self, embedding: Embedding, stack: Stack, head: Head, reorder: bool) -> None:
         self.embedding = embedding
         self.embedding_norm = _norm(embedding.norm)
         self.stack = stack
         self.head = head
         blocks = [block for block in stack.blocks if isinstance(block, Block)]
-        self.blocks = [_parts(block, layout) for block in blocks]
+        self.blocks = [_sublayers(block, reorder) for block in blocks]
         self.add = ORDERS[blocks[0].norm_order]
         self.norm = _norm(stack.norm)
         matrix = embedding.tokens.weight if head.weight is None else head.weight  # (V, D)
-        self.logits = _linear(matrix, head.bias, layout) if head.transform is None else None
+        self.logits = _linear(matrix, head.bias, reorder) if head.transform is None else None
         self.hooks: list[dict[int, Callable[..., object]]] = []
         self.device = matrix.device.type
-        wide = torch.promote_types(matrix.dtype, torch.float32)
-        self.cache_type = wide if self.device == "cpu" else matrix.dtype
+        at_least_float32 = torch.promote_types(matrix.dtype, torch.float32)
+        self.cache_type = at_least_float32 if self.device == "cpu" else matrix.dtype
 
     def applies(self) -> bool:
         """Return whether the model has no hooks and autocast is off."""
@@ -215,27 +215,27 @@ Part = Callable[[Tensor, Tensor | None, LayerCache, _StepInputs], Tensor]
 """Sublayer of a block: a function that returns its output (B, D), plus the residual stream (B, D) if given."""
 
 
-def _pre(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
+def _pre_norm(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
     return part(norm(x), x, cache, shared)
 
 
-def _post(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
+def _post_norm(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
     return norm(part(x, x, cache, shared))
 
 
-def _output(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
+def _output_norm(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
     return x + norm(part(x, None, cache, shared))
 
 
-ORDERS = {"pre": _pre, "post": _post, "output": _output}
+ORDERS = {"pre": _pre_norm, "post": _post_norm, "output": _output_norm}
 
 
-def _parts(block: Block, layout: bool) -> list[tuple[Part, Norm]]:
+def _sublayers(block: Block, reorder: bool) -> list[tuple[Part, Norm]]:
     """Return the sublayers of a block in the order of the forward pass, each with its norm."""
-    parts: list[tuple[Part, Norm]] = [(_SelfAttention(block.attention, layout), _norm(block.attention_norm))]
+    sublayers: list[tuple[Part, Norm]] = [(_SelfAttention(block.attention, reorder), _norm(block.attention_norm))]
     if block.cross is not None and block.cross_norm is not None:
-        parts.append((_CrossAttention(block.cross, layout), _norm(block.cross_norm)))
-    return [*parts, (_FastFeedForward(block.feedforward, layout), _norm(block.feedforward_norm))]
+        sublayers.append((_CrossAttention(block.cross, reorder), _norm(block.cross_norm)))
+    return [*sublayers, (_FastFeedForward(block.feedforward, reorder), _norm(block.feedforward_norm))]
 
 
 def _norm(norm: nn.Module) -> Norm:
@@ -252,11 +252,11 @@ def _norm(norm: nn.Module) -> Norm:
 class _SelfAttention:
     """Self-attention for one new token per row."""
 
-    def __init__(self, layer: Attention, layout: bool) -> None:
+    def __init__(self, layer: Attention, reorder: bool) -> None:
         self.layer = layer
         self.heads = [layer.heads, layer.kv_heads, layer.kv_heads]
-        self.inputs = _side_by_side([layer.query, layer.key, layer.value], layout)
-        self.output = _side_by_side([layer.output], layout)
+        self.inputs = _concatenated([layer.query, layer.key, layer.value], reorder)
+        self.output = _concatenated([layer.output], reorder)
 
     def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, shared: _StepInputs) -> Tensor:
         layer = self.layer
@@ -266,8 +266,8 @@ class _SelfAttention:
         q = _normed(q, layer.query_norm)  # (B, H, 1, K)
         k = _normed(k, layer.key_norm)  # (B, G, 1, K)
         if shared.rotation is not None:
-            both = rotate(torch.cat([q, k], dim=1), shared.rotation)  # (B, H + G, 1, K)
-            q, k = both.split_with_sizes(self.heads[:2], 1)  # (B, H, 1, K), (B, G, 1, K)
+            rotated = rotate(torch.cat([q, k], dim=1), shared.rotation)  # (B, H + G, 1, K)
+            q, k = rotated.split_with_sizes(self.heads[:2], 1)  # (B, H, 1, K), (B, G, 1, K)
         k, v = cache.append(k, v)  # (B, G, S, K) each
         if mask is not None and mask.shape[1] > layer.heads:
             mask = mask[:, head_numbers(layer)]  # (B or 1, H, 1, S)
@@ -277,10 +277,10 @@ class _SelfAttention:
 class _CrossAttention:
     """Cross-attention for one new token per row; the cache holds the memory's keys and values."""
 
-    def __init__(self, layer: Attention, layout: bool) -> None:
+    def __init__(self, layer: Attention, reorder: bool) -> None:
         self.layer = layer
-        self.query = _side_by_side([layer.query], layout)
-        self.output = _side_by_side([layer.output], layout)
+        self.query = _concatenated([layer.query], reorder)
+        self.output = _concatenated([layer.output], reorder)
 
     def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, shared: _StepInputs) -> Tensor:
         assert cache.memory is not None  # set by `read_targets`
@@ -347,11 +347,11 @@ def _weighted_values(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Te
 class _FastFeedForward:
     """Feed-forward layer with the gate and the up-projection in one matrix multiplication."""
 
-    def __init__(self, layer: FeedForward, layout: bool) -> None:
+    def __init__(self, layer: FeedForward, reorder: bool) -> None:
         self.activation = layer.activation
         self.gated = layer.gate is not None
-        self.up = _side_by_side([layer.up] if layer.gate is None else [layer.gate, layer.up], layout)
-        self.down = _side_by_side([layer.down], layout)
+        self.up = _concatenated([layer.up] if layer.gate is None else [layer.gate, layer.up], reorder)
+        self.down = _concatenated([layer.down], reorder)
 
     def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, shared: _StepInputs) -> Tensor:
         if not self.gated:
@@ -379,7 +379,7 @@ class _Linear:
         return activate(self(x), activation)  # (B, outputs)
 
 
-class _LaidOutLinear(_Linear):
+class _ReorderedLinear(_Linear):
     """Linear layer x Wᵀ + b with oneDNN's kernels and weights reordered for them."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -400,20 +400,20 @@ class _LaidOutLinear(_Linear):
         return self.plain(x, self.weight, self.bias, name, [], kind)  # (B, outputs)
 
 
-def _linear(weight: Tensor, bias: Tensor | None, layout: bool) -> _Linear:
+def _linear(weight: Tensor, bias: Tensor | None, reorder: bool) -> _Linear:
     """Return the linear layer of a matrix (outputs, inputs) and a bias (outputs)."""
     bias = None if bias is None else bias.detach()
     # oneDNN cannot reorder an empty matrix.
-    return (_LaidOutLinear if layout and weight.numel() else _Linear)(weight.detach(), bias)
+    return (_ReorderedLinear if reorder and weight.numel() else _Linear)(weight.detach(), bias)
 
 
-def _side_by_side(layers: Sequence[nn.Linear], layout: bool) -> _Linear:
+def _concatenated(layers: Sequence[nn.Linear], reorder: bool) -> _Linear:
     """Return one linear layer whose outputs are the concatenated outputs of several."""
     if len(layers) == 1:
-        return _linear(layers[0].weight, layers[0].bias, layout)
+        return _linear(layers[0].weight, layers[0].bias, reorder)
     biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]  # all or none have a bias
     weights: list[Tensor] = [layer.weight for layer in layers]
-    return _linear(torch.cat(weights), torch.cat(biases) if biases else None, layout)
+    return _linear(torch.cat(weights), torch.cat(biases) if biases else None, reorder)
 
 
 def _mask_bias(allowed: Tensor, dtype: torch.dtype) -> Tensor:

@@ -152,17 +152,17 @@ class TorchEngine:
         with cache.memory_of_each_slot() as memory_mask:
             return self.model.decode(tokens[:, None], memory, memory_mask, cache)[:, 0]  # (slots, V)
 
-    def read_prompts(self, tokens: Sequence[Sequence[int]], own: Cache) -> Tensor:
+    def read_prompts(self, tokens: Sequence[Sequence[int]], cache: Cache) -> Tensor:
         """Read chunks of prompts and return logits (B, V). Padding is on the right, where no token attends to it."""
         assert isinstance(self.model, Decoder)
         ids, _ = pad_right(tokens, self.weight.device)  # (B, T)
-        x = self.model.stack(ids, self.model.embedding, cache=own)  # (B, T, D)
+        x = self.model.stack(ids, self.model.embedding, cache=cache)  # (B, T, D)
         return self.model.head(_at_last(x, tokens)[:, None], self.model.embedding)[:, 0]  # (B, V)
 
-    def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], own: Cache) -> Tensor:
+    def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], cache: Cache) -> Tensor:
         """Encode sources, read their targets so far, and return next-token logits (B, V)."""
         assert isinstance(self.model, EncoderDecoder)
-        return target_logits(self.model, sources, targets, own)  # (B, V)
+        return target_logits(self.model, sources, targets, cache)  # (B, V)
 
 
 def target_logits(

@@ -60,17 +60,19 @@ def penalized(scores: Tensor, previous: Sequence[int], penalty: float) -> Tensor
     Positive scores are divided by the penalty, negative scores multiplied by it.
     """
     ids = torch.tensor(previous, dtype=torch.long)
-    old = scores[ids]
-    return scores.index_put((ids,), torch.where(old > 0, old / penalty, old * penalty))
+    previous_scores = scores[ids]
+    return scores.index_put(
+        (ids,), torch.where(previous_scores > 0, previous_scores / penalty, previous_scores * penalty)
+    )
 
 
 def among_top_k(scores: Tensor, k: int) -> Tensor:
     """Return a mask of the k highest scores of each row (Fan et al. 2018): (B, V) -> (B, V) bool, exactly k True."""
-    last = scores.topk(k, dim=-1).values[:, -1:]  # (B, 1)
-    above = scores > last  # (B, V)
-    equal = scores == last  # (B, V)
-    room = k - above.sum(dim=-1, keepdim=True)  # (B, 1)
-    return above | (equal & (equal.cumsum(dim=-1) <= room))
+    kth = scores.topk(k, dim=-1).values[:, -1:]  # (B, 1)
+    above = scores > kth  # (B, V)
+    equal = scores == kth  # (B, V)
+    remaining = k - above.sum(dim=-1, keepdim=True)  # (B, 1)
+    return above | (equal & (equal.cumsum(dim=-1) <= remaining))
 
 
 def among_top_p(probabilities: Tensor, p: float) -> Tensor:
@@ -86,12 +88,12 @@ def among_top_p(probabilities: Tensor, p: float) -> Tensor:
     return torch.zeros_like(keep).scatter_(-1, ids, keep)
 
 
-def among_min_p(probabilities: Tensor, share: float) -> Tensor:
-    """Return a mask of tokens with at least `share` times the highest probability (Nguyen et al. 2024).
+def among_min_p(probabilities: Tensor, min_p: float) -> Tensor:
+    """Return a mask of tokens with at least `min_p` times the highest probability (Nguyen et al. 2024).
 
     (B, V) probabilities -> (B, V) bool, always True for the likeliest token.
     """
-    return probabilities >= share * probabilities.amax(dim=-1, keepdim=True)  # (B, V)
+    return probabilities >= min_p * probabilities.amax(dim=-1, keepdim=True)  # (B, V)
 
 
 def exponential_noise(size: int, random: torch.Generator) -> Iterator[Tensor]:
@@ -99,9 +101,9 @@ def exponential_noise(size: int, random: torch.Generator) -> Iterator[Tensor]:
 
     Noise is generated in advance, so nothing else may use the generator `random`.
     """
-    ahead = max(1, NOISE_AT_ONCE // size)
+    n_rows = max(1, NOISE_AT_ONCE // size)
     while True:
-        uniform = torch.rand(ahead, size, generator=random, dtype=torch.float64)
+        uniform = torch.rand(n_rows, size, generator=random, dtype=torch.float64)
         yield from (-torch.log1p(-uniform).clamp(max=-1e-300)).unbind()
 
 

@@ -57,8 +57,8 @@ class SlotCache(Cache):
         assert attention_mask is None, "a slot holds no padding"
         longest = max(self.lengths)
         if longest == self.slots[0].room[0].shape[2]:
-            self._reserve(longest + COLUMNS)
-            self._show()
+            self._reserve_columns(longest + COLUMNS)
+            self._update_views()
         self.length = longest + 1
         ends: int | tuple[Tensor, Tensor]
         mask = None
@@ -89,23 +89,23 @@ class SlotCache(Cache):
         self.source_lengths += source_lengths
         self.expected = max(columns, *self.lengths)
 
-    def fill(self, slots: Sequence[int], own: Cache) -> None:
+    def fill(self, slots: Sequence[int], other: Cache) -> None:
         """Copy the rows of another cache, and its memory, into slots.
 
         If the rows fill all slots and the other cache is large enough, take over its tensors without a copy.
         """
-        if list(slots) == list(range(len(self.lengths))) and own.capacity >= self.expected:
-            for layer, of_rows in zip(self.slots, own.layers, strict=True):
-                layer.keep(of_rows)
+        if list(slots) == list(range(len(self.lengths))) and other.capacity >= self.expected:
+            for layer, other_layer in zip(self.slots, other.layers, strict=True):
+                layer.keep(other_layer)
         else:
-            self._reserve(self.expected)
-            memories = [tensor for layer in own.layers for tensor in layer.memory or ()]  # in all layers or none
+            self._reserve_columns(self.expected)
+            memories = [tensor for layer in other.layers for tensor in layer.memory or ()]  # in all layers or none
             if memories:
                 self._reserve_memory(memories)
             lengths = [self.lengths[slot] for slot in slots]
-            for layer, of_rows in zip(self.slots, own.layers, strict=True):
-                layer.fill(slots, of_rows, lengths)
-        self._show()
+            for layer, other_layer in zip(self.slots, other.layers, strict=True):
+                layer.fill(slots, other_layer, lengths)
+        self._update_views()
 
     def select(self, slots: Sequence[int]) -> None:
         """Reorder, repeat or drop slots: new slot i is old slot `slots[i]`. Drop memories without slots.
@@ -116,19 +116,19 @@ class SlotCache(Cache):
         same_sources = not self.source_lengths or sources == list(range(len(self.source_lengths)))
         same = same_sources and len(slots) == len(self.lengths)
         equal_lengths = len(set(self.lengths)) <= 1
-        tokens = _Selection(slots, self.lengths, equal_lengths, self.device)
-        memories = _Selection(sources, self.source_lengths, equal_lengths, self.device)
+        slot_selection = _Selection(slots, self.lengths, equal_lengths, self.device)
+        memory_selection = _Selection(sources, self.source_lengths, equal_lengths, self.device)
         self.lengths = [self.lengths[slot] for slot in slots]
         if not same_sources:
             self.source_lengths = [self.source_lengths[source] for source in sources]
         for layer in self.slots:
-            layer.room = [tokens.apply(room) for room in layer.room]
+            layer.room = [slot_selection.apply(tensor) for tensor in layer.room]
             if not same_sources:
-                layer.memory_room = [memories.apply(room) for room in layer.memory_room]
+                layer.memory_room = [memory_selection.apply(tensor) for tensor in layer.memory_room]
             if not same:  # free the old tensors before the next layer
                 layer.show(len(self.lengths), len(self.source_lengths), max(self.source_lengths, default=0))
         if not same:
-            self._show()
+            self._update_views()
 
     @contextmanager
     def memory_of_each_slot(self) -> Iterator[Tensor | None]:
@@ -149,21 +149,21 @@ class SlotCache(Cache):
             for layer, memory in zip(self.slots, shared, strict=True):
                 layer.memory = memory
 
-    def _reserve(self, columns: int) -> None:
-        rooms = _with_room([room for layer in self.slots for room in layer.room], len(self.lengths), columns)
-        for layer, keys, values in zip(self.slots, rooms[::2], rooms[1::2], strict=True):
+    def _reserve_columns(self, columns: int) -> None:
+        enlarged = _enlarged([tensor for layer in self.slots for tensor in layer.room], len(self.lengths), columns)
+        for layer, keys, values in zip(self.slots, enlarged[::2], enlarged[1::2], strict=True):
             layer.room = [keys, values]
 
     def _reserve_memory(self, memories: Sequence[Tensor]) -> None:
         """Allocate memory for the keys and values of memories (B, G, S, K), two tensors per layer."""
-        held = [room for layer in self.slots for room in layer.memory_room]
-        if not held:
-            held = [memory[:0, :, :0].to(self.dtype) for memory in memories]
-        rooms = _with_room(held, len(self.source_lengths), memories[0].shape[2])
-        for layer, keys, values in zip(self.slots, rooms[::2], rooms[1::2], strict=True):
+        allocated = [tensor for layer in self.slots for tensor in layer.memory_room]
+        if not allocated:
+            allocated = [memory[:0, :, :0].to(self.dtype) for memory in memories]
+        enlarged = _enlarged(allocated, len(self.source_lengths), memories[0].shape[2])
+        for layer, keys, values in zip(self.slots, enlarged[::2], enlarged[1::2], strict=True):
             layer.memory_room = [keys, values]
 
-    def _show(self) -> None:
+    def _update_views(self) -> None:
         """Update the tensors that the model reads: the slots in use, and the memories without common padding."""
         width = max(self.source_lengths, default=0)
         for layer in self.slots:
@@ -195,42 +195,42 @@ class SlotLayer(LayerCache):
             self.values[slots, :, columns] = v[:, :, 0].to(self.values.dtype)  # (B, G, K)
         return self.keys.narrow(2, 0, self.length), self.values.narrow(2, 0, self.length)
 
-    def keep(self, own: LayerCache) -> None:
+    def keep(self, other: LayerCache) -> None:
         """Take over another layer's tensors; only a memory of another data type is copied, to convert it."""
-        self.room = [own.keys, own.values]
-        if own.memory is not None:
-            k, v = own.memory  # (sources, G, S, K) each
-            self.memory_room = [k.to(own.keys.dtype), v.to(own.keys.dtype)]
+        self.room = [other.keys, other.values]
+        if other.memory is not None:
+            k, v = other.memory  # (sources, G, S, K) each
+            self.memory_room = [k.to(other.keys.dtype), v.to(other.keys.dtype)]
 
-    def fill(self, slots: Sequence[int], own: LayerCache, lengths: Sequence[int]) -> None:
+    def fill(self, slots: Sequence[int], other: LayerCache, lengths: Sequence[int]) -> None:
         """Copy the rows of another layer, of these lengths, and its memory into slots."""
-        for room, tensor in zip(self.room, (own.keys, own.values), strict=True):
+        for target, values in zip(self.room, (other.keys, other.values), strict=True):
             for row, (slot, length) in enumerate(zip(slots, lengths, strict=True)):
-                room[slot, :, :length] = tensor[row, :, :length]  # (G, length, K)
-        if own.memory is not None:
-            width = own.memory[0].shape[2]
-            for room, tensor in zip(self.memory_room, own.memory, strict=True):
+                target[slot, :, :length] = values[row, :, :length]  # (G, length, K)
+        if other.memory is not None:
+            width = other.memory[0].shape[2]
+            for target, values in zip(self.memory_room, other.memory, strict=True):
                 for row, slot in enumerate(slots):
-                    room[slot, :, :width] = tensor[row]  # (G, width, K)
+                    target[slot, :, :width] = values[row]  # (G, width, K)
 
     def show(self, slots: int, sources: int, width: int) -> None:
         """Set the views of the first `slots` slots, and of `width` columns of the first `sources` memories."""
         self.keys = self.room[0][:slots]  # (B, G, columns, K)
         self.values = self.room[1][:slots]  # (B, G, columns, K)
         if sources:
-            k, v = (room[:sources, :, :width] for room in self.memory_room)  # (sources, G, S, K) each
+            k, v = (tensor[:sources, :, :width] for tensor in self.memory_room)  # (sources, G, S, K) each
             self.memory = (k, v)
 
 
-def kept_slots(gone: Sequence[bool]) -> list[int]:
+def kept_slots(removed: Sequence[bool]) -> list[int]:
     """Return the slots that remain; the last slots fill the gaps, so at most one slot moves per gap.
 
     >>> kept_slots([False, True, False, False, True])
     [0, 3, 2]
     """
-    slots = list(range(len(gone)))
+    slots = list(range(len(removed)))
     for slot in reversed(slots[:]):
-        if gone[slot]:
+        if removed[slot]:
             slots[slot] = slots[-1]
             slots.pop()
     return slots
@@ -267,18 +267,18 @@ class _Selection:
         self.origins = self.rows[self.targets]  # (moves)
         self.buffer: Tensor | None = None  # shared by all tensors, so that it stays in the CPU's cache
 
-    def apply(self, room: Tensor) -> Tensor:
+    def apply(self, tensor: Tensor) -> Tensor:
         """Select the rows of a tensor (slots, G, columns, K), in place unless it has too few slots; return it.
 
         In a larger tensor, unused columns are zero, because masked values must be finite. If all rows have the same
         length, unused columns are left uninitialised: only beam search repeats rows, and there rows keep equal lengths.
         """
-        columns = room.narrow(2, 0, self.filled)  # (slots, G, filled, K)
-        if self.count > room.shape[0]:
-            larger = room.new_empty((self.count, *room.shape[1:]))
+        columns = tensor.narrow(2, 0, self.filled)  # (slots, G, filled, K)
+        if self.count > tensor.shape[0]:
+            larger = tensor.new_empty((self.count, *tensor.shape[1:]))
             larger.narrow(2, 0, self.filled).copy_(columns.index_select(0, self.rows))
             if not self.equal_lengths:
-                larger.narrow(2, self.filled, room.shape[2] - self.filled).zero_()
+                larger.narrow(2, self.filled, tensor.shape[2] - self.filled).zero_()
             return larger
         if self.into_gaps:
             for to, origin in self.moves:
@@ -289,26 +289,26 @@ class _Selection:
                 self.buffer = columns.new_empty((len(self.moves), *columns.shape[1:]))  # (moves, G, filled, K)
             torch.index_select(columns, 0, self.origins, out=self.buffer)
             columns.index_copy_(0, self.targets, self.buffer)
-        return room
+        return tensor
 
 
-def _with_room(held: Sequence[Tensor], slots: int, columns: int) -> list[Tensor]:
-    """Return tensors (slots, G, columns, K) of at least this size with the contents of `held`.
+def _enlarged(tensors: Sequence[Tensor], slots: int, columns: int) -> list[Tensor]:
+    """Return tensors (slots, G, columns, K) of at least this size with the contents of `tensors`.
 
     The number of slots at least doubles when it grows. Larger tensors are views of a single allocation: a large
     allocation is returned to the system when it is freed, but many medium allocations would fragment the memory of the
     process.
     """
-    had, _, had_columns, K = held[0].shape
-    if had >= slots and had_columns >= columns:
-        return list(held)
-    if not had:
-        return [each.new_zeros((slots, each.shape[1], columns, K)) for each in held]
-    slots = had if had >= slots else max(slots, 2 * had)
-    columns = max(had_columns, columns)
-    shapes = [(slots, each.shape[1], columns, K) for each in held]
-    parts = held[0].new_zeros(sum(map(math.prod, shapes))).split([math.prod(shape) for shape in shapes])
+    old_slots, _, old_columns, K = tensors[0].shape
+    if old_slots >= slots and old_columns >= columns:
+        return list(tensors)
+    if not old_slots:
+        return [tensor.new_zeros((slots, tensor.shape[1], columns, K)) for tensor in tensors]
+    slots = old_slots if old_slots >= slots else max(slots, 2 * old_slots)
+    columns = max(old_columns, columns)
+    shapes = [(slots, tensor.shape[1], columns, K) for tensor in tensors]
+    parts = tensors[0].new_zeros(sum(map(math.prod, shapes))).split([math.prod(shape) for shape in shapes])
     larger = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
-    for new, old in zip(larger, held, strict=True):
-        new[:had, :, :had_columns] = old
+    for new, old in zip(larger, tensors, strict=True):
+        new[:old_slots, :, :old_columns] = old
     return larger

@@ -60,11 +60,11 @@ class Engine(Protocol):
     def read_last(self, tokens: Tensor, cache: SlotCache) -> Tensor:
         """Read one token per slot, ids (slots), and return logits (slots, V)."""
 
-    def read_prompts(self, tokens: Sequence[Sequence[int]], own: Cache) -> Tensor:
-        """Read decoder prompts, or the next chunk of one prompt, into the cache `own`; return logits (B, V)."""
+    def read_prompts(self, tokens: Sequence[Sequence[int]], cache: Cache) -> Tensor:
+        """Read decoder prompts, or the next chunk of one prompt, into the cache; return logits (B, V)."""
 
-    def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], own: Cache) -> Tensor:
-        """Read sources and targets of an encoder-decoder into the cache `own`; return logits (B, V)."""
+    def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], cache: Cache) -> Tensor:
+        """Read sources and targets of an encoder-decoder into the cache; return logits (B, V)."""
 
 
 @dataclass
@@ -73,13 +73,13 @@ class _RowState:
 
     Attributes:
         source: source ids, if the row is a target.
-        longest: expected final number of tokens.
+        expected_length: expected final number of tokens.
         start: index of the first token of the window in the row's slot.
         cache: cache of a prompt that is being read in chunks.
     """
 
     source: Sequence[int]
-    longest: int
+    expected_length: int
     start: int = 0
     cache: Cache | None = None
 
@@ -128,34 +128,34 @@ class SlotReader:
             self.slots = []
             self.cache = self._new_slots()  # free the memory of the old cache
         elif len(new_of) < len(rows) or self.cache.slots_per_source > 1:
-            self.states = [_RowState(state.source, state.longest, state.start) for state in self.states]
+            self.states = [_RowState(state.source, state.expected_length, state.start) for state in self.states]
             self.slots = list(range(len(rows)))
             self.cache.select([slot_of[row] for row in rows])
         else:  # remaining rows keep their slots, so reordering costs nothing
-            kept = kept_slots([row not in new_of for row in self.slots])
-            self.slots = [new_of[self.slots[slot]] for slot in kept]
-            self.cache.select(kept)
+            remaining_slots = kept_slots([row not in new_of for row in self.slots])
+            self.slots = [new_of[self.slots[slot]] for slot in remaining_slots]
+            self.cache.select(remaining_slots)
 
     def read(self, rows: Sequence[Sequence[int]]) -> NextLogits:
         """Read the last token of each row with a slot, and waiting rows; return the next-token logits."""
         shifted = [row for row in self.slots if len(rows[row]) - self.states[row].start > self.context]
         if shifted:
-            kept = kept_slots([row in shifted for row in self.slots])
-            self.slots = [self.slots[slot] for slot in kept]
-            self.cache.select(kept)
+            remaining_slots = kept_slots([row in shifted for row in self.slots])
+            self.slots = [self.slots[slot] for slot in remaining_slots]
+            self.cache.select(remaining_slots)
             self.waiting = shifted + self.waiting
-        found: list[Tensor] = []
+        logits_of_groups: list[Tensor] = []
         ready = list(self.slots)
         if ready:
             last = torch.tensor([rows[row][-1] for row in ready], device=self.weight.device)  # (slots)
-            found.append(self.engine.read_last(last, self.cache))
+            logits_of_groups.append(self.engine.read_last(last, self.cache))
         if self.waiting:
             for group, logits in self._read_waiting(rows):
                 ready += group
-                found.append(logits)
-        if not found:
+                logits_of_groups.append(logits)
+        if not logits_of_groups:
             return NextLogits([], self.weight.new_empty(0, self.model.vocab_size))
-        logits = torch.cat(found) if len(found) > 1 else found[0]  # (rows, V)
+        logits = torch.cat(logits_of_groups) if len(logits_of_groups) > 1 else logits_of_groups[0]  # (rows, V)
         if any(row > following for row, following in pairwise(ready)):
             order = sorted(range(len(ready)), key=ready.__getitem__)
             ready = [ready[index] for index in order]
@@ -168,27 +168,27 @@ class SlotReader:
         unread = [self._unread(row, rows[row]) for row in chosen]
         if self.limit is not None and isinstance(self.model, Decoder) and len(unread[0]) > self.limit:
             return self._read_chunk(chosen, unread[0], rows)
-        slots = self._give_slots(chosen, rows)
-        found = []
-        most = GROUP_TOKENS.get(self.weight.device.type, MOST_GROUP_TOKENS)
+        slots = self._assign_slots(chosen, rows)
+        groups = []
+        max_tokens = GROUP_TOKENS.get(self.weight.device.type, MOST_GROUP_TOKENS)
         if self.limit is not None:  # rows that join at any time differ in length: small groups have less padding
-            most = self.limit // 4
-        for group in batches_by_length([len(each) for each in unread], len(chosen), most):
+            max_tokens = self.limit // 4
+        for group in batches_by_length([len(tokens) for tokens in unread], len(chosen), max_tokens):
             group.sort()
             numbers = [chosen[index] for index in group]
             alone = len(group) == len(self.slots)
             if isinstance(self.model, Decoder):
                 tokens = [unread[index] for index in group]
-                own = self._new_cache(tokens, alone)
-                logits = self.engine.read_prompts(tokens, own)  # (group, V)
+                cache = self._new_cache(tokens, alone)
+                logits = self.engine.read_prompts(tokens, cache)  # (group, V)
             else:
                 targets = [rows[row] for row in numbers]
                 sources = [self.states[row].source for row in numbers]
-                own = self._new_cache(targets, alone)
-                logits = self.engine.read_targets(sources, targets, own)  # (group, V)
-            self.cache.fill([slots[index] for index in group], own)
-            found.append((numbers, logits))
-        return found
+                cache = self._new_cache(targets, alone)
+                logits = self.engine.read_targets(sources, targets, cache)  # (group, V)
+            self.cache.fill([slots[index] for index in group], cache)
+            groups.append((numbers, logits))
+        return groups
 
     def _read_chunk(
         self, chosen: list[int], unread: Sequence[int], rows: Sequence[Sequence[int]]
@@ -197,11 +197,11 @@ class SlotReader:
         state = self.states[chosen[0]]
         if state.cache is None:
             state.cache = self._new_cache([unread], alone=False)
-        done = state.cache.length
-        logits = self.engine.read_prompts([unread[done : done + (self.limit or 0)]], state.cache)  # (1, V)
+        n_read = state.cache.length
+        logits = self.engine.read_prompts([unread[n_read : n_read + (self.limit or 0)]], state.cache)  # (1, V)
         if state.cache.length < len(unread):
             return []
-        self.cache.fill(self._give_slots(chosen, rows), state.cache)
+        self.cache.fill(self._assign_slots(chosen, rows), state.cache)
         state.cache = None
         return [(chosen, logits)]
 
@@ -223,7 +223,7 @@ class SlotReader:
         """Return the tokens to read for a row without a slot: its source, or its context window."""
         return self.states[row].source if isinstance(self.model, EncoderDecoder) else window(tokens, self.context)
 
-    def _give_slots(self, chosen: list[int], rows: Sequence[Sequence[int]]) -> list[int]:
+    def _assign_slots(self, chosen: list[int], rows: Sequence[Sequence[int]]) -> list[int]:
         """Move waiting rows to new slots; return these slots."""
         lengths = []
         columns = 0
@@ -231,15 +231,15 @@ class SlotReader:
             state = self.states[row]
             state.start = window_start(len(rows[row]), self.context)
             lengths.append(len(rows[row]) - state.start)
-            columns = max(columns, min(self.context, state.longest - state.start))
+            columns = max(columns, min(self.context, state.expected_length - state.start))
         if self.limit is not None:  # later rows may be longer
             columns = min(self.context, -(-columns // COLUMNS) * COLUMNS)
         source_lengths = [len(self.states[row].source) for row in chosen if isinstance(self.model, EncoderDecoder)]
         first = len(self.slots)
         self.cache.add(lengths, columns, source_lengths)
         self.slots += chosen
-        gone = set(chosen)
-        self.waiting = [row for row in self.waiting if row not in gone]
+        with_slots = set(chosen)
+        self.waiting = [row for row in self.waiting if row not in with_slots]
         return list(range(first, len(self.slots)))
 
     def _new_slots(self) -> SlotCache:

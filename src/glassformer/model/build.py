@@ -35,11 +35,11 @@ def build_model(
     Raises:
         GlassError: a size differs from its value in `config`, or V is not given.
     """
-    V = _agreed("vocab_size", config.vocab_size, vocab_size, "the tokenizer has {} tokens")
-    S = _agreed(
+    V = _resolve_size("vocab_size", config.vocab_size, vocab_size, "the tokenizer has {} tokens")
+    S = _resolve_size(
         "source_vocab_size", config.source_vocab_size, source_vocab_size, "the source's tokenizer has {} tokens"
     )
-    C = _agreed("classes", config.classes, classes, "the data has {} labels")
+    C = _resolve_size("classes", config.classes, classes, "the data has {} labels")
     if V is None:
         raise GlassError("the model's vocabulary size is not known", "Set model.vocab_size, or give a tokenizer.")
     model: Model
@@ -57,13 +57,14 @@ def build_model(
     return model
 
 
-def _agreed(name: str, wanted: int | None, found: int | None, words: str) -> int | None:
+def _resolve_size(name: str, configured: int | None, measured: int | None, description: str) -> int | None:
     """Return the size from the settings or the data; raise a `GlassError` if the sizes differ."""
-    if wanted is not None and found is not None and wanted != found:
+    if configured is not None and measured is not None and configured != measured:
         raise GlassError(
-            f"model.{name} is {wanted}, but {words.format(found)}", f"Set model.{name} = {found}, or leave it unset."
+            f"model.{name} is {configured}, but {description.format(measured)}",
+            f"Set model.{name} = {measured}, or leave it unset.",
         )
-    return wanted or found
+    return configured or measured
 
 
 def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
@@ -77,7 +78,7 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
     are 1.
     """
     generator = torch.Generator().manual_seed(seed)
-    parts = sum(isinstance(module, Attention | FeedForward) for module in model.modules())
+    n_sublayers = sum(isinstance(module, Attention | FeedForward) for module in model.modules())
     writers = {
         id(module.output if isinstance(module, Attention) else module.down)
         for module in model.modules()
@@ -88,8 +89,8 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
     tied = config.tied and not isinstance(model, Classifier)
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
-            size = 1 / math.sqrt(max(1, module.in_features)) / (math.sqrt(parts) if id(module) in shrunk else 1.0)
-            _normal(module.weight, 0.0 if config.zero_output and id(module) in writers else size, generator)
+            std = 1 / math.sqrt(max(1, module.in_features)) / (math.sqrt(n_sublayers) if id(module) in shrunk else 1.0)
+            _normal(module.weight, 0.0 if config.zero_output and id(module) in writers else std, generator)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):

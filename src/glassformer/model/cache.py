@@ -42,8 +42,8 @@ class Cache:
     def __init__(
         self, config: ModelConfig, batch: int, capacity: int, device: torch.device, dtype: torch.dtype
     ) -> None:
-        counts = [len(config.kept_kv_heads(f"dec.{layer}.self")) for layer in range(config.layers)]  # G of each layer
-        self.layers = [LayerCache((batch, G, capacity, config.K), device, dtype) for G in counts]
+        kv_heads = [len(config.kept_kv_heads(f"dec.{layer}.self")) for layer in range(config.layers)]  # G of each layer
+        self.layers = [LayerCache((batch, G, capacity, config.K), device, dtype) for G in kv_heads]
         self.attention_mask = torch.ones(batch, capacity, dtype=torch.bool, device=device)  # (B, capacity)
         self.positions = torch.arange(capacity, device=device).repeat(batch, 1)  # (B, capacity)
         self.capacity = capacity
@@ -72,6 +72,6 @@ class Cache:
             return self.positions[:1, start:end], self.positions[:1, :end], None  # (1, new), (1, S)
         self.padded = True
         self.attention_mask[:, start:end] = True if attention_mask is None else attention_mask  # (B, new)
-        already = self.attention_mask[:, :start].sum(dim=1, keepdim=True)  # (B, 1)
-        self.positions[:, start:end] = token_positions(self.attention_mask[:, start:end], already)  # (B, new)
+        past_length = self.attention_mask[:, :start].sum(dim=1, keepdim=True)  # (B, 1)
+        self.positions[:, start:end] = token_positions(self.attention_mask[:, start:end], past_length)  # (B, new)
         return self.positions[:, start:end], self.positions[:, :end], self.attention_mask[:, :end]

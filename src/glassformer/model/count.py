@@ -68,20 +68,20 @@ def count_model(
         model = build_model(config, vocab_size, source_vocab_size=source_vocab_size, classes=classes)
     parameters: dict[str, int] = {}
     for name, parameter in model.named_parameters():
-        part = next(part for key, part in PARTS.items() if key in f".{name}")
-        parameters[part] = parameters.get(part, 0) + parameter.numel()
+        component = next(component for key, component in PARTS.items() if key in f".{name}")
+        parameters[component] = parameters.get(component, 0) + parameter.numel()
     if config.tied and not isinstance(model, Classifier):
         parameters.setdefault("output head", 0)
     flops = _flops(model, config)
-    kept = 0
+    kv_heads = 0
     if config.family != "encoder":
-        kept = sum(len(config.kept_kv_heads(f"dec.{layer}.self")) for layer in range(config.layers))
+        kv_heads = sum(len(config.kept_kv_heads(f"dec.{layer}.self")) for layer in range(config.layers))
     return [
         Component(
             name,
             parameters[name],
             flops.get(name, 0),
-            2 * kept * config.K * 4 if name == "self-attention" else 0,
+            2 * kv_heads * config.K * 4 if name == "self-attention" else 0,
         )
         for name in PARTS.values()
         if name in parameters
@@ -93,11 +93,13 @@ def _flops(model: Model, config: ModelConfig) -> dict[str, int]:
     window = min(config.context, config.window or config.context)
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
-            part = next(part for key, part in PARTS.items() if key in f".{name}")
-            flops[part] = flops.get(part, 0) + 2 * module.weight.numel()
+            component = next(component for key, component in PARTS.items() if key in f".{name}")
+            flops[component] = flops.get(component, 0) + 2 * module.weight.numel()
         elif isinstance(module, Attention):
-            part, keys = ("cross-attention", config.context) if name.endswith(".cross") else ("self-attention", window)
-            flops[part] = flops.get(part, 0) + 4 * module.heads * config.K * keys
+            component, n_keys = (
+                ("cross-attention", config.context) if name.endswith(".cross") else ("self-attention", window)
+            )
+            flops[component] = flops.get(component, 0) + 4 * module.heads * config.K * n_keys
     if not isinstance(model, Classifier):
         flops["output head"] = flops.get("output head", 0) + 2 * model.vocab_size * config.width
     return flops

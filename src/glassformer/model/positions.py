@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from glassformer.base.config import ModelConfig
 
 
-def token_positions(attention_mask: Tensor, already: Tensor | int = 0) -> Tensor:
-    """Return the position of each token in its row (B, T), starting at `already`; padding is not counted.
+def token_positions(attention_mask: Tensor, past_length: Tensor | int = 0) -> Tensor:
+    """Return the position of each token in its row (B, T), starting at `past_length`; padding is not counted.
 
     Args:
         attention_mask: (B, T) bool, False at padding, which gets the position of the token before it, or else 0.
-        already: (B, 1) number of earlier tokens in each row.
+        past_length: (B, 1) number of earlier tokens in each row.
     """
-    return (attention_mask.long().cumsum(dim=1) - 1 + already).clamp(min=0)  # (B, T)
+    return (attention_mask.long().cumsum(dim=1) - 1 + past_length).clamp(min=0)  # (B, T)
 
 
 class AddedPositions(nn.Module):
@@ -101,11 +101,11 @@ class ScorePositions(nn.Module):
 
     def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Return the score bias (B, H, T, S) for query positions (B, T) and key positions (B, S)."""
-        back = query_positions[:, :, None] - key_positions[:, None, :]  # (B, T, S)
-        return self.by_distance(back)  # (B, H, T, S)
+        relative_positions = query_positions[:, :, None] - key_positions[:, None, :]  # (B, T, S)
+        return self.by_distance(relative_positions)  # (B, H, T, S)
 
-    def by_distance(self, back: Tensor) -> Tensor:
-        """Return the bias (B, H, T, S) for `back` (B, T, S): query position minus key position.
+    def by_distance(self, relative_positions: Tensor) -> Tensor:
+        """Return the bias (B, H, T, S) for `relative_positions` (B, T, S): query position minus key position.
 
         Compute in `torch.get_default_dtype()`: comparisons with NumPy run in float64.
         """
@@ -119,9 +119,9 @@ class AlibiPositions(ScorePositions):
         super().__init__()
         self.heads = heads
 
-    def by_distance(self, back: Tensor) -> Tensor:
+    def by_distance(self, relative_positions: Tensor) -> Tensor:
         """Return the bias (B, H, T, S) for query minus key positions (B, T, S)."""
-        distance = back[:, None].abs()  # (B, 1, T, S)
+        distance = relative_positions[:, None].abs()  # (B, 1, T, S)
         slopes = torch.tensor(alibi_slopes(self.heads), device=distance.device)  # (H)
         return -slopes[:, None, None] * distance  # (B, H, T, S)
 
@@ -154,23 +154,23 @@ class RelativePositions(ScorePositions):
         self.max_distance = max_distance
         self.causal = causal
 
-    def by_distance(self, back: Tensor) -> Tensor:
+    def by_distance(self, relative_positions: Tensor) -> Tensor:
         """Return the bias (B, H, T, S) for query minus key positions (B, T, S)."""
-        return self.table(self.bucket(back)).permute(0, 3, 1, 2)  # (B, H, T, S)
+        return self.table(self.bucket(relative_positions)).permute(0, 3, 1, 2)  # (B, H, T, S)
 
-    def bucket(self, back: Tensor) -> Tensor:
+    def bucket(self, relative_positions: Tensor) -> Tensor:
         """Return the buckets (B, T, S) of query minus key positions: exact when near, logarithmic when far."""
         buckets = self.buckets
-        offset = torch.zeros_like(back)
+        offset = torch.zeros_like(relative_positions)
         if not self.causal:  # half of the buckets for each direction
             buckets //= 2
-            offset = (back < 0).long() * buckets
-            back = back.abs()
-        back = back.clamp(min=0)
+            offset = (relative_positions < 0).long() * buckets
+            relative_positions = relative_positions.abs()
+        relative_positions = relative_positions.clamp(min=0)
         exact = buckets // 2
-        far = torch.log(back.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
+        far = torch.log(relative_positions.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
         far_bucket = (exact + far * (buckets - exact)).long().clamp(max=buckets - 1)  # (B, T, S)
-        return offset + torch.where(back < exact, back, far_bucket)
+        return offset + torch.where(relative_positions < exact, relative_positions, far_bucket)
 
 
 def added_positions(config: ModelConfig) -> AddedPositions | None:

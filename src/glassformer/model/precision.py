@@ -160,7 +160,7 @@ def slower_choices(config: Config) -> list[str]:
 
 def processor_speeds() -> Speeds:
     """Return the speeds of one thread on this CPU, from the cache or else measured."""
-    return _known_or_timed(cache_file(), _environment())
+    return _cached_or_measured(cache_file(), _environment())
 
 
 def known_speeds() -> Speeds | None:
@@ -171,16 +171,16 @@ def known_speeds() -> Speeds | None:
 def remember(speeds: Speeds) -> None:
     """Cache speeds for this machine and environment; do nothing without a writable cache folder."""
     _write(cache_file(), _environment(), speeds)
-    _known_or_timed.cache_clear()
+    _cached_or_measured.cache_clear()
 
 
 @cache
-def _known_or_timed(file: Path | None, environment: str) -> Speeds:
-    found = _read(file, environment)
-    if found is None:
-        found = time_processor()
-        _write(file, environment, found)
-    return found
+def _cached_or_measured(file: Path | None, environment: str) -> Speeds:
+    speeds = _read(file, environment)
+    if speeds is None:
+        speeds = time_processor()
+        _write(file, environment, speeds)
+    return speeds
 
 
 def _environment() -> str:
@@ -217,18 +217,18 @@ def cache_file() -> Path | None:
 
 def _cache_folder() -> Path | None:
     """Return glassformer's cache folder: GLASS_CACHE, or a folder in the user's cache folder."""
-    own = os.environ.get("GLASS_CACHE")
-    if own:
-        return Path(own)
-    users = _users_cache_folder()
-    return users / "glassformer" if users is not None else None
+    configured = os.environ.get("GLASS_CACHE")
+    if configured:
+        return Path(configured)
+    user_folder = _user_cache_folder()
+    return user_folder / "glassformer" if user_folder is not None else None
 
 
-def _users_cache_folder() -> Path | None:
+def _user_cache_folder() -> Path | None:
     """Return the user's cache folder, following the conventions of the operating system."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    if Path(given).is_absolute():  # the XDG specification: relative paths must be ignored
-        return Path(given)
+    xdg_folder = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(xdg_folder).is_absolute():  # the XDG specification: relative paths must be ignored
+        return Path(xdg_folder)
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA")
         return Path(local) if local else None
@@ -270,26 +270,26 @@ def time_processor() -> Speeds:
     matrices are then skipped.
     """
     with threads(1):
-        small = _timed(SMALL)
-        return small if small.ratio < HOPELESS else _timed(LARGE)
+        small = _measure(SMALL)
+        return small if small.ratio < HOPELESS else _measure(LARGE)
 
 
-def _timed(shape: tuple[int, int, int]) -> Speeds:
+def _measure(shape: tuple[int, int, int]) -> Speeds:
     rows, inner, columns = shape
     operations = 2 * rows * inner * columns / 1e9
     multiply = {dtype: _multiplication(shape, dtype) for dtype in DTYPES.values()}
     for call in multiply.values():
         call()  # warm-up: the first call prepares the kernel
-    best = dict.fromkeys(multiply, math.inf)
+    shortest = dict.fromkeys(multiply, math.inf)
     deadline = time.perf_counter() + SECONDS
-    for turn in range(ROUNDS):
-        if turn > 0 and time.perf_counter() > deadline:
+    for round_index in range(ROUNDS):
+        if round_index > 0 and time.perf_counter() > deadline:
             break
         for dtype, call in multiply.items():
             started = time.perf_counter()
             call()
-            best[dtype] = min(best[dtype], time.perf_counter() - started)
-    return Speeds(operations / best[torch.float32], operations / best[torch.bfloat16])
+            shortest[dtype] = min(shortest[dtype], time.perf_counter() - started)
+    return Speeds(operations / shortest[torch.float32], operations / shortest[torch.bfloat16])
 
 
 def _multiplication(shape: tuple[int, int, int], dtype: torch.dtype) -> Callable[[], torch.Tensor]:

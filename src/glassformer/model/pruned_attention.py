@@ -92,9 +92,9 @@ def place_pruned_attentions(model: nn.Module, config: ModelConfig) -> None:
         name = "dec" if stack.causal else "enc"
         for layer, block in enumerate(stack.blocks):
             assert isinstance(block, Block)
-            own = f"{name}.{layer}.self"
-            other = f"{name}.{layer}.cross"
-            if len(config.kept_heads(own)) < config.heads:
-                block.attention = PrunedAttention(config, own)
-            if block.cross is not None and len(config.kept_heads(other)) < config.heads:
-                block.cross = PrunedAttention(config, other)
+            self_site = f"{name}.{layer}.self"
+            cross_site = f"{name}.{layer}.cross"
+            if len(config.kept_heads(self_site)) < config.heads:
+                block.attention = PrunedAttention(config, self_site)
+            if block.cross is not None and len(config.kept_heads(cross_site)) < config.heads:
+                block.cross = PrunedAttention(config, cross_site)

@@ -49,25 +49,25 @@ def load_weights(model: nn.Module, path: Path) -> None:
         GlassError: the file cannot be read, or names or shapes differ from the model's; the message names the first
             difference.
     """
-    found = load_tensors(path)
-    wanted = model.state_dict()
-    for name, value in wanted.items():
-        if name not in found:
+    saved = load_tensors(path)
+    parameters = model.state_dict()
+    for name, value in parameters.items():
+        if name not in saved:
             raise GlassError(
                 f"{path} has no tensor {name}",
                 "The weights and config.toml belong to different models: copy both from the same run.",
             )
-        if found[name].shape != value.shape:
+        if saved[name].shape != value.shape:
             raise GlassError(
-                f"{name} in {path} has shape {tuple(found[name].shape)}, but the model needs {tuple(value.shape)}",
+                f"{name} in {path} has shape {tuple(saved[name].shape)}, but the model needs {tuple(value.shape)}",
                 "The weights and config.toml belong to different models: copy both from the same run.",
             )
-    extra = sorted(found.keys() - wanted.keys())
+    extra = sorted(saved.keys() - parameters.keys())
     if extra:
         raise GlassError(
             f"{path} has a tensor that the model lacks: {extra[0]}",
             "Copy the weights and config.toml from the same run.",
         )
     with torch.no_grad():
-        for name, value in wanted.items():
-            value.copy_(found[name])
+        for name, value in parameters.items():
+            value.copy_(saved[name])

@@ -23,12 +23,12 @@ def self_allowed(positions: Ints, attention_mask: Bools, causal: bool, window: i
         causal: allow only keys at the query's position or before it.
         window: allow only keys at a distance smaller than this (Beltagy et al. 2020, section 3.1).
     """
-    back = positions[:, None, :, None] - positions[:, None, None, :]  # (B, 1, T, T)
-    allowed = np.broadcast_to(attention_mask[:, None, None, :], back.shape)  # (B, 1, T, T)
+    relative_positions = positions[:, None, :, None] - positions[:, None, None, :]  # (B, 1, T, T)
+    allowed = np.broadcast_to(attention_mask[:, None, None, :], relative_positions.shape)  # (B, 1, T, T)
     if causal:
-        allowed = allowed & (back >= 0)
+        allowed = allowed & (relative_positions >= 0)
     if window is not None:
-        allowed = allowed & (np.abs(back) < window)
+        allowed = allowed & (np.abs(relative_positions) < window)
     return allowed
 
 
@@ -127,17 +127,17 @@ def project(
 
     x: (B, T, D) -> (B, heads, T, K).
     """
-    flat, saved = linear(x, under(name, weights))  # (B, T, heads K)
+    flat, saved_linear = linear(x, under(name, weights))  # (B, T, heads K)
     B, T, _ = flat.shape
     gain = under(f"{name}_norm", weights)
-    normed = None
+    saved_norm = None
     if gain:
         parts = flat.reshape(B, T, -1, len(gain["weight"]))  # (B, T, heads, K) or (B, T, 1, heads K)
-        flat, normed = norm(parts, gain, "rmsnorm", settings.norm_eps or RMSNORM_EPSILON)
+        flat, saved_norm = norm(parts, gain, "rmsnorm", settings.norm_eps or RMSNORM_EPSILON)
     y = flat.reshape(B, T, heads, settings.K).transpose(0, 2, 1, 3)  # (B, heads, T, K)
     if angles is not None:
         y = rotate(y, angles)  # (B, heads, T, K)
-    return y, ProjectedHeads(saved, normed, angles)
+    return y, ProjectedHeads(saved_linear, saved_norm, angles)
 
 
 def project_backward(dy: Array, saved: ProjectedHeads, name: str) -> tuple[Array, dict[str, Array]]:
@@ -147,11 +147,11 @@ def project_backward(dy: Array, saved: ProjectedHeads, name: str) -> tuple[Array
         dy = rotate_backward(dy, saved.rotation)  # (B, heads, T, K)
     dflat = joined(dy)  # (B, T, heads K)
     if saved.norm is not None:
-        dparts, gain = norm_backward(dflat.reshape(saved.norm.normalised.shape), saved.norm)
+        dparts, norm_gradients = norm_backward(dflat.reshape(saved.norm.normalised.shape), saved.norm)
         dflat = dparts.reshape(dflat.shape)  # (B, T, heads K)
-        gradients = with_prefix(f"{name}_norm", gain)
-    dx, matrix = linear_backward(dflat, saved.linear)  # (B, T, D)
-    return dx, gradients | with_prefix(name, matrix)
+        gradients = with_prefix(f"{name}_norm", norm_gradients)
+    dx, linear_gradients = linear_backward(dflat, saved.linear)  # (B, T, D)
+    return dx, gradients | with_prefix(name, linear_gradients)
 
 
 def joined(x: Array) -> Array:
@@ -201,8 +201,8 @@ def attention(
     q, query = project(x, weights, "query", len(groups.heads), angles, settings)  # (B, H, T, K)
     k, key = project(source, weights, "key", groups.kv_heads, angles, settings)  # (B, G, S, K)
     v, value = project(source, weights, "value", groups.kv_heads, None, settings)  # (B, G, S, K)
-    own = None if bias is None else bias[:, groups.heads]  # (B, H, T, S)
-    z, saved = attend(q, k[:, groups.kv_index], v[:, groups.kv_index], allowed, own)  # (B, H, T, K)
+    layer_bias = None if bias is None else bias[:, groups.heads]  # (B, H, T, S)
+    z, saved = attend(q, k[:, groups.kv_index], v[:, groups.kv_index], allowed, layer_bias)  # (B, H, T, K)
     y, output = linear(joined(z), under("output", weights))  # (B, T, D)
     return y, NumpyAttention(settings.heads, groups, query, key, value, saved, output)
 

@@ -34,17 +34,17 @@ Part = NumpyAttention | NumpyFeedForward
 
 
 def part(
-    name: str, x: Array, weights: Weights, settings: Settings, view: BlockContext, site: str
+    name: str, x: Array, weights: Weights, settings: Settings, shared: BlockContext, site: str
 ) -> tuple[Array, Part]:
     """Run one part of a block, "attention", "cross" or "feedforward", without its norm: (B, T, D) -> (B, T, D)."""
-    own = under(name, weights)
+    part_weights = under(name, weights)
     if name == "feedforward":
-        return feedforward(x, own, settings.activation)
+        return feedforward(x, part_weights, settings.activation)
     if name == "attention":
-        return attention(x, x, own, settings, f"{site}.self", view.allowed, view.bias, view.rotation)
-    if view.memory is None or view.memory_allowed is None:
+        return attention(x, x, part_weights, settings, f"{site}.self", shared.allowed, shared.bias, shared.rotation)
+    if shared.memory is None or shared.memory_allowed is None:
         raise ValueError("cross-attention needs a memory")
-    return attention(x, view.memory, own, settings, f"{site}.cross", view.memory_allowed)
+    return attention(x, shared.memory, part_weights, settings, f"{site}.cross", shared.memory_allowed)
 
 
 def part_backward(name: str, dy: Array, saved: Part) -> tuple[BlockGradients, dict[str, Array]]:
@@ -73,27 +73,27 @@ class NumpyBlock(NamedTuple):
     residuals: list[Residual]
 
 
-def block(x: Array, weights: Weights, settings: Settings, view: BlockContext, site: str) -> tuple[Array, NumpyBlock]:
+def block(x: Array, weights: Weights, settings: Settings, shared: BlockContext, site: str) -> tuple[Array, NumpyBlock]:
     """Run a block: each part f returns x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), by `norm_order`.
 
     These are pre-norm (Xiong et al. 2020), post-norm (Vaswani et al. 2017) and output norm (Team OLMo 2025).
 
     x: (B, T, D) -> (B, T, D). `site` is the name of the block, such as `dec.0`.
     """
-    names = ["attention", "feedforward"] if view.memory is None else ["attention", "cross", "feedforward"]
+    names = ["attention", "feedforward"] if shared.memory is None else ["attention", "cross", "feedforward"]
     residuals = []
     for name in names:
         gain = under(f"{name}_norm", weights)
         if settings.norm_order == "pre":
             normed, saved_norm = norm(x, gain, settings.norm, settings.eps)  # (B, T, D)
-            added, saved_part = part(name, normed, weights, settings, view, site)  # (B, T, D)
+            added, saved_part = part(name, normed, weights, settings, shared, site)  # (B, T, D)
             x = x + added  # (B, T, D)
         elif settings.norm_order == "output":
-            y, saved_part = part(name, x, weights, settings, view, site)  # (B, T, D)
+            y, saved_part = part(name, x, weights, settings, shared, site)  # (B, T, D)
             added, saved_norm = norm(y, gain, settings.norm, settings.eps)  # (B, T, D)
             x = x + added  # (B, T, D)
         else:
-            added, saved_part = part(name, x, weights, settings, view, site)  # (B, T, D)
+            added, saved_part = part(name, x, weights, settings, shared, site)  # (B, T, D)
             x, saved_norm = norm(x + added, gain, settings.norm, settings.eps)  # (B, T, D)
         residuals.append(Residual(name, saved_part, saved_norm))
     return x, NumpyBlock(settings.norm_order, residuals)
@@ -106,18 +106,18 @@ def block_backward(dx: Array, saved: NumpyBlock) -> tuple[BlockGradients, dict[s
     dmemory = None
     for name, saved_part, saved_norm in reversed(saved.residuals):
         if saved.order == "pre":
-            inputs, own = part_backward(name, dx, saved_part)
-            dnormed, gain = norm_backward(inputs.x, saved_norm)  # (B, T, D)
+            dinputs, part_gradients = part_backward(name, dx, saved_part)
+            dnormed, norm_gradients = norm_backward(dinputs.x, saved_norm)  # (B, T, D)
             dx = dx + dnormed  # (B, T, D)
         elif saved.order == "output":
-            dy, gain = norm_backward(dx, saved_norm)  # (B, T, D)
-            inputs, own = part_backward(name, dy, saved_part)
-            dx = dx + inputs.x  # (B, T, D)
+            dy, norm_gradients = norm_backward(dx, saved_norm)  # (B, T, D)
+            dinputs, part_gradients = part_backward(name, dy, saved_part)
+            dx = dx + dinputs.x  # (B, T, D)
         else:
-            dsum, gain = norm_backward(dx, saved_norm)  # (B, T, D)
-            inputs, own = part_backward(name, dsum, saved_part)
-            dx = dsum + inputs.x  # (B, T, D)
-        gradients |= own | with_prefix(f"{name}_norm", gain)
-        dbias = dbias if inputs.bias is None else inputs.bias  # only self-attention has a bias
-        dmemory = dmemory if inputs.memory is None else inputs.memory  # only cross-attention has a memory
+            dsum, norm_gradients = norm_backward(dx, saved_norm)  # (B, T, D)
+            dinputs, part_gradients = part_backward(name, dsum, saved_part)
+            dx = dsum + dinputs.x  # (B, T, D)
+        gradients |= part_gradients | with_prefix(f"{name}_norm", norm_gradients)
+        dbias = dbias if dinputs.bias is None else dinputs.bias  # only self-attention has a bias
+        dmemory = dmemory if dinputs.memory is None else dinputs.memory  # only cross-attention has a memory
     return BlockGradients(dx, dbias, dmemory), gradients

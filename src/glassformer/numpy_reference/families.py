@@ -29,18 +29,18 @@ class Transform(NamedTuple):
 
 def transform(x: Array, weights: Weights, settings: Settings) -> tuple[Array, Transform]:
     """Return norm(f(x Wᵀ + b)), used before BERT's output layer (Devlin et al. 2019): (B, T, D) -> (B, T, D)."""
-    projected, saved = linear(x, under("transform", weights))  # (B, T, D)
+    projected, saved_linear = linear(x, under("transform", weights))  # (B, T, D)
     activated = activate(projected, settings.activation)  # (B, T, D)
-    y, last = norm(activated, under("norm", weights), settings.norm, settings.eps)  # (B, T, D)
-    return y, Transform(settings.activation, projected, saved, last)
+    y, saved_norm = norm(activated, under("norm", weights), settings.norm, settings.eps)  # (B, T, D)
+    return y, Transform(settings.activation, projected, saved_linear, saved_norm)
 
 
 def transform_backward(dy: Array, saved: Transform) -> tuple[Array, dict[str, Array]]:
     """Return dx (B, T, D) and the gradients of the weights."""
-    dactivated, gain = norm_backward(dy, saved.norm)  # (B, T, D)
+    dactivated, norm_gradients = norm_backward(dy, saved.norm)  # (B, T, D)
     dprojected = activate_backward(dactivated, saved.projected, saved.activation)  # (B, T, D)
-    dx, matrix = linear_backward(dprojected, saved.linear)  # (B, T, D)
-    return dx, with_prefix("transform", matrix) | with_prefix("norm", gain)
+    dx, linear_gradients = linear_backward(dprojected, saved.linear)  # (B, T, D)
+    return dx, with_prefix("transform", linear_gradients) | with_prefix("norm", norm_gradients)
 
 
 class NumpyHead(NamedTuple):
@@ -56,11 +56,11 @@ def head(x: Array, weights: Weights, settings: Settings) -> tuple[Array, NumpyHe
 
     With `settings.head_transform`, x first passes through `transform`. x: (B, T, D) -> (B, T, V).
     """
-    own = under("head", weights)
+    head_weights = under("head", weights)
     transformed = None
     if settings.head_transform:
-        x, transformed = transform(x, own, settings)  # (B, T, D)
-    matrix = {name: value for name, value in own.items() if name in ("weight", "bias")}
+        x, transformed = transform(x, head_weights, settings)  # (B, T, D)
+    matrix = {name: value for name, value in head_weights.items() if name in ("weight", "bias")}
     if settings.tied:
         matrix["weight"] = weights["embedding.tokens.weight"]  # (V, D)
     logits, saved = linear(x, matrix)  # (B, T, V)
@@ -70,11 +70,11 @@ def head(x: Array, weights: Weights, settings: Settings) -> tuple[Array, NumpyHe
 def head_backward(dlogits: Array, saved: NumpyHead) -> tuple[Array, dict[str, Array]]:
     """Return dx (B, T, D) and the gradients of the weights; a tied matrix's gradient has the embedding's name."""
     dx, gradients = linear_backward(dlogits, saved.linear)  # (B, T, D)
-    matrix = {"embedding.tokens.weight": gradients.pop("weight")} if saved.tied else {}
+    tied_gradient = {"embedding.tokens.weight": gradients.pop("weight")} if saved.tied else {}
     if saved.transform is not None:
-        dx, of_transform = transform_backward(dx, saved.transform)  # (B, T, D)
-        gradients |= of_transform
-    return dx, matrix | with_prefix("head", gradients)
+        dx, transform_gradients = transform_backward(dx, saved.transform)  # (B, T, D)
+        gradients |= transform_gradients
+    return dx, tied_gradient | with_prefix("head", gradients)
 
 
 class TokenModel(NamedTuple):
@@ -87,18 +87,20 @@ class TokenModel(NamedTuple):
 def token_model(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, TokenModel]:
     """Return the logits (B, T, V) of a decoder (Radford et al. 2018, equation 2) or encoder (Devlin et al. 2019)."""
     causal = settings.family == "decoder"
-    x, saved = stack(
+    x, saved_stack = stack(
         inputs.tokens, inputs.token_mask, under("embedding", weights), under("stack", weights), settings, causal
     )  # (B, T, D)
     logits, saved_head = head(x, weights, settings)  # (B, T, V)
-    return logits, TokenModel(saved, saved_head)
+    return logits, TokenModel(saved_stack, saved_head)
 
 
 def token_model_backward(dlogits: Array, saved: TokenModel) -> dict[str, Array]:
     """Return the gradients of all weights."""
-    dx, of_head = head_backward(dlogits, saved.head)  # (B, T, D)
-    found = stack_backward(dx, saved.stack)
-    return sum_gradients(of_head, with_prefix("stack", found.stack), with_prefix("embedding", found.embedding))
+    dx, head_gradients = head_backward(dlogits, saved.head)  # (B, T, D)
+    stack_gradients = stack_backward(dx, saved.stack)
+    return sum_gradients(
+        head_gradients, with_prefix("stack", stack_gradients.stack), with_prefix("embedding", stack_gradients.embedding)
+    )
 
 
 class NumpyClassifier(NamedTuple):
@@ -116,7 +118,7 @@ def classifier(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Ar
     for the first of these tokens and 0 for the others (Devlin et al. 2019, section 3).
     """
     attention_mask = inputs.token_mask  # (B, T)
-    x, saved = stack(
+    x, saved_stack = stack(
         inputs.tokens, attention_mask, under("embedding", weights), under("stack", weights), settings, causal=False
     )  # (B, T, D)
     if settings.pooling == "first":
@@ -125,16 +127,18 @@ def classifier(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Ar
         pooling_weights = attention_mask / np.maximum(attention_mask.sum(axis=1, keepdims=True), 1)  # (B, T)
     pooled = (pooling_weights[..., None] * x).sum(axis=1)  # (B, D)
     logits, saved_head = linear(pooled, under("head", weights))  # (B, C)
-    return logits, NumpyClassifier(saved, pooling_weights, saved_head)
+    return logits, NumpyClassifier(saved_stack, pooling_weights, saved_head)
 
 
 def classifier_backward(dlogits: Array, saved: NumpyClassifier) -> dict[str, Array]:
     """Return the gradients of all weights; the gradient of each token's vector is dx_t = a_t dpooled."""
-    dpooled, of_head = linear_backward(dlogits, saved.head)  # (B, D)
+    dpooled, head_gradients = linear_backward(dlogits, saved.head)  # (B, D)
     dx = saved.pooling_weights[..., None] * dpooled[:, None, :]  # (B, T, D)
-    found = stack_backward(dx, saved.stack)
+    stack_gradients = stack_backward(dx, saved.stack)
     return sum_gradients(
-        with_prefix("head", of_head), with_prefix("stack", found.stack), with_prefix("embedding", found.embedding)
+        with_prefix("head", head_gradients),
+        with_prefix("stack", stack_gradients.stack),
+        with_prefix("embedding", stack_gradients.embedding),
     )
 
 
@@ -173,17 +177,17 @@ def encoder_decoder(inputs: Inputs, weights: Weights, settings: Settings) -> tup
 
 def encoder_decoder_backward(dlogits: Array, saved: NumpyEncoderDecoder) -> dict[str, Array]:
     """Return the gradients of all weights; that of a shared embedding is summed over source, target and tied head."""
-    dx, of_head = head_backward(dlogits, saved.head)  # (B, T, D)
-    target = stack_backward(dx, saved.decoder)
-    if target.memory is None:
+    dx, head_gradients = head_backward(dlogits, saved.head)  # (B, T, D)
+    decoder_gradients = stack_backward(dx, saved.decoder)
+    if decoder_gradients.memory is None:
         raise ValueError("the decoder has no cross-attention")
-    source = stack_backward(target.memory, saved.encoder)
+    encoder_gradients = stack_backward(decoder_gradients.memory, saved.encoder)
     return sum_gradients(
-        of_head,
-        with_prefix("decoder", target.stack),
-        with_prefix("encoder", source.stack),
-        with_prefix("embedding", target.embedding),
-        with_prefix(saved.source_name, source.embedding),
+        head_gradients,
+        with_prefix("decoder", decoder_gradients.stack),
+        with_prefix("encoder", encoder_gradients.stack),
+        with_prefix("embedding", decoder_gradients.embedding),
+        with_prefix(saved.source_name, encoder_gradients.embedding),
     )
 
 

@@ -24,50 +24,53 @@ def shapes(
         classes: number of classes of a classifier.
     """
     D = settings.width
-    found = _embedding(settings, "embedding", vocab_size)
+    weight_shapes = _embedding(settings, "embedding", vocab_size)
     if settings.family == "encoder-decoder":
         if not settings.shared_embedding:
-            found |= _embedding(settings, "source_embedding", source_vocab_size or vocab_size)
-        found |= _stack(settings, "encoder", settings.encoder_layers or settings.layers, cross=False)
-        found |= _stack(settings, "decoder", settings.layers, cross=True)
+            weight_shapes |= _embedding(settings, "source_embedding", source_vocab_size or vocab_size)
+        weight_shapes |= _stack(settings, "encoder", settings.encoder_layers or settings.layers, cross=False)
+        weight_shapes |= _stack(settings, "decoder", settings.layers, cross=True)
     else:
-        found |= _stack(settings, "stack", settings.layers, cross=False)
+        weight_shapes |= _stack(settings, "stack", settings.layers, cross=False)
     if settings.family == "encoder" and classes is not None:
-        return found | {"head.weight": (classes, D), "head.bias": (classes,)}
+        return weight_shapes | {"head.weight": (classes, D), "head.bias": (classes,)}
     if not settings.tied:
-        found["head.weight"] = (vocab_size, D)
+        weight_shapes["head.weight"] = (vocab_size, D)
     if settings.head_bias:
-        found["head.bias"] = (vocab_size,)
+        weight_shapes["head.bias"] = (vocab_size,)
     if settings.head_transform:
-        found |= _linear("head.transform", D, D, bias=True) | _norm(settings, "head.norm")
-    return found
+        weight_shapes |= _linear("head.transform", D, D, bias=True) | _norm(settings, "head.norm")
+    return weight_shapes
 
 
 def _embedding(settings: Settings, name: str, vocab_size: int) -> Shapes:
-    found: Shapes = {f"{name}.tokens.weight": (vocab_size, settings.width)}
+    weight_shapes: Shapes = {f"{name}.tokens.weight": (vocab_size, settings.width)}
     if settings.positions == "learned":
-        found[f"{name}.positions.table.weight"] = (settings.context, settings.width)
-    return found | (_norm(settings, f"{name}.norm") if settings.embedding_norm else {})
+        weight_shapes[f"{name}.positions.table.weight"] = (settings.context, settings.width)
+    return weight_shapes | (_norm(settings, f"{name}.norm") if settings.embedding_norm else {})
 
 
 def _stack(settings: Settings, name: str, layers: int, cross: bool) -> Shapes:
-    found: Shapes = {}
-    short = {"encoder": "enc", "decoder": "dec"}[name if name != "stack" else settings.family]
+    weight_shapes: Shapes = {}
+    prefix = {"encoder": "enc", "decoder": "dec"}[name if name != "stack" else settings.family]
     if settings.positions == "relative":
-        found[f"{name}.score_positions.table.weight"] = (settings.relative_buckets, settings.heads)
+        weight_shapes[f"{name}.score_positions.table.weight"] = (settings.relative_buckets, settings.heads)
     for index in range(layers):
-        at = f"{name}.blocks.{index}"
+        block = f"{name}.blocks.{index}"
         for part in ("attention", "cross") if cross else ("attention",):
-            site = f"{short}.{index}.{'self' if part == 'attention' else 'cross'}"
-            found |= _norm(settings, f"{at}.{part}_norm") | _attention(settings, f"{at}.{part}", site)
-        found |= _norm(settings, f"{at}.feedforward_norm") | _feedforward(settings, f"{at}.feedforward")
-    return found | (_norm(settings, f"{name}.norm") if settings.norm_order != "post" else {})
+            site = f"{prefix}.{index}.{'self' if part == 'attention' else 'cross'}"
+            weight_shapes |= _norm(settings, f"{block}.{part}_norm") | _attention(settings, f"{block}.{part}", site)
+        weight_shapes |= _norm(settings, f"{block}.feedforward_norm") | _feedforward(settings, f"{block}.feedforward")
+    return weight_shapes | (_norm(settings, f"{name}.norm") if settings.norm_order != "post" else {})
 
 
 def _norm(settings: Settings, name: str) -> Shapes:
     if settings.norm == "none":
         return {}
-    return {f"{name}.{each}": (settings.width,) for each in (["weight", "bias"] if settings.norm_bias else ["weight"])}
+    return {
+        f"{name}.{parameter}": (settings.width,)
+        for parameter in (["weight", "bias"] if settings.norm_bias else ["weight"])
+    }
 
 
 def _linear(name: str, outputs: int, inputs: int, bias: bool) -> Shapes:
@@ -80,21 +83,21 @@ def _attention(settings: Settings, name: str, site: str) -> Shapes:
     bias = settings.attention_bias
     H = len(settings.kept_heads(site))
     G = len(settings.kept_kv_heads(site))
-    found = _linear(f"{name}.query", H * K, D, bias)
-    found |= _linear(f"{name}.key", G * K, D, bias) | _linear(f"{name}.value", G * K, D, bias)
-    found |= _linear(f"{name}.output", D, H * K, bias)
+    weight_shapes = _linear(f"{name}.query", H * K, D, bias)
+    weight_shapes |= _linear(f"{name}.key", G * K, D, bias) | _linear(f"{name}.value", G * K, D, bias)
+    weight_shapes |= _linear(f"{name}.output", D, H * K, bias)
     if settings.qk_norm == "none" or not H:
-        return found
-    queries, keys = (K, K) if settings.qk_norm == "head" else (H * K, G * K)
-    return found | {f"{name}.query_norm.weight": (queries,), f"{name}.key_norm.weight": (keys,)}
+        return weight_shapes
+    query_width, key_width = (K, K) if settings.qk_norm == "head" else (H * K, G * K)
+    return weight_shapes | {f"{name}.query_norm.weight": (query_width,), f"{name}.key_norm.weight": (key_width,)}
 
 
 def _feedforward(settings: Settings, name: str) -> Shapes:
     D = settings.width
     F = settings.F
     bias = settings.feedforward_bias
-    found = _linear(f"{name}.up", F, D, bias) | _linear(f"{name}.down", D, F, bias)
-    return found | (_linear(f"{name}.gate", F, D, bias) if settings.activation in GATED else {})
+    weight_shapes = _linear(f"{name}.up", F, D, bias) | _linear(f"{name}.down", D, F, bias)
+    return weight_shapes | (_linear(f"{name}.gate", F, D, bias) if settings.activation in GATED else {})
 
 
 def initial_weights(
@@ -109,30 +112,32 @@ def initial_weights(
     smaller values. All other biases are 0, and gains are 1.
     """
     generator = np.random.default_rng(seed)
-    found = {}
-    wanted = shapes(settings, vocab_size, source_vocab_size, settings.classes)
-    writers = sum(name.endswith(("output.weight", "down.weight")) for name in wanted)
-    for name, shape in wanted.items():
+    weights = {}
+    weight_shapes = shapes(settings, vocab_size, source_vocab_size, settings.classes)
+    n_writers = sum(name.endswith(("output.weight", "down.weight")) for name in weight_shapes)
+    for name, shape in weight_shapes.items():
         if len(shape) == 1:
-            found[name] = np.zeros(shape) if name.endswith("bias") else np.ones(shape)
+            weights[name] = np.zeros(shape) if name.endswith("bias") else np.ones(shape)
         else:
-            found[name] = generator.normal(scale=_deviation(name, shape, settings, vocab_size, writers), size=shape)
-    return found
+            weights[name] = generator.normal(
+                scale=_initial_std(name, shape, settings, vocab_size, n_writers), size=shape
+            )
+    return weights
 
 
-def _deviation(name: str, shape: tuple[int, ...], settings: Settings, vocab_size: int, writers: int) -> float:
+def _initial_std(name: str, shape: tuple[int, ...], settings: Settings, vocab_size: int, n_writers: int) -> float:
     """Return the standard deviation of a matrix's initial values."""
-    small = 1 / math.sqrt(max(1, shape[1]))
+    std = 1 / math.sqrt(max(1, shape[1]))
     if name == "head.weight":
-        return 0.1 * small
+        return 0.1 * std
     if name.endswith("score_positions.table.weight"):
         return 0.02
     if name.endswith(("output.weight", "down.weight")):
-        return 0.0 if settings.zero_output else small / math.sqrt(writers)
+        return 0.0 if settings.zero_output else std / math.sqrt(n_writers)
     if name == "head.transform.weight" and settings.norm == "none":
-        return small / math.sqrt(writers)
+        return std / math.sqrt(n_writers)
     tied = settings.tied and not (settings.family == "encoder" and settings.classes is not None)
     # A tied embedding is also the head: with large rows, each token would predict itself.
     if tied and name.startswith("embedding."):
         return min(0.02, math.log1p(0.004 * vocab_size * math.log(vocab_size)) / settings.width)
-    return small
+    return std

@@ -47,55 +47,55 @@ def checked_weights(settings: Settings, weights: Weights) -> dict[str, Array]:
     if "embedding.tokens.weight" not in weights:
         raise ValueError("there is no weight embedding.tokens.weight: give a model's state_dict")
     source = weights.get("source_embedding.tokens.weight")
-    wanted = shapes(
+    expected_shapes = shapes(
         settings, len(weights["embedding.tokens.weight"]), None if source is None else len(source), settings.classes
     )
-    for name, shape in wanted.items():
-        found = tuple(weights[name].shape) if name in weights else "missing"
-        if found != shape:
-            what = "is missing" if found == "missing" else f"has shape {found}"
-            raise ValueError(f"the weight {name} {what}, but the settings need shape {shape}")
-    extra = sorted(weights.keys() - wanted.keys())
+    for name, shape in expected_shapes.items():
+        actual = tuple(weights[name].shape) if name in weights else "missing"
+        if actual != shape:
+            problem = "is missing" if actual == "missing" else f"has shape {actual}"
+            raise ValueError(f"the weight {name} {problem}, but the settings need shape {shape}")
+    extra = sorted(weights.keys() - expected_shapes.keys())
     if extra:
         raise ValueError(f"the settings have no weight {extra[0]}: the weights belong to another model")
-    return {name: np.asarray(weights[name], dtype=np.float64) for name in wanted}
+    return {name: np.asarray(weights[name], dtype=np.float64) for name in expected_shapes}
 
 
 def checked_inputs(settings: Settings, weights: Weights, inputs: Inputs) -> Inputs:
     """Return the inputs as arrays of the right types; raise an error if they do not fit the model."""
-    pair = settings.family == "encoder-decoder"
-    if pair and inputs.attention_mask is not None:
+    has_source = settings.family == "encoder-decoder"
+    if has_source and inputs.attention_mask is not None:
         raise ValueError("an encoder-decoder takes no attention_mask: give source_attention_mask")
-    if not pair and (inputs.source is not None or inputs.source_attention_mask is not None):
+    if not has_source and (inputs.source is not None or inputs.source_attention_mask is not None):
         raise ValueError(f"the {settings.family} family takes no source: give tokens and attention_mask")
-    tokens = _ids("tokens", inputs.tokens, len(weights["embedding.tokens.weight"]), settings.context)
-    attention_mask = _mask("attention_mask", inputs.attention_mask, tokens)
-    if not pair:
+    tokens = _checked_ids("tokens", inputs.tokens, len(weights["embedding.tokens.weight"]), settings.context)
+    attention_mask = _checked_mask("attention_mask", inputs.attention_mask, tokens)
+    if not has_source:
         return Inputs(tokens, attention_mask)
     name = "embedding" if settings.shared_embedding else "source_embedding"
-    source = _ids("source", inputs.source_and_mask[0], len(weights[f"{name}.tokens.weight"]), settings.context)
+    source = _checked_ids("source", inputs.source_and_mask[0], len(weights[f"{name}.tokens.weight"]), settings.context)
     if len(source) != len(tokens):
         raise ValueError(f"there are {len(source)} sources and {len(tokens)} targets: give one source for each target")
-    return Inputs(tokens, None, source, _mask("source_attention_mask", inputs.source_attention_mask, source))
+    return Inputs(tokens, None, source, _checked_mask("source_attention_mask", inputs.source_attention_mask, source))
 
 
-def _ids(name: str, ids: Ints, vocabulary: int, context: int) -> Ints:
-    found = np.asarray(ids)
-    if found.ndim != 2 or found.dtype.kind not in "iu" or found.size == 0:
-        raise ValueError(f"{name} is {found.dtype} of shape {found.shape}: give integers of shape (rows, tokens)")
-    if found.min() < 0 or found.max() >= vocabulary:
+def _checked_ids(name: str, ids: Ints, vocab_size: int, context: int) -> Ints:
+    array = np.asarray(ids)
+    if array.ndim != 2 or array.dtype.kind not in "iu" or array.size == 0:
+        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}: give integers of shape (rows, tokens)")
+    if array.min() < 0 or array.max() >= vocab_size:
         raise ValueError(
-            f"{name} has ids from {found.min()} to {found.max()}: the vocabulary has 0 to {vocabulary - 1}"
+            f"{name} has ids from {array.min()} to {array.max()}: the vocabulary has 0 to {vocab_size - 1}"
         )
-    if found.shape[1] > context:
-        raise ValueError(f"{name} has rows of {found.shape[1]} tokens, but the context is {context}: shorten them")
-    return found.astype(np.int64)
+    if array.shape[1] > context:
+        raise ValueError(f"{name} has rows of {array.shape[1]} tokens, but the context is {context}: shorten them")
+    return array.astype(np.int64)
 
 
-def _mask(name: str, mask: Bools | None, ids: Ints) -> Bools | None:
+def _checked_mask(name: str, mask: Bools | None, ids: Ints) -> Bools | None:
     if mask is None:
         return None
-    found = np.asarray(mask)
-    if found.shape != ids.shape or found.dtype != np.bool_:
-        raise ValueError(f"{name} is {found.dtype} of shape {found.shape}: give bool of shape {ids.shape}")
-    return found
+    array = np.asarray(mask)
+    if array.shape != ids.shape or array.dtype != np.bool_:
+        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}: give bool of shape {ids.shape}")
+    return array

@@ -41,21 +41,23 @@ def cross_entropy(logits: Array, targets: Ints, smoothing: float = 0.0) -> tuple
         ValueError: there are too many or too few targets, or a target is not in the vocabulary.
     """
     V = logits.shape[-1]
-    flat = np.asarray(targets).reshape(-1)  # (N)
-    if len(flat) != logits.size // V:
-        raise ValueError(f"there are {len(flat)} targets for {logits.size // V} predictions: give one target for each")
-    counted = flat != IGNORED  # (N)
-    ids = np.where(counted, flat, 0)  # (N)
+    flat_targets = np.asarray(targets).reshape(-1)  # (N)
+    if len(flat_targets) != logits.size // V:
+        raise ValueError(
+            f"there are {len(flat_targets)} targets for {logits.size // V} predictions: give one target for each"
+        )
+    counted = flat_targets != IGNORED  # (N)
+    ids = np.where(counted, flat_targets, 0)  # (N)
     if ids.min() < 0 or ids.max() >= V:
         raise ValueError(
             f"targets go from {ids.min()} to {ids.max()}: give 0 to {V - 1}, or {IGNORED} to ignore a position"
         )
     log_p = log_softmax(logits.reshape(-1, V))  # (N, V)
-    wanted = np.full_like(log_p, smoothing / V)  # (N, V)
-    wanted[np.arange(len(ids)), ids] += 1 - smoothing
-    losses = -(wanted * log_p).sum(axis=-1)  # (N)
+    target_probabilities = np.full_like(log_p, smoothing / V)  # (N, V)
+    target_probabilities[np.arange(len(ids)), ids] += 1 - smoothing
+    losses = -(target_probabilities * log_p).sum(axis=-1)  # (N)
     loss = float(losses[counted].sum() / max(1, counted.sum()))
-    return loss, CrossEntropy(log_p, wanted, counted[:, None], logits.shape)
+    return loss, CrossEntropy(log_p, target_probabilities, counted[:, None], logits.shape)
 
 
 def cross_entropy_backward(saved: CrossEntropy) -> Array:

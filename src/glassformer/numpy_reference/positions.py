@@ -28,11 +28,13 @@ def position_vectors(positions: Ints, weights: Weights, settings: Settings) -> A
     return None
 
 
-def score_bias(back: Ints, weights: Weights, settings: Settings, causal: bool) -> tuple[Array | None, Ints | None]:
+def score_bias(
+    relative_positions: Ints, weights: Weights, settings: Settings, causal: bool
+) -> tuple[Array | None, Ints | None]:
     """Return the bias added to the scores, (B, T, S) -> (B, H, T, S); None unless `positions` is alibi or relative.
 
     Args:
-        back: (B, T, S) query position minus key position.
+        relative_positions: (B, T, S) query position minus key position.
         weights: weights of the stack.
         settings: model settings.
         causal: True if queries attend only to keys at their own and earlier positions.
@@ -41,10 +43,12 @@ def score_bias(back: Ints, weights: Weights, settings: Settings, causal: bool) -
         The bias, and the buckets of `relative_bias`, or None for other biases.
     """
     if settings.positions == "alibi":
-        return alibi_bias(back, settings.heads), None  # (B, H, T, S)
+        return alibi_bias(relative_positions, settings.heads), None  # (B, H, T, S)
     if settings.positions == "relative":
         table = weights["score_positions.table.weight"]  # (buckets, H)
-        return relative_bias(back, table, settings.relative_max_distance, causal)  # (B, H, T, S), (B, T, S)
+        return relative_bias(
+            relative_positions, table, settings.relative_max_distance, causal
+        )  # (B, H, T, S), (B, T, S)
     return None, None
 
 
@@ -81,15 +85,15 @@ def rotation(positions: Ints, head_width: int, base: float) -> RotaryAngles:
     return RotaryAngles(np.cos(angles), np.sin(angles))
 
 
-def rotate(x: Array, by: RotaryAngles) -> Array:
+def rotate(x: Array, angles: RotaryAngles) -> Array:
     """Rotate pairs of channels, (a, b) -> (a cos θ - b sin θ, b cos θ + a sin θ); x: (B, heads, T, K)."""
     a, b = np.split(x, 2, axis=-1)  # (B, heads, T, K/2) each
-    return x * by.cos + np.concatenate([-b, a], axis=-1) * by.sin  # (B, heads, T, K)
+    return x * angles.cos + np.concatenate([-b, a], axis=-1) * angles.sin  # (B, heads, T, K)
 
 
-def rotate_backward(dy: Array, by: RotaryAngles) -> Array:
+def rotate_backward(dy: Array, angles: RotaryAngles) -> Array:
     """Return dx: the transpose of a rotation by θ is the rotation by -θ."""
-    return rotate(dy, RotaryAngles(by.cos, -by.sin))
+    return rotate(dy, RotaryAngles(angles.cos, -angles.sin))
 
 
 def alibi_slopes(heads: int) -> list[float]:
@@ -104,19 +108,19 @@ def alibi_slopes(heads: int) -> list[float]:
     return slopes + between[: heads - power]
 
 
-def alibi_bias(back: Ints, heads: int) -> Array:
+def alibi_bias(relative_positions: Ints, heads: int) -> Array:
     """Return the bias -slope x distance of every score (Press et al. 2022, section 3).
 
-    back: (B, T, S) query position minus key position -> (B, H, T, S).
+    relative_positions: (B, T, S) query position minus key position -> (B, H, T, S).
     """
-    return -np.array(alibi_slopes(heads))[:, None, None] * np.abs(back)[:, None]  # (B, H, T, S)
+    return -np.array(alibi_slopes(heads))[:, None, None] * np.abs(relative_positions)[:, None]  # (B, H, T, S)
 
 
-def relative_bias(back: Ints, table: Array, max_distance: int, causal: bool) -> tuple[Array, Ints]:
+def relative_bias(relative_positions: Ints, table: Array, max_distance: int, causal: bool) -> tuple[Array, Ints]:
     """Return the bias that each head has learned for the bucket of each distance (Raffel et al. 2020, section 2.1).
 
     Args:
-        back: (B, T, S) query position minus key position.
+        relative_positions: (B, T, S) query position minus key position.
         table: (buckets, H) learned biases.
         max_distance: distances beyond it share the last bucket.
         causal: True to use all buckets for earlier keys, False to use half of them for each direction.
@@ -124,7 +128,7 @@ def relative_bias(back: Ints, table: Array, max_distance: int, causal: bool) -> 
     Returns:
         The bias (B, H, T, S), and the buckets (B, T, S) for `relative_bias_backward`.
     """
-    buckets = bucket_of(back, table.shape[0], max_distance, causal)  # (B, T, S)
+    buckets = bucket_of(relative_positions, table.shape[0], max_distance, causal)  # (B, T, S)
     return table[buckets].transpose(0, 3, 1, 2), buckets  # (B, H, T, S)
 
 
@@ -133,20 +137,20 @@ def relative_bias_backward(dbias: Array, buckets: Ints, table: Array) -> Array:
     return look_up_backward(dbias.transpose(0, 2, 3, 1), buckets, table)
 
 
-def bucket_of(back: Ints, buckets: int, max_distance: int, causal: bool) -> Ints:
-    """Return the bucket of each distance, shaped like `back`; the same as T5's `relative_position_bucket`.
+def bucket_of(relative_positions: Ints, buckets: int, max_distance: int, causal: bool) -> Ints:
+    """Return the bucket of each relative position, in the same shape; the same as T5's `relative_position_bucket`.
 
     The first half of the buckets hold one distance each; the others grow logarithmically. The logarithm is computed in
     float32 as in T5, because its rounding decides in which of two adjacent buckets a distance falls.
     """
-    offset = np.zeros_like(back)
+    offset = np.zeros_like(relative_positions)
     if not causal:
         buckets //= 2
-        offset = np.where(back < 0, buckets, 0)
-        back = np.abs(back)
-    back = np.maximum(back, 0)
+        offset = np.where(relative_positions < 0, buckets, 0)
+        relative_positions = np.abs(relative_positions)
+    relative_positions = np.maximum(relative_positions, 0)
     exact = buckets // 2
-    ratio: npt.NDArray[np.float32] = np.maximum(back, 1).astype(np.float32) / np.float32(exact)
+    ratio: npt.NDArray[np.float32] = np.maximum(relative_positions, 1).astype(np.float32) / np.float32(exact)
     far = np.log(ratio) / np.float32(math.log(max_distance / exact)) * np.float32(buckets - exact)
     far_bucket = np.minimum((np.float32(exact) + far).astype(np.int64), buckets - 1)
-    return offset + np.where(back < exact, back, far_bucket)
+    return offset + np.where(relative_positions < exact, relative_positions, far_bucket)

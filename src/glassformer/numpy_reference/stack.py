@@ -45,23 +45,23 @@ def embed(tokens: Ints, positions: Ints, weights: Weights, settings: Settings) -
     added = position_vectors(positions, weights, settings)  # (B, T, D)
     if added is not None:
         x = x + added  # (B, T, D)
-    last = None
+    saved_norm = None
     if settings.embedding_norm:
-        x, last = norm(x, under("norm", weights), settings.norm, settings.eps)  # (B, T, D)
-    return x, NumpyEmbedding(tokens, positions, scale, last, weights)
+        x, saved_norm = norm(x, under("norm", weights), settings.norm, settings.eps)  # (B, T, D)
+    return x, NumpyEmbedding(tokens, positions, scale, saved_norm, weights)
 
 
 def embed_backward(dx: Array, saved: NumpyEmbedding) -> dict[str, Array]:
     """Return the gradients of the embedding's weights: dE[token] += scale · dx and dP[position] += dx."""
-    table = saved.weights["tokens.weight"]  # (V, D)
+    token_table = saved.weights["tokens.weight"]  # (V, D)
     gradients: dict[str, Array] = {}
     if saved.norm is not None:
-        dx, gain = norm_backward(dx, saved.norm)  # (B, T, D)
-        gradients = with_prefix("norm", gain)
-    gradients["tokens.weight"] = look_up_backward(dx * saved.scale, saved.tokens, table)  # (V, D)
+        dx, norm_gradients = norm_backward(dx, saved.norm)  # (B, T, D)
+        gradients = with_prefix("norm", norm_gradients)
+    gradients["tokens.weight"] = look_up_backward(dx * saved.scale, saved.tokens, token_table)  # (V, D)
     if "positions.table.weight" in saved.weights:
-        positions = saved.weights["positions.table.weight"]  # (C, D)
-        gradients["positions.table.weight"] = look_up_backward(dx, saved.positions, positions)  # (C, D)
+        position_table = saved.weights["positions.table.weight"]  # (C, D)
+        gradients["positions.table.weight"] = look_up_backward(dx, saved.positions, position_table)  # (C, D)
     return gradients
 
 
@@ -100,24 +100,24 @@ def stack(
         Hidden states (B, T, D), and the values for the backward pass.
     """
     positions = token_positions(attention_mask)  # (B, T)
-    back = positions[:, :, None] - positions[:, None, :]  # (B, T, T)
-    bias, buckets = score_bias(back, weights, settings, causal)  # (B, H, T, T)
+    relative_positions = positions[:, :, None] - positions[:, None, :]  # (B, T, T)
+    bias, buckets = score_bias(relative_positions, weights, settings, causal)  # (B, H, T, T)
     angles = None
     if settings.positions == "rotary":
         angles = rotation(positions, settings.K, settings.rotary_base)  # (B, 1, T, K)
     allowed = self_allowed(positions, attention_mask, causal, settings.window)  # (B, 1, T, T)
     memory_allowed = None if memory_attention_mask is None else memory_attention_mask[:, None, None, :]  # (B, 1, 1, S)
-    view = BlockContext(allowed, bias, angles, memory, memory_allowed)
+    shared = BlockContext(allowed, bias, angles, memory, memory_allowed)
     x, saved_embedding = embed(tokens, positions, embedding, settings)  # (B, T, D)
     blocks: list[NumpyBlock] = []
-    while own := under(f"blocks.{len(blocks)}", weights):
+    while block_weights := under(f"blocks.{len(blocks)}", weights):
         site = f"{'dec' if causal else 'enc'}.{len(blocks)}"
-        x, saved = block(x, own, settings, view, site)  # (B, T, D)
-        blocks.append(saved)
-    last = None
+        x, saved_block = block(x, block_weights, settings, shared, site)  # (B, T, D)
+        blocks.append(saved_block)
+    saved_norm = None
     if settings.norm_order != "post":
-        x, last = norm(x, under("norm", weights), settings.norm, settings.eps)  # (B, T, D)
-    return x, NumpyStack(saved_embedding, blocks, last, buckets, weights)
+        x, saved_norm = norm(x, under("norm", weights), settings.norm, settings.eps)  # (B, T, D)
+    return x, NumpyStack(saved_embedding, blocks, saved_norm, buckets, weights)
 
 
 class StackGradients(NamedTuple):
@@ -132,17 +132,17 @@ def stack_backward(dx: Array, saved: NumpyStack) -> StackGradients:
     """Return the gradients of embedding, stack and memory; score bias and memory add up over all layers."""
     gradients: dict[str, Array] = {}
     if saved.norm is not None:
-        dx, gain = norm_backward(dx, saved.norm)  # (B, T, D)
-        gradients |= with_prefix("norm", gain)
+        dx, norm_gradients = norm_backward(dx, saved.norm)  # (B, T, D)
+        gradients |= with_prefix("norm", norm_gradients)
     dbias = np.zeros(())
     dmemory = None
     for index in reversed(range(len(saved.blocks))):
-        inputs, own = block_backward(dx, saved.blocks[index])
-        gradients |= with_prefix(f"blocks.{index}", own)
-        dx = inputs.x  # (B, T, D)
-        dbias = dbias if inputs.bias is None else dbias + inputs.bias  # (B, H, T, T)
-        if inputs.memory is not None:
-            dmemory = inputs.memory if dmemory is None else dmemory + inputs.memory  # (B, S, D)
+        dinputs, block_gradients = block_backward(dx, saved.blocks[index])
+        gradients |= with_prefix(f"blocks.{index}", block_gradients)
+        dx = dinputs.x  # (B, T, D)
+        dbias = dbias if dinputs.bias is None else dbias + dinputs.bias  # (B, H, T, T)
+        if dinputs.memory is not None:
+            dmemory = dinputs.memory if dmemory is None else dmemory + dinputs.memory  # (B, S, D)
     if saved.buckets is not None:
         name = "score_positions.table.weight"
         gradients[name] = relative_bias_backward(dbias, saved.buckets, saved.weights[name])  # (buckets, H)

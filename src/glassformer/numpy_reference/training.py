@@ -48,8 +48,8 @@ def train_step(
     settings: Settings, weights: Weights, state: State, batch: NumpyBatch, rule: AdamW, smoothing: float = 0.0
 ) -> TrainingStep:
     """Take one step of AdamW on one batch; `weights` and `state` are not changed."""
-    loss, found = gradients(settings, weights, batch, smoothing)
-    return TrainingStep(loss, *adamw(weights, found, state, rule))
+    loss, weight_gradients = gradients(settings, weights, batch, smoothing)
+    return TrainingStep(loss, *adamw(weights, weight_gradients, state, rule))
 
 
 def train(
@@ -74,12 +74,12 @@ def train(
     Raises:
         ValueError: weights, inputs or targets do not fit the settings; or the loss is not finite.
     """
-    found = {name: np.asarray(value, dtype=np.float64) for name, value in weights.items()}
-    state = State.start(found)
+    trained_weights = {name: np.asarray(value, dtype=np.float64) for name, value in weights.items()}
+    state = State.start(trained_weights)
     losses = []
     for batch in batches:
-        loss, found, state = train_step(settings, found, state, batch, rule or AdamW(), smoothing)
+        loss, trained_weights, state = train_step(settings, trained_weights, state, batch, rule or AdamW(), smoothing)
         if not np.isfinite(loss):
             raise ValueError(f"the loss of step {state.step} is {loss}: lower the learning rate")
         losses.append(loss)
-    return found, losses
+    return trained_weights, losses

@@ -58,54 +58,56 @@ class ChatModel(TextModel):
         if not messages:
             raise GlassError("the conversation has no messages", "Give at least one question.")
         before = frame_of(self.tokenizer, self.config).before
-        found = messages_of(list(messages), "the conversation") or []
-        ids = [*before, *self.chat.ids(found, after_start=bool(before))]
+        checked_messages = messages_of(list(messages), "the conversation") or []
+        ids = [*before, *self.chat.ids(checked_messages, after_start=bool(before))]
         return ids or [self.tokenizer.start_id]
 
     def around_question(self) -> tuple[list[int], list[int]] | None:
         """Return the ids before and after the first question's tokens; None if they depend on the question."""
         before = frame_of(self.tokenizer, self.config).before
-        found = self.chat.around_question(after_start=bool(before))
-        if found is None:
+        around = self.chat.around_question(after_start=bool(before))
+        if around is None:
             return None
-        first, after = found
-        return [*before, *first], after
+        prefix, suffix = around
+        return [*before, *prefix], suffix
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """Return the ids of a conversation with one question."""
         return self.conversation_ids([{"role": "user", "content": prompt}])
 
-    def fit_to_context(self, messages: Sequence[Message], tokens: int, kept: int = 0) -> list[Message]:
+    def fit_to_context(self, messages: Sequence[Message], tokens: int, n_kept: int = 0) -> list[Message]:
         """Leave out the oldest question-answer pairs of a conversation until there is room for an answer, if possible.
 
         Args:
             messages: the conversation; its last message is a question, which is always kept.
             tokens: maximum number of tokens in the answer; at most half of the context is reserved for the answer.
-            kept: number of messages at the beginning to keep.
+            n_kept: number of messages at the beginning to keep.
 
         Raises:
             GlassError: the last question, together with the kept messages, is longer than the context.
         """
         context = self.config.model.context
-        room = context - min(tokens, context // 2)
+        max_prompt_tokens = context - min(tokens, context // 2)
 
         def without(pairs: int) -> list[Message]:
             last = len(messages) - 1
-            return [*messages[:kept], *messages[min(kept + 2 * pairs, last) :]]
+            return [*messages[:n_kept], *messages[min(n_kept + 2 * pairs, last) :]]
 
         def fits(pairs: int) -> bool:
-            return len(self.conversation_ids(without(pairs))) <= room
+            return len(self.conversation_ids(without(pairs))) <= max_prompt_tokens
 
         if fits(0):
             return list(messages)
-        most = (len(messages) - kept) // 2  # pairs before the last question; the last pair may be a single message
-        left = without(bisect_left(range(most), True, lo=1, key=fits))
-        length = len(self.conversation_ids(left))
+        max_pairs = (
+            len(messages) - n_kept
+        ) // 2  # pairs before the last question; the last pair may be a single message
+        remaining = without(bisect_left(range(max_pairs), True, lo=1, key=fits))
+        length = len(self.conversation_ids(remaining))
         if length > context:
-            asked = "the question and the kept messages have" if kept else "the question has"
-            remedy = "Shorten the question or the system message." if kept else "Ask a shorter question."
-            raise GlassError(f"{asked} {length:,} tokens, but the model reads at most {context:,}", remedy)
-        return left
+            subject = "the question and the kept messages have" if n_kept else "the question has"
+            remedy = "Shorten the question or the system message." if n_kept else "Ask a shorter question."
+            raise GlassError(f"{subject} {length:,} tokens, but the model reads at most {context:,}", remedy)
+        return remaining
 
     def decode_conversation(self, ids: Sequence[int]) -> str:
         """Decode the ids of a conversation to text; a line ends at each end token and end-of-turn token."""
@@ -122,15 +124,15 @@ class ChatModel(TextModel):
         """Generate the next answer in each conversation (ids without a start token); samples have an empty prompt."""
         before = list(frame_of(self.tokenizer, self.config).before)
         context = self.config.model.context
-        room = context - min(settings.tokens, context // 2)  # longer conversations lose their first tokens
-        rows = [[*before, *ids][-room:] for ids in conversations]
+        max_prompt_tokens = context - min(settings.tokens, context // 2)  # longer conversations lose their first tokens
+        rows = [[*before, *ids][-max_prompt_tokens:] for ids in conversations]
         settings = self.with_stop_strings(settings)
         if settings.beams > 1:
-            return [found[0] for found in self.n_best(rows, settings, 1)]
+            return [ranking[0] for ranking in self.n_best(rows, settings, 1)]
         samples: dict[int, Sample] = {}
         for group in self._batches(rows, settings):
-            found = self._sampled([""] * len(group), [rows[index] for index in group], settings, None)
-            samples.update(zip(group, found, strict=True))
+            group_samples = self._generate_batch([""] * len(group), [rows[index] for index in group], settings, None)
+            samples.update(zip(group, group_samples, strict=True))
         return [samples[index] for index in range(len(rows))]
 
     def answer(self, messages: Sequence[Message], settings: SampleConfig) -> Sample:
@@ -143,7 +145,7 @@ class ChatModel(TextModel):
         settings = self.with_stop_strings(settings)
         if settings.beams > 1:
             return self.n_best([ids], settings, 1)[0][0]
-        return self._sampled([""], [ids], settings, None)[0]
+        return self._generate_batch([""], [ids], settings, None)[0]
 
     def reply(self, messages: Sequence[Message], settings: SampleConfig) -> Generator[str, None, Sample]:
         """Yield the next answer while it is generated, as `stream` does.
@@ -157,17 +159,17 @@ class ChatModel(TextModel):
             sample = self.n_best([ids], settings, 1)[0][0]
             yield sample.text
             return sample
-        writer = TextStreamer(self.tokenizer, self.ids_before_text(ids), settings.stop)
-        return (yield from self._stream(messages[-1]["content"], ids, writer, settings))
+        streamer = TextStreamer(self.tokenizer, self.ids_before_text(ids), settings.stop)
+        return (yield from self._stream(messages[-1]["content"], ids, streamer, settings))
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
-        """Yield the answer to a question while it is generated; see `TextWriter.stream`."""
+        """Yield the answer to a question while it is generated; see `TextGenerator.stream`."""
         return super().stream(prompt, self.with_stop_strings(settings))
 
     def generate(
         self, prompts: Sequence[str], settings: SampleConfig, seeds: Sequence[int] | None = None
     ) -> list[Sample]:
-        """Answer each question in a separate conversation; see `TextWriter.generate`."""
+        """Answer each question in a separate conversation; see `TextGenerator.generate`."""
         return super().generate(prompts, self.with_stop_strings(settings), seeds)
 
     def n_best(
@@ -177,7 +179,7 @@ class ChatModel(TextModel):
         wanted: int | None = None,
         watch: Watch | None = None,
     ) -> list[list[Sample]]:
-        """Return the likeliest answers by beam search; see `TextWriter.best`."""
+        """Return the likeliest answers by beam search; see `TextGenerator.n_best`."""
         return super().n_best(prompts, self.with_stop_strings(settings), wanted, watch)
 
     def with_stop_strings(self, settings: SampleConfig) -> SampleConfig:
@@ -234,23 +236,23 @@ class TokenizedTemplate:
         if after_start:
             pieces[0] = pieces[0].removeprefix(START_MARK)
         parts = [part for piece in pieces for part in parts_of(piece)]
-        holding = [index for index, part in enumerate(parts) if TURNS[0] in part]
-        if len(holding) != 1 or parts[holding[0]] != question:
+        question_indices = [index for index, part in enumerate(parts) if TURNS[0] in part]
+        if len(question_indices) != 1 or parts[question_indices[0]] != question:
             return None
-        before = marked_ids("".join(parts[: holding[0]]), self._tokenizer)
-        return before, marked_ids("".join(parts[holding[0] + 1 :]), self._tokenizer)
+        before = marked_ids("".join(parts[: question_indices[0]]), self._tokenizer)
+        return before, marked_ids("".join(parts[question_indices[0] + 1 :]), self._tokenizer)
 
     @property
     def writes_start(self) -> bool:
         """Return whether the template begins a conversation with the start token."""
-        return self.template.pieces(_turns("user"), True, self._names)[0].startswith(START_MARK)
+        return self.template.pieces(_placeholder_messages("user"), True, self._names)[0].startswith(START_MARK)
 
     @property
     def before_answer(self) -> str:
         """Return the text that the template writes between a question and its answer, stripped of white space."""
-        question = _turns("user")
-        asked = self.template.marked(question, False, self._names)
-        return MARK.sub("", self.template.marked(question, True, self._names).removeprefix(asked)).strip()
+        messages = _placeholder_messages("user")
+        without_answer = self.template.marked(messages, False, self._names)
+        return MARK.sub("", self.template.marked(messages, True, self._names).removeprefix(without_answer)).strip()
 
     @property
     def more_ends(self) -> frozenset[int]:
@@ -261,15 +263,15 @@ class TokenizedTemplate:
     @cached_property
     def ending(self) -> tuple[tuple[str, ...], frozenset[int]]:
         """Return the stop strings and stop ids of an answer: the text or special token before the next question."""
-        question, answer, other = TURNS
-        messages = _turns("user", "assistant", "user")
+        question, answer, next_question = TURNS
+        messages = _placeholder_messages("user", "assistant", "user")
         text = self.template.marked(messages, False, self._names)
-        between = text.partition(answer)[2].partition(other)
+        between = text.partition(answer)[2].partition(next_question)
         if question not in text or not between[1]:
             return (), frozenset()
-        special = MARK.search(between[0])
-        if special is not None:
-            id = id_of_mark(special.group(), self._tokenizer)
+        mark = MARK.search(between[0])
+        if mark is not None:
+            id = id_of_mark(mark.group(), self._tokenizer)
             assert id is not None
             return (), frozenset({id})
         pieces = self.template.pieces(messages[:2], False, self._names)
@@ -278,6 +280,6 @@ class TokenizedTemplate:
         return ((stop,) if stop else ()), frozenset()
 
 
-def _turns(*roles: str) -> list[Message]:
+def _placeholder_messages(*roles: str) -> list[Message]:
     """Return a conversation of placeholder messages with these roles."""
     return [{"role": role, "content": content} for role, content in zip(roles, TURNS, strict=False)]

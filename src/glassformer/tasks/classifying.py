@@ -91,9 +91,9 @@ class TextClassifier:
 
     def classify(self, texts: Sequence[str]) -> list[Classified]:
         """Predict the label of each text, with the probabilities of all labels."""
-        found = []
+        classified = []
         for text, row in zip(texts, self.probabilities(texts), strict=True):
             ranking = np.argsort(-row, kind="stable")
-            shares = {self.labels[index]: float(row[index]) for index in ranking}
-            found.append(Classified(text, self.labels[ranking[0]], float(row[ranking[0]]), shares))
-        return found
+            probabilities = {self.labels[index]: float(row[index]) for index in ranking}
+            classified.append(Classified(text, self.labels[ranking[0]], float(row[ranking[0]]), probabilities))
+        return classified

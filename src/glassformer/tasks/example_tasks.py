@@ -69,7 +69,7 @@ class ExampleTask(ABC):
     def held_out(self, limit: int | None) -> Sequence[Row]:
         """Return all validation examples, or evenly spaced examples with about `limit` tokens, shortest first."""
         store = self.data.validation
-        return _evenly(self._rows_of(store), limit, row_lengths(store, self.config)[:, -1])
+        return _evenly_spaced(self._rows_of(store), limit, row_lengths(store, self.config)[:, -1])
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
         """Yield a concern if too many tokens are unknown."""
@@ -98,24 +98,28 @@ class PairTask(ExampleTask):
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """Return the prompt (if empty, the first validation source) and the generated text."""
         prompt = settings.prompt or next(self.data.validation.texts())[0]
-        writer = Translator(model, self.data.source_tokenizer, self.data.tokenizer, self.config)
-        return prompt, writer.generate([prompt], settings)[0].text
+        translator = Translator(model, self.data.source_tokenizer, self.data.tokenizer, self.config)
+        return prompt, translator.generate([prompt], settings)[0].text
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
         """Yield a concern if the decoder ignores its source, and a concern if too many tokens are unknown."""
         rows = self.held_out(None)
-        step = max(1, len(rows) // WATCHED)
-        watched = [rows[index] for index in range(0, len(rows), step)][:WATCHED]
+        stride = max(1, len(rows) // WATCHED)
+        checked_rows = [rows[index] for index in range(0, len(rows), stride)][:WATCHED]
         exchanged = [
             replace(row, source=other.source)
-            for row, other in zip(watched, watched[len(watched) // 2 :] + watched[: len(watched) // 2], strict=True)
+            for row, other in zip(
+                checked_rows,
+                checked_rows[len(checked_rows) // 2 :] + checked_rows[: len(checked_rows) // 2],
+                strict=True,
+            )
         ]
-        own = loss(watched)
-        others = loss(exchanged)
-        if len(watched) > 1 and others - own < IGNORED * own:
+        true_source_loss = loss(checked_rows)
+        exchanged_source_loss = loss(exchanged)
+        if len(checked_rows) > 1 and exchanged_source_loss - true_source_loss < IGNORED * true_source_loss:
             yield (
-                f"the decoder ignores its source so far: with other sources the loss is {others:.4f}, "
-                f"with the right sources {own:.4f}"
+                f"the decoder ignores its source so far: with other sources the loss is {exchanged_source_loss:.4f}, "
+                f"with the right sources {true_source_loss:.4f}"
             )
         yield from super().concerns(model, loss)
 
@@ -137,11 +141,11 @@ class ChatTask(ExampleTask):
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """Return the prompt (if empty, the first validation conversation up to its last answer) and the new answer."""
-        writer = ChatModel(model, self.data.tokenizer, self.config)
+        chat_model = ChatModel(model, self.data.tokenizer, self.config)
         if settings.prompt:
-            return settings.prompt, writer.generate([settings.prompt], settings)[0].text
+            return settings.prompt, chat_model.generate([settings.prompt], settings)[0].text
         ids, _ = last_question(self.data.validation, 0)
-        return writer.decode_conversation(ids), writer.answers([ids], settings)[0].text
+        return chat_model.decode_conversation(ids), chat_model.answers([ids], settings)[0].text
 
 
 @dataclass(frozen=True)
@@ -162,8 +166,8 @@ class ClassTask(ExampleTask):
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """Return the prompt (if empty, the first validation text) and the likeliest label."""
         prompt = settings.prompt or next(self.data.validation.texts())[0]
-        found = TextClassifier(model, self.data.tokenizer, self.data.labels, self.config).classify([prompt])[0]
-        return prompt, f"{found.label} ({found.probability:.1%})"
+        prediction = TextClassifier(model, self.data.tokenizer, self.data.labels, self.config).classify([prompt])[0]
+        return prompt, f"{prediction.label} ({prediction.probability:.1%})"
 
 
 def pair_rows(store: RecordStore, config: Config) -> Sequence[Row]:
@@ -172,32 +176,32 @@ def pair_rows(store: RecordStore, config: Config) -> Sequence[Row]:
     end = store.target.end_id
     start = store.target_start or (end,)
     frame = store.frame or Frame(after=(store.source.end_id,))
-    used = np.flatnonzero(used_record_mask(store, config))
-    room = context - len(start) + 1
+    record_indices = np.flatnonzero(used_record_mask(store, config))
+    max_target_tokens = context - len(start) + 1
 
     def make(number: int) -> Row:
-        index = int(used[number])
+        index = int(record_indices[number])
         source = frame.around(store.source.document(index).tolist(), context)
         target = store.target.document(index)
-        ends = [end] if len(target) < room else []  # a target that is cut has no end token
-        return Row.of_text(_ids(start, target[:room], ends), source=_ids(source))
+        ends = [end] if len(target) < max_target_tokens else []  # a target that is cut has no end token
+        return Row.of_text(_ids(start, target[:max_target_tokens], ends), source=_ids(source))
 
-    return LazyRows(range(len(used)), make)
+    return LazyRows(range(len(record_indices)), make)
 
 
 def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
     """Return the texts of a store as rows, each after an end token, or inside the frame of an imported tokenizer."""
     assert store.labels is not None
     labels = store.labels
-    used = np.flatnonzero(used_record_mask(store, config))
+    record_indices = np.flatnonzero(used_record_mask(store, config))
     frame = store.frame or Frame(before=(store.source.end_id,))
 
     def make(number: int) -> Row:
-        index = int(used[number])
+        index = int(record_indices[number])
         tokens = frame.around(store.source.document(index).tolist(), config.model.context)
         return Row(_ids(tokens), _ids(labels[index : index + 1]))
 
-    return LazyRows(range(len(used)), make)
+    return LazyRows(range(len(record_indices)), make)
 
 
 def conversation_rows(store: RecordStore, config: Config) -> Sequence[Row]:
@@ -206,18 +210,18 @@ def conversation_rows(store: RecordStore, config: Config) -> Sequence[Row]:
     Answers and the tokens that end them count for the loss. A conversation that is longer than the context loses its
     first tokens, or is left out (`data.too_long`).
     """
-    used = np.flatnonzero(used_record_mask(store, config))
+    record_indices = np.flatnonzero(used_record_mask(store, config))
     end = store.target.end_id
     before = (end,) if store.frame is None else store.frame.before
 
     def make(number: int) -> Row:
-        index = int(used[number])
+        index = int(record_indices[number])
         ids = _ids(before, store.target.document(index), [end])  # (T+1)
-        counts = np.concatenate([np.zeros(len(before), dtype=np.bool_), store.loss_mask_of(index)])  # (T+1)
+        loss_mask = np.concatenate([np.zeros(len(before), dtype=np.bool_), store.loss_mask_of(index)])  # (T+1)
         longest = config.model.context + 1
-        return Row.of_text(ids[-longest:], loss_mask=counts[-longest:])
+        return Row.of_text(ids[-longest:], loss_mask=loss_mask[-longest:])
 
-    return LazyRows(range(len(used)), make)
+    return LazyRows(range(len(record_indices)), make)
 
 
 def last_question(store: RecordStore, index: int) -> tuple[list[int], list[int]]:
@@ -226,12 +230,12 @@ def last_question(store: RecordStore, index: int) -> tuple[list[int], list[int]]
     If another special token ends the answer, the answer includes that token, but not the template's text after it.
     """
     ids = store.target.document(index).tolist()
-    counts = store.loss_mask_of(index)[: len(ids)].tolist()
+    loss_mask = store.loss_mask_of(index)[: len(ids)].tolist()
     end = len(ids)
-    while end and not counts[end - 1]:
+    while end and not loss_mask[end - 1]:
         end -= 1
     start = end
-    while start and counts[start - 1]:
+    while start and loss_mask[start - 1]:
         start -= 1
     return ids[:start], ids[start:end]
 
@@ -244,22 +248,23 @@ def row_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
     return np.minimum(store.lengths() + store.around, config.model.context)[used_record_mask(store, config)]
 
 
-def length_notes(store: RecordStore, config: Config, side: str) -> Iterator[str]:
+def length_notes(store: RecordStore, config: Config, name: str) -> Iterator[str]:
     """Yield a note on texts that are longer than the context, and on whether they are cut or left out.
 
     Raises:
         GlassError: there are such texts and the settings refuse them, or no text is left.
     """
-    long = count_too_long(store, config.model.context)
-    if not long:
+    n_too_long = count_too_long(store, config.model.context)
+    if not n_too_long:
         return
     longest = int(store.lengths().max()) + store.around
-    of = f"of {counted(len(store), 'examples')}"
-    problem = f"{side}: {counted(long, f'{of} are', f'{of} is')} longer than model.context = {config.model.context}"
-    if config.data.too_long == "refuse" or (config.data.too_long == "leave_out" and long == len(store)):
+    of_examples = f"of {counted(len(store), 'examples')}"
+    count = counted(n_too_long, f"{of_examples} are", f"{of_examples} is")
+    problem = f"{name}: {count} longer than model.context = {config.model.context}"
+    if config.data.too_long == "refuse" or (config.data.too_long == "leave_out" and n_too_long == len(store)):
         raise GlassError(problem, f"Set model.context = {longest}, or data.too_long = cut.")
-    what = "cut" if config.data.too_long == "cut" else "left out"
-    yield f"{problem} (the longest has {longest:,} tokens): {what}"
+    action = "cut" if config.data.too_long == "cut" else "left out"
+    yield f"{problem} (the longest has {longest:,} tokens): {action}"
 
 
 def used_record_mask(store: RecordStore, config: Config) -> npt.NDArray[np.bool_]:
@@ -281,11 +286,11 @@ def measured_bytes(store: RecordStore, context: int) -> int | None:
 
 def unknown_concern(data: Prepared) -> Iterator[str]:
     """Yield a concern if too many tokens of the training or validation split are unknown."""
-    parts = (data.train, data.validation)
-    share = max(store.unknown_share for part in parts for store in part.tokens.values())
-    if share > UNKNOWN:
+    splits = (data.train, data.validation)
+    unknown_fraction = max(store.unknown_share for part in splits for store in part.tokens.values())
+    if unknown_fraction > UNKNOWN:
         yield (
-            f"{share:.1%} of the tokens are unknown: "
+            f"{unknown_fraction:.1%} of the tokens are unknown: "
             "increase tokenizer.vocab_size, or set tokenizer.kind = bpe, so that the model can read them"
         )
 
@@ -299,11 +304,13 @@ def _order(
     return LengthGroupedBatches(lengths(), train.batch_tokens, train.seed)
 
 
-def _evenly(rows: Sequence[Any], limit: int | None, lengths: npt.NDArray[np.int64]) -> Sequence[Any]:
+def _evenly_spaced(rows: Sequence[Any], limit: int | None, lengths: npt.NDArray[np.int64]) -> Sequence[Any]:
     """Return all rows, or evenly spaced rows with about `limit` tokens in total, shortest first."""
     tokens = int(lengths.sum())
-    wanted = len(rows) if limit is None else max(1, min(len(rows), len(rows) * limit // max(1, tokens)))
-    chosen = sorted((number * len(rows) // wanted for number in range(wanted)), key=lambda index: int(lengths[index]))
+    n_selected = len(rows) if limit is None else max(1, min(len(rows), len(rows) * limit // max(1, tokens)))
+    chosen = sorted(
+        (number * len(rows) // n_selected for number in range(n_selected)), key=lambda index: int(lengths[index])
+    )
     return LazyRows(chosen, lambda number: rows[chosen[number]])
 
 

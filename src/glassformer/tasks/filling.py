@@ -76,9 +76,9 @@ class MaskFiller:
         Raises:
             GlassError: there is no mask, or the text is longer than the context.
         """
-        first, *rest = self.parts(text)
+        first, *other_parts = self.parts(text)
         ids = self.tokenizer.encode(first)
-        for part in rest:
+        for part in other_parts:
             ids += [self.mask_id, *self.tokenizer.encode(part)]
         ids = self.frame.around(ids)
         if len(ids) > self.config.model.context:
@@ -99,20 +99,20 @@ class MaskFiller:
             for _, ranking in self._rankings(self.ids(text), n)
         ]
 
-    def filled(self, text: str, holes: Sequence[Sequence[Candidate]] | None = None) -> str:
+    def filled(self, text: str, predictions: Sequence[Sequence[Candidate]] | None = None) -> str:
         """Return the text with each mask replaced by the likeliest token.
 
         Args:
             text: a text with masks.
-            holes: candidates for each mask, as `fill` returned them; None: compute them.
+            predictions: candidates for each mask, as `fill` returned them; None: compute them.
         """
-        best = [candidates[0] for candidates in (holes or self.fill(text, 1))]
+        best = [candidates[0] for candidates in (predictions or self.fill(text, 1))]
         *before, last = text.split(self.MASK)
-        written = ""
+        filled_text = ""
         for part, candidate in zip(before, best, strict=True):
             # A token that includes its space replaces the space before the mask.
-            written += (part.removesuffix(" ") if candidate.text.startswith(" ") else part) + candidate.text
-        return written + last
+            filled_text += (part.removesuffix(" ") if candidate.text.startswith(" ") else part) + candidate.text
+        return filled_text + last
 
     def _rankings(self, ids: list[int], n: int) -> list[tuple[int, list[tuple[int, float]]]]:
         """Return the position of each mask, and its n likeliest tokens; special tokens are excluded."""

@@ -84,9 +84,9 @@ def linear_cross_entropy(
             multiplications.
         smoothing: as in `TrainingLoss`.
     """
-    learns = torch.is_grad_enabled()
-    found: Tensor = _LinearCrossEntropy.apply(x, matrix, bias, targets, divisor, smoothing, learns)
-    return found
+    needs_gradient = torch.is_grad_enabled()
+    loss: Tensor = _LinearCrossEntropy.apply(x, matrix, bias, targets, divisor, smoothing, needs_gradient)
+    return loss
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -107,44 +107,46 @@ class _LinearCrossEntropy(torch.autograd.Function):
         targets: Tensor,
         divisor: int,
         smoothing: float,
-        learns: bool,
+        needs_gradient: bool,
     ) -> Tensor:
         device = x.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-        precise = torch.promote_types(dtype, torch.float32)
+        precise_dtype = torch.promote_types(dtype, torch.float32)
         weight = matrix.to(dtype)  # (V, D)
-        own_bias = None if bias is None else bias.to(dtype)  # (V)
+        cast_bias = None if bias is None else bias.to(dtype)  # (V)
         V = len(matrix)
-        total = x.new_zeros((), dtype=precise)  # ()
+        total = x.new_zeros((), dtype=precise_dtype)  # ()
         x_gradient = torch.empty_like(x)  # (N, D)
         matrix_gradient = None
         if ctx.needs_input_grad[1]:  # it may be frozen
-            matrix_gradient = torch.zeros_like(matrix, dtype=precise)  # (V, D)
-        bias_gradient = None if bias is None else torch.zeros_like(bias, dtype=precise)  # (V)
+            matrix_gradient = torch.zeros_like(matrix, dtype=precise_dtype)  # (V, D)
+        bias_gradient = None if bias is None else torch.zeros_like(bias, dtype=precise_dtype)  # (V)
 
-        rows = max(1, LOSS_LOGITS.get(device, MOST_LOSS_LOGITS) // V)
-        for first in range(0, len(x), rows):
-            part = x[first : first + rows].to(dtype)  # (R, D)
-            wanted = targets[first : first + rows, None]  # (R, 1)
-            log_p = linear(part, weight, own_bias).log_softmax(dim=-1, dtype=precise)  # (R, V)
-            total -= (1 - smoothing) * log_p.gather(1, wanted).sum()
+        chunk_rows = max(1, LOSS_LOGITS.get(device, MOST_LOSS_LOGITS) // V)
+        for first in range(0, len(x), chunk_rows):
+            chunk = x[first : first + chunk_rows].to(dtype)  # (R, D)
+            chunk_targets = targets[first : first + chunk_rows, None]  # (R, 1)
+            log_p = linear(chunk, weight, cast_bias).log_softmax(dim=-1, dtype=precise_dtype)  # (R, V)
+            total -= (1 - smoothing) * log_p.gather(1, chunk_targets).sum()
             if smoothing:
                 total -= smoothing / V * log_p.sum()
-            if not learns:
+            if not needs_gradient:
                 continue
             gradient = log_p.exp_()  # (R, V): p
             if smoothing:
                 gradient -= smoothing / V  # (R, V)
-            gradient.scatter_add_(1, wanted, gradient.new_full((), smoothing - 1).expand(wanted.shape))  # (R, V): p - q
-            if dtype == precise:
+            gradient.scatter_add_(
+                1, chunk_targets, gradient.new_full((), smoothing - 1).expand(chunk_targets.shape)
+            )  # (R, V): p - q
+            if dtype == precise_dtype:
                 gradient = gradient.div_(divisor)  # (R, V)
             else:  # divided in `precise` and rounded once, in one pass over memory
                 gradient = torch.div(gradient, divisor, out=torch.empty_like(gradient, dtype=dtype))  # (R, V)
-            x_gradient[first : first + rows] = gradient @ weight  # (R, D)
-            if matrix_gradient is not None and dtype == precise:
-                matrix_gradient.addmm_(gradient.T, part)  # (V, D)
+            x_gradient[first : first + chunk_rows] = gradient @ weight  # (R, D)
+            if matrix_gradient is not None and dtype == precise_dtype:
+                matrix_gradient.addmm_(gradient.T, chunk)  # (V, D)
             elif matrix_gradient is not None:
-                matrix_gradient += gradient.T @ part  # (V, D)
+                matrix_gradient += gradient.T @ chunk  # (V, D)
             if bias_gradient is not None:
                 bias_gradient += gradient.sum(dim=0)  # (V)
 
@@ -154,12 +156,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (of_output,) = gradients  # ()
+        (grad_output,) = gradients  # ()
         x_gradient, matrix_gradient, bias_gradient = ctx.saved_tensors  # (N, D), (V, D), (V)
         matrix_dtype, bias_dtype = ctx.dtypes
-        of_matrix = None if matrix_gradient is None else (matrix_gradient * of_output).to(matrix_dtype)  # (V, D)
-        of_bias = None if bias_gradient is None else (bias_gradient * of_output).to(bias_dtype)  # (V)
-        return x_gradient * of_output, of_matrix, of_bias, None, None, None, None
+        grad_matrix = None if matrix_gradient is None else (matrix_gradient * grad_output).to(matrix_dtype)  # (V, D)
+        grad_bias = None if bias_gradient is None else (bias_gradient * grad_output).to(bias_dtype)  # (V)
+        return x_gradient * grad_output, grad_matrix, grad_bias, None, None, None, None
 
 
 def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None = None) -> Tensor:

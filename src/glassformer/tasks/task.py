@@ -178,8 +178,8 @@ class MaskedTask(TextTask):
 
     def _example(self, mask_text: str) -> str:
         """Return the first validation words with every fifth word masked; if they are fewer than four, add a mask."""
-        most = min(60, self.config.model.context - 2)
-        text = self.tokenizer.decode(self.validation.tokens[:most].tolist())
+        max_tokens = min(60, self.config.model.context - 2)
+        text = self.tokenizer.decode(self.validation.tokens[:max_tokens].tolist())
         words = text.split()[:15]
         if len(words) < 4:
             return text + mask_text

@@ -17,6 +17,8 @@ def refuse_mismatch(model: Model, tokenizer: Tokenizer) -> None:
         )
 
 
-def wrong_task(task: str, wanted: str, remedy: str) -> GlassError:
-    """Return the error for a run that was trained on `task` where a run of task `wanted` is needed."""
-    return GlassError(f"this run was trained to {TASK_FACTS[task].verb}, not to {TASK_FACTS[wanted].verb}", remedy)
+def wrong_task(task: str, expected_task: str, remedy: str) -> GlassError:
+    """Return the error for a run that was trained on `task` where a run of task `expected_task` is needed."""
+    return GlassError(
+        f"this run was trained to {TASK_FACTS[task].verb}, not to {TASK_FACTS[expected_task].verb}", remedy
+    )

@@ -46,8 +46,8 @@ class TextGenerator(ABC):
     @property
     def precision(self) -> str:
         """Return the precision of the matrix multiplications, such as float32."""
-        own = str(self.model.embedding.tokens.weight.dtype).removeprefix("torch.")
-        return own if self.engine is None else self.engine.precision
+        torch_precision = str(self.model.embedding.tokens.weight.dtype).removeprefix("torch.")
+        return torch_precision if self.engine is None else self.engine.precision
 
     @property
     def more_ends(self) -> frozenset[int]:
@@ -100,7 +100,7 @@ class TextGenerator(ABC):
         )
 
     def _stream(
-        self, prompt: str, ids: list[int], writer: TextStreamer, settings: SampleConfig
+        self, prompt: str, ids: list[int], streamer: TextStreamer, settings: SampleConfig
     ) -> Generator[str, None, Sample]:
         if settings.beams > 1:
             sample = self.generate([prompt], settings)[0]
@@ -109,10 +109,10 @@ class TextGenerator(ABC):
         text = ""
         count = 0
         ended = None
-        for step in self._steps([ids], settings, lambda _, new: writer.add(new[-1]), None):
+        for step in self._steps([ids], settings, lambda _, new: streamer.add(new[-1]), None):
             count += 1
             ended = step.ended.get(0)
-            piece = writer.take(last=ended is not None)
+            piece = streamer.take(last=ended is not None)
             text += piece
             if piece:
                 yield piece
@@ -134,31 +134,33 @@ class TextGenerator(ABC):
             GlassError: a prompt is not valid Unicode, a stop string is empty, or there are too few or too many seeds.
         """
         if settings.beams > 1:
-            return [found[0] for found in self.n_best(prompts, settings, 1)]
+            return [ranking[0] for ranking in self.n_best(prompts, settings, 1)]
         if seeds is not None and len(seeds) != len(prompts):
             problem = f"{counted(len(seeds), 'seeds')} for {counted(len(prompts), 'prompts')}"
             raise GlassError(problem, "Give one seed for each prompt.")
         ids = [self.prompt_ids(prompt) for prompt in prompts]
         samples: dict[int, Sample] = {}
         for group in self._batches(ids, settings):
-            own = None if seeds is None else [seeds[index] for index in group]
-            found = self._sampled([prompts[index] for index in group], [ids[index] for index in group], settings, own)
-            samples.update(zip(group, found, strict=True))
+            group_seeds = None if seeds is None else [seeds[index] for index in group]
+            group_samples = self._generate_batch(
+                [prompts[index] for index in group], [ids[index] for index in group], settings, group_seeds
+            )
+            samples.update(zip(group, group_samples, strict=True))
         return [samples[index] for index in range(len(prompts))]
 
-    def _sampled(
+    def _generate_batch(
         self, prompts: list[str], rows: list[list[int]], settings: SampleConfig, seeds: list[int] | None
     ) -> list[Sample]:
-        writers = [TextStreamer(self.tokenizer, self.ids_before_text(ids), settings.stop) for ids in rows]
+        streamers = [TextStreamer(self.tokenizer, self.ids_before_text(ids), settings.stop) for ids in rows]
         counts = [0] * len(rows)
         ended: dict[int, Ended] = {}
-        for step in self._steps(rows, settings, lambda row, new: writers[row].add(new[-1]), seeds):
+        for step in self._steps(rows, settings, lambda row, new: streamers[row].add(new[-1]), seeds):
             ended.update(step.ended)
             for row in step.rows:
                 counts[row] += 1
         return [
-            Sample(prompt, writer.take(last=True), counts[row], ended[row])
-            for row, (prompt, writer) in enumerate(zip(prompts, writers, strict=True))
+            Sample(prompt, streamer.take(last=True), counts[row], ended[row])
+            for row, (prompt, streamer) in enumerate(zip(prompts, streamers, strict=True))
         ]
 
     def n_best(
@@ -174,11 +176,11 @@ class TextGenerator(ABC):
         called with each step of the search, and may raise an exception to end the search.
         """
         ids = [self.prompt_ids(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
-        shown = [prompt if isinstance(prompt, str) else "" for prompt in prompts]
+        prompt_texts = [prompt if isinstance(prompt, str) else "" for prompt in prompts]
         samples: dict[int, list[Sample]] = {}
         for group in self._batches(ids, settings):
             rows = [ids[index] for index in group]
-            found = beam_search(
+            rankings = beam_search(
                 self.model,
                 rows,
                 settings,
@@ -189,9 +191,11 @@ class TextGenerator(ABC):
                 engine=self.engine,
                 more_ends=self.more_ends,
             )
-            for index, hypotheses in zip(group, found, strict=True):
+            for index, ranking in zip(group, rankings, strict=True):
                 before = self.ids_before_text(ids[index])
-                samples[index] = [self._sample(shown[index], before, each, settings) for each in hypotheses]
+                samples[index] = [
+                    self._sample(prompt_texts[index], before, hypothesis, settings) for hypothesis in ranking
+                ]
         return [samples[index] for index in range(len(prompts))]
 
     def candidates(self, prompt: str, n: int) -> list[tuple[int, str, float]]:
@@ -201,10 +205,10 @@ class TextGenerator(ABC):
 
     def _batches(self, ids: Sequence[Sequence[int]], settings: SampleConfig) -> list[list[int]]:
         """Return batches of prompts with similar lengths, as large as `ROWS` and `TOKENS` allow."""
-        most = 2 * self.config.model.context  # maximum number of cached tokens per row
-        reach = [settings.beams * min(len(row) + settings.tokens, most) for row in ids]
-        return batches_by_length(reach, ROWS, TOKENS)
+        max_cached = 2 * self.config.model.context  # maximum number of cached tokens per row
+        token_counts = [settings.beams * min(len(row) + settings.tokens, max_cached) for row in ids]
+        return batches_by_length(token_counts, ROWS, TOKENS)
 
-    def _sample(self, prompt: str, before: Sequence[int], found: Hypothesis, settings: SampleConfig) -> Sample:
-        text, stopped = decode_until_stop(self.tokenizer, before, found.text_tokens, settings.stop)
-        return Sample(prompt, text, len(found.tokens), "stop" if stopped else found.ended, found.score)
+    def _sample(self, prompt: str, before: Sequence[int], hypothesis: Hypothesis, settings: SampleConfig) -> Sample:
+        text, stopped = decode_until_stop(self.tokenizer, before, hypothesis.text_tokens, settings.stop)
+        return Sample(prompt, text, len(hypothesis.tokens), "stop" if stopped else hypothesis.ended, hypothesis.score)

@@ -34,11 +34,11 @@ def decode_until_stop(
     tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int], stop: Sequence[str]
 ) -> tuple[str, bool]:
     """Return the text of tokens after a prompt up to the first stop string, and whether a stop string was found."""
-    writer = TextStreamer(tokenizer, prompt, stop)
+    streamer = TextStreamer(tokenizer, prompt, stop)
     for token in tokens:
-        if writer.add(token):
-            return writer.take(last=True), True
-    return writer.take(last=True), False
+        if streamer.add(token):
+            return streamer.take(last=True), True
+    return streamer.take(last=True), False
 
 
 class TextStreamer:
@@ -80,34 +80,34 @@ class StopFilter:
         if "" in stop:
             raise GlassError("a stop string is empty, which would end every text at its start", "Leave it out.")
         self._stop = tuple(stop)
-        self._held = ""
+        self._held_back = ""
         self.found = False
 
     def feed(self, text: str) -> str:
         """Add text, and return the text that can be passed on; empty after a stop string was found."""
         if self.found:
             return ""
-        self._held += text
-        found = [(at + len(stop), at) for stop in self._stop if (at := self._held.find(stop)) >= 0]
-        if found:
+        self._held_back += text
+        matches = [(start + len(stop), start) for stop in self._stop if (start := self._held_back.find(stop)) >= 0]
+        if matches:
             self.found = True
-            _, cut = min(found)
-            result = self._held[:cut]
-            self._held = ""
+            _, cut = min(matches)
+            result = self._held_back[:cut]
+            self._held_back = ""
             return result
-        cut = len(self._held) - self._undecided()
-        result = self._held[:cut]
-        self._held = self._held[cut:]
+        cut = len(self._held_back) - self._undecided_length()
+        result = self._held_back[:cut]
+        self._held_back = self._held_back[cut:]
         return result
 
     def finish(self) -> str:
         """Return the text that was held back and did not become a stop string."""
-        result = self._held
-        self._held = ""
+        result = self._held_back
+        self._held_back = ""
         return result
 
-    def _undecided(self) -> int:
+    def _undecided_length(self) -> int:
         """Return the number of characters at the end that begin a stop string."""
-        longest = min(len(self._held), max(map(len, self._stop), default=1) - 1)
-        ends = (self._held[len(self._held) - n :] for n in range(longest, 0, -1))
-        return next((len(end) for end in ends if any(stop.startswith(end) for stop in self._stop)), 0)
+        longest = min(len(self._held_back), max(map(len, self._stop), default=1) - 1)
+        suffixes = (self._held_back[len(self._held_back) - n :] for n in range(longest, 0, -1))
+        return next((len(suffix) for suffix in suffixes if any(stop.startswith(suffix) for stop in self._stop)), 0)

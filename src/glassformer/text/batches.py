@@ -113,16 +113,17 @@ def training_rows(
         pieces = store.pieces(context)
         positions = [divmod(step * batch + number, len(pieces)) for number in range(batch)]
         return [
-            _document_row(store, context, start_id, shuffled(at, len(pieces), seed, epoch)) for epoch, at in positions
+            _document_row(store, context, start_id, shuffled(position, len(pieces), seed, epoch))
+            for epoch, position in positions
         ]
-    starts = len(store) - context
-    if starts < 1:
+    n_starts = len(store) - context
+    if n_starts < 1:
         raise too_short("training", len(store), context + 1)
     # Philox 4x64-10 (Salmon et al. 2011) gives the same raw 64-bit words on every machine.
     key = np.array([seed % (1 << 64), step], dtype=np.uint64)
-    drawn = np.random.Philox(key=key).random_raw(batch).tolist()
-    starts_of_rows = [number * starts >> 64 for number in drawn]
-    return [Row.of_text(store.tokens[start : start + context + 1]) for start in starts_of_rows]
+    random_words = np.random.Philox(key=key).random_raw(batch).tolist()
+    starts = [word * n_starts >> 64 for word in random_words]
+    return [Row.of_text(store.tokens[start : start + context + 1]) for start in starts]
 
 
 def validation_rows(
@@ -171,16 +172,16 @@ class ValidationRows(Sequence[Row]):
 
 
 def _document_row(store: TokenStore, context: int, start_id: int, row: int) -> Row:
-    start, stop, first = store.pieces(context).span(row)
-    if not first:
+    start, stop, is_first = store.pieces(context).span(row)
+    if not is_first:
         return Row.of_text(store.tokens[start - 1 : stop])
     start_of_text = np.array([start_id], dtype=store.tokens.dtype)
     return Row.of_text(np.concatenate([start_of_text, store.tokens[start:stop]]))
 
 
-def too_short(side: str, tokens: int, needed: int) -> GlassError:
+def too_short(split: str, tokens: int, needed: int) -> GlassError:
     """Return the error for a split that is too short for a single row."""
     return GlassError(
-        f"the {side} split has {tokens:,} tokens, but a single row needs {needed:,}",
+        f"the {split} split has {tokens:,} tokens, but a single row needs {needed:,}",
         "Give a longer text. For the training split, you can also lower model.context.",
     )

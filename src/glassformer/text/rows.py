@@ -42,8 +42,8 @@ class Row:
             source: (S) ids that the encoder reads.
             loss_mask: (T+1) True where the prediction of an id counts; the first value is not used. None: all count.
         """
-        counts = None if loss_mask is None else loss_mask[1:]
-        return cls(ids[:-1], ids[1:], shifted=True, loss_mask=counts, source=source)
+        target_mask = None if loss_mask is None else loss_mask[1:]
+        return cls(ids[:-1], ids[1:], shifted=True, loss_mask=target_mask, source=source)
 
     @property
     def ids(self) -> Ids:
@@ -53,12 +53,12 @@ class Row:
 
     def __len__(self) -> int:
         """Return the number of ids in the row or its source, whichever is larger, to group rows of similar length."""
-        own = len(self.inputs) + self.shifted
-        return own if self.source is None else max(own, len(self.source))
+        length = len(self.inputs) + self.shifted
+        return length if self.source is None else max(length, len(self.source))
 
 
-def mask(ids: Ids, share: float, mask_id: int, text_ids: Ids, key: tuple[int, int]) -> Row:
-    """Return a row that predicts a fraction `share` of the text tokens (Devlin et al. 2019, section 3.1).
+def mask(ids: Ids, fraction: float, mask_id: int, text_ids: Ids, key: tuple[int, int]) -> Row:
+    """Return a row that predicts `fraction` of the text tokens (Devlin et al. 2019, section 3.1).
 
     At least one token is chosen, if any id is in `text_ids`, which must be sorted. A chosen token becomes `mask_id`
     with probability 0.8, a random id of `text_ids` with probability 0.1, and otherwise stays unchanged. Other special
@@ -66,16 +66,19 @@ def mask(ids: Ids, share: float, mask_id: int, text_ids: Ids, key: tuple[int, in
     """
     # Raw words of Philox 4x64-10 (Salmon et al. 2011) are the same in every version of NumPy and on every machine.
     random = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(3 * len(ids)).reshape(3, len(ids))
-    at = np.minimum(np.searchsorted(text_ids, ids), len(text_ids) - 1)
-    words = np.flatnonzero(text_ids[at] == ids)
+    nearest = np.minimum(np.searchsorted(text_ids, ids), len(text_ids) - 1)
+    text_positions = np.flatnonzero(text_ids[nearest] == ids)
     chosen = np.zeros(len(ids), dtype=np.bool_)
-    chosen[words[np.argsort(random[0][words])][: max(1, round(share * len(words)))]] = True
-    fate = random[1] / 2**64
-    inputs = np.where(chosen & (fate < MASK_REPLACE_PROBABILITY), mask_id, ids)
-    others = text_ids[random[2] % np.uint64(len(text_ids))]
+    order = np.argsort(random[0][text_positions])
+    chosen[text_positions[order][: max(1, round(fraction * len(text_positions)))]] = True
+    uniform = random[1] / 2**64
+    inputs = np.where(chosen & (uniform < MASK_REPLACE_PROBABILITY), mask_id, ids)
+    random_ids = text_ids[random[2] % np.uint64(len(text_ids))]
     inputs = np.where(
-        chosen & (fate >= MASK_REPLACE_PROBABILITY) & (fate < MASK_REPLACE_PROBABILITY + RANDOM_REPLACE_PROBABILITY),
-        others,
+        chosen
+        & (uniform >= MASK_REPLACE_PROBABILITY)
+        & (uniform < MASK_REPLACE_PROBABILITY + RANDOM_REPLACE_PROBABILITY),
+        random_ids,
         inputs,
     )
     return Row(inputs, ids, loss_mask=chosen)
