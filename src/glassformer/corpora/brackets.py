@@ -43,8 +43,8 @@ def draw_word(numbers: random.Random, pairs: int) -> str:
     """Draw a balanced string of `pairs` pairs of brackets; all arrangements and kinds are equally likely."""
     text = ""
     unclosed = ""
-    for left in range(2 * pairs, 0, -1):
-        if below(numbers, endings(left, len(unclosed))) < endings(left - 1, len(unclosed) + 1):
+    for remaining in range(2 * pairs, 0, -1):
+        if below(numbers, endings(remaining, len(unclosed))) < endings(remaining - 1, len(unclosed) + 1):
             kind = KINDS[below(numbers, len(KINDS))]
             text += kind[0]
             unclosed += kind[1]

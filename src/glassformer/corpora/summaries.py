@@ -168,5 +168,5 @@ def _grammar(first: str) -> Grammar:
 
 def _pair_of_slots(hero_slot: str, friend_slot: str, values: list[Word], first: str) -> list[Slot]:
     """Return a slot of the hero and a slot of the friend with different values, in the order of the story."""
-    one, other = (hero_slot, friend_slot) if first == "hero" else (friend_slot, hero_slot)
-    return [free(one, values), other_than(other, one, values)]
+    first_slot, second_slot = (hero_slot, friend_slot) if first == "hero" else (friend_slot, hero_slot)
+    return [free(first_slot, values), other_than(second_slot, first_slot, values)]

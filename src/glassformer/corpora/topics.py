@@ -103,8 +103,8 @@ class Topics:
         """
         counts = Counter(_topic_words(text, self.fewest, self.most))
         log_ratio = math.log(self.own / (self.other / (len(LABELS) - 1)))
-        most = max(counts.values(), default=0)
-        weights = {label: math.exp(log_ratio * (counts[label] - most)) for label in LABELS}
+        largest = max(counts.values(), default=0)
+        weights = {label: math.exp(log_ratio * (counts[label] - largest)) for label in LABELS}
         total = math.fsum(weights.values())
         return {label: weight / total for label, weight in weights.items()}
 
@@ -130,7 +130,7 @@ class Topics:
         other_probability = (1 - own_probability) / (len(LABELS) - 1)
         cumulative_counts = [_count_rows(topic_words, largest) for largest in range(topic_words + 1)]
         exact_counts = [
-            count - before for count, before in zip(cumulative_counts, [0, *cumulative_counts], strict=False)
+            count - previous for count, previous in zip(cumulative_counts, [0, *cumulative_counts], strict=False)
         ]
         return math.fsum(
             count * other_probability ** (topic_words - largest) * own_probability**largest
@@ -155,11 +155,11 @@ def _gap_counts(fewest: int, most: int) -> dict[int, float]:
     probabilities: defaultdict[int, float] = defaultdict(float)
     distribution = {0: 1.0}
     for sentences in range(1, most + 1):
-        longer: defaultdict[int, float] = defaultdict(float)
+        next_distribution: defaultdict[int, float] = defaultdict(float)
         for gaps, probability in distribution.items():
             for frame in FRAMES:
-                longer[gaps + len(GAP.findall(frame))] += probability / len(FRAMES)
-        distribution = dict(longer)
+                next_distribution[gaps + len(GAP.findall(frame))] += probability / len(FRAMES)
+        distribution = dict(next_distribution)
         if sentences >= fewest:
             for gaps, probability in distribution.items():
                 probabilities[gaps] += probability / (most - fewest + 1)

@@ -172,8 +172,8 @@ def _seconds(measured_passes: Sequence[MeasuredPass]) -> tuple[float, ...]:
             passes = 0
             began = time.perf_counter()
             while passes == 0 or time.perf_counter() - began < 0.01:
-                out = measured_pass.forward()
-                out.backward(torch.ones_like(out))
+                output = measured_pass.forward()
+                output.backward(torch.ones_like(output))
                 passes += 1
             best[number] = min(best[number], (time.perf_counter() - began) / passes)
     return tuple(best)
@@ -192,8 +192,8 @@ def kept_bytes(measured_pass: MeasuredPass) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(record_storage, lambda tensor: tensor):
-        out = measured_pass.forward()  # kept alive until all storages are counted, so that no address is reused
-    del out
+        output = measured_pass.forward()  # kept alive until all storages are counted, so that no address is reused
+    del output
     return sum(storages.values())
 
 

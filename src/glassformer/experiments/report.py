@@ -110,7 +110,7 @@ def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str
             [f"Loss if all tokens are equally likely: ln V = {math.log(table.choices):.4f}."] if table.choices else []
         )
     notes += [*warnings_of(grid), *table.warnings]
-    notes += [f"{run} failed: {why}" for row in table.rows for run, why in row.failures]
+    notes += [f"{run} failed: {error}" for row in table.rows for run, error in row.failures]
     paragraphs = [text for text in (grid.question, grid.hint) if text]
     measured = f"{measure.capitalize()} on the validation split, at the best checkpoint of each run."
     same_rows = " All cells of one seed see the same rows in the same order."
@@ -180,7 +180,7 @@ def _row_fields(row: CellResult) -> dict[str, Any]:
         "restored_loss_sd": row.restored.sd,
         "train_seconds": row.seconds,
         "parameters": row.parameters,
-        "failed": [{"run": run, "problem": why} for run, why in row.failures],
+        "failed": [{"run": run, "problem": error} for run, error in row.failures],
     }
 
 

@@ -208,10 +208,10 @@ def _only_text(table: Table) -> int:
     plausible = [index for index in range(len(table.names)) if _text_fraction(table, index) >= 0.5]
     if len(plausible) == 1:
         return plausible[0]
-    several = f"columns {', '.join(table.names[index] for index in plausible)} all hold text"
+    problem = f"columns {', '.join(table.names[index] for index in plausible)} all hold text"
     raise GlassError(
         f"{table.name} has several columns ({', '.join(table.names)}) and "
-        f"{several if plausible else 'no column reads like text'}",
+        f"{problem if plausible else 'no column reads like text'}",
         "Set data.column to the name of the column to read.",
     )
 
@@ -225,9 +225,9 @@ def _pair_candidates(table: Table) -> list[int]:
 
 def _label_index(table: Table, text_indices: list[int]) -> int:
     """Return the index of the only column with a usual label name, else of the only one with short, repeated values."""
-    usual = [i for i in range(len(table.names)) if i not in text_indices and _has_name(table, i, LABEL_NAMES)]
-    if len(usual) == 1:
-        return usual[0]
+    label_columns = [i for i in range(len(table.names)) if i not in text_indices and _has_name(table, i, LABEL_NAMES)]
+    if len(label_columns) == 1:
+        return label_columns[0]
     distinct: dict[int, int] = {}
     for index, values in enumerate(table.columns):
         labels = [text for value in values if (text := (label_text(value) or "").strip())]
@@ -241,8 +241,8 @@ def _label_index(table: Table, text_indices: list[int]) -> int:
     for choice in (candidates, by_name):
         if len(choice) == 1:
             return choice[0]
-    some = f"columns {', '.join(table.names[i] for i in candidates)} could be the label" if candidates else ""
+    detail = f"columns {', '.join(table.names[i] for i in candidates)} could be the label" if candidates else ""
     raise GlassError(
-        f"{table.name} has the columns {', '.join(table.names)}; {some or 'none has a few short values that repeat'}",
+        f"{table.name} has the columns {', '.join(table.names)}; {detail or 'none has a few short values that repeat'}",
         "Set data.label_column to the label column.",
     )

@@ -86,13 +86,13 @@ def record_split_note(source: Source, validation_source: Source | None, train: i
     if validation_source is not None:
         training = f"all of {source.name} is learnt from ({counted(train, noun)})"
         return f"validation: {validation_source.name} ({counted(validation, noun)}); {training}"
-    how = "the last ones"
+    method = "the last ones"
     if source.data.split == "random":
         constraint = "the same share of each label" if labelled else "equal sources together"
         constraint = "equal ones together" if source.kind.loss_spans else constraint
-        how = f"drawn at random, {constraint}, seed {source.data.seed}"
+        method = f"drawn at random, {constraint}, seed {source.data.seed}"
     fraction = validation / max(1, train + validation)
-    return f"validation: {validation:,} of {train + validation:,} {noun} ({fraction:.1%}), {how}"
+    return f"validation: {validation:,} of {train + validation:,} {noun} ({fraction:.1%}), {method}"
 
 
 def label_notes(survey: Survey, validation_survey: Survey | None, labels: Mapping[str, int] | None) -> list[str]:
@@ -103,8 +103,8 @@ def label_notes(survey: Survey, validation_survey: Survey | None, labels: Mappin
     if all(map(NUMBER.fullmatch, survey.label_names)):
         notes.append("the labels look like numbers: each is a name (1, 01 and 1.0 would be three)")
     counts = survey.label_counts()
-    if once := sorted(name for name, number in survey.label_names.items() if counts[number] == 1):
-        notes.append(f"{counted(len(once), 'labels are', 'label is')} seen once only: {listed(once)}")
+    if single_labels := sorted(name for name, number in survey.label_names.items() if counts[number] == 1):
+        notes.append(f"{counted(len(single_labels), 'labels are', 'label is')} seen once only: {listed(single_labels)}")
     unseen = {name: int(counts[number]) for name, number in survey.label_names.items() if name not in labels}
     if unseen:  # these labels occur only in the held-out end of the source
         notes += [*unseen_notes(unseen, list(labels)), "data.split = random keeps some of each label in both parts"]
@@ -152,8 +152,10 @@ def overlap_notes(survey: Survey, validation_survey: Survey | None, held_out: He
     distinct, first = np.unique(record_hashes, return_index=True)
     if repeated := len(record_hashes) - len(distinct):
         notes.append(f"{counted(repeated, f'{record_noun} repeat', f'{record_noun[:-1]} repeats')} another")
-    if several := int((np.unique(text_hashes[first], return_counts=True)[1] > 1).sum()):
-        notes.append(f"{counted(several, f'{text_noun} have', f'{text_noun[:-1]} has')} several {answer_noun}")
+    if with_several_answers := int((np.unique(text_hashes[first], return_counts=True)[1] > 1).sum()):
+        notes.append(
+            f"{counted(with_several_answers, f'{text_noun} have', f'{text_noun[:-1]} has')} several {answer_noun}"
+        )
     train = ~held_out
     validation_text_hashes, validation_record_hashes = (
         _hashes_of(validation_survey) if validation_survey else (text_hashes[held_out], record_hashes[held_out])

@@ -133,9 +133,9 @@ def _spaced_cells(
             match = cell_pattern.match(record, position)
             if match is None:
                 raise _csv_error(record, dialect, first, name, "a quote")
-            before, inside, after, unquoted, separator = match.groups()
-            text = unquoted.strip() if inside is None else inside.replace('""', '"')
-            cells.append((text, inside is not None and bool(before or after)))
+            space_before, quoted_text, space_after, unquoted_text, separator = match.groups()
+            text = unquoted_text.strip() if quoted_text is None else quoted_text.replace('""', '"')
+            cells.append((text, quoted_text is not None and bool(space_before or space_after)))
             position = match.end()
         if position < len(record):
             raise _csv_error(record, dialect, first, name, "a quote")
@@ -168,8 +168,8 @@ def _line_splitter(delimiter: str) -> Callable[[str], list[str]]:
         while separator:
             match = cell_pattern.match(line, position)
             assert match is not None  # the second alternative matches anything
-            inside, unquoted, separator = match.groups()
-            cells.append(unquoted if inside is None else inside.replace('""', '"'))
+            quoted_text, unquoted_text, separator = match.groups()
+            cells.append(unquoted_text if quoted_text is None else quoted_text.replace('""', '"'))
             position = match.end()
         return cells
 

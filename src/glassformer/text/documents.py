@@ -37,23 +37,23 @@ def _whole_text(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 def _separated(chunks: Iterable[str], separator: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
     """Cut the text at `separator`; a document longer than HELD is yielded in several pieces."""
-    carry = ""
+    pending = ""
     begun = False
     for chunk in chunks:
-        carry += chunk
-        complete_length = len(carry.rstrip(" \t\r\n"))  # white space at the end may be the beginning of a separator
-        if len(carry) - complete_length > HELD:
-            complete_length = len(carry)  # pass on long white space, to bound memory
-        *complete, remainder = separator.split(carry[:complete_length])
-        carry = remainder + carry[complete_length:]
+        pending += chunk
+        complete_length = len(pending.rstrip(" \t\r\n"))  # white space at the end may be the beginning of a separator
+        if len(pending) - complete_length > HELD:
+            complete_length = len(pending)  # pass on long white space, to bound memory
+        *complete, remainder = separator.split(pending[:complete_length])
+        pending = remainder + pending[complete_length:]
         for text in complete:
             yield from _last_piece(text, begun)
             begun = False
         if len(remainder) > HELD:
             yield (remainder if begun else remainder.lstrip("\r\n")), False
-            carry = carry[len(remainder) :]
+            pending = pending[len(remainder) :]
             begun = True
-    *complete, remainder = separator.split(carry)
+    *complete, remainder = separator.split(pending)
     for text in (*complete, remainder.rstrip("\r\n")):
         yield from _last_piece(text, begun)
         begun = False

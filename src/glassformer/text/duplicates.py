@@ -129,8 +129,8 @@ class DuplicateFinder:
 def _merge_groups(first: npt.NDArray[np.int64], keys: Hashes) -> None:
     """Merge the groups of documents with equal keys; a group is named by its first document."""
     order = np.argsort(keys, kind="stable")
-    same = np.flatnonzero(keys[order][1:] == keys[order][:-1])
-    for left, right in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):
+    equal_neighbours = np.flatnonzero(keys[order][1:] == keys[order][:-1])
+    for left, right in zip(order[equal_neighbours].tolist(), order[equal_neighbours + 1].tolist(), strict=True):
         a = _root(first, left)
         b = _root(first, right)
         first[max(a, b)] = min(a, b)

@@ -223,11 +223,11 @@ class TextEncoder:
 
     def _piece_length(self, text: str, complete: bool) -> int:
         """Return the length of the piece to cut off `text`; 0 if there is no safe cut and the text may remain whole."""
-        near = PIECE
-        while near <= len(text) - AHEAD:
-            if cut := self.tokenizer.safe_cut(text, near):
+        target = PIECE
+        while target <= len(text) - AHEAD:
+            if cut := self.tokenizer.safe_cut(text, target):
                 return cut
-            near *= 2
+            target *= 2
         if len(text) <= UNCUT or (complete and len(text) <= 2 * UNCUT):
             return 0
         self.forced_cuts += 1

@@ -199,8 +199,8 @@ def _utf16_by_nuls(head: bytes) -> Encoding | None:
         return None
     codec = "utf-16-le" if odd_nuls > even_nuls else "utf-16-be"
     text = sample[: len(sample) // 2 * 2].decode(codec, "ignore")
-    strange = sum(unicodedata.category(c) in ("Cn", "Co", "Cc") and c not in "\t\n\r\f" for c in text)
-    return Encoding(codec) if text and strange <= 0.01 * len(text) else None
+    unusual = sum(unicodedata.category(c) in ("Cn", "Co", "Cc") and c not in "\t\n\r\f" for c in text)
+    return Encoding(codec) if text and unusual <= 0.01 * len(text) else None
 
 
 def _refuse_known_binaries(head: bytes, name: str) -> None:
@@ -350,7 +350,7 @@ NEVER_TURKISH = re.compile(rb"[\xc1\xc6\xcd\xe1\xe6\xed]")  # a and i with acute
 
 def _is_western(blocks: Blocks, offset: int) -> bool:
     """Return whether input that is not UTF-8 (at `offset`) reads like a Western language in Windows-1252."""
-    start = high = letters = high_letters = odd = turkish = not_turkish = sequences = in_sequences = 0
+    start = high = letters = high_letters = suspicious = turkish = not_turkish = sequences = in_sequences = 0
     for block in blocks():
         # Well-formed UTF-8 before the first bad byte: a damaged UTF-8 file, not Windows-1252.
         if start < offset and HIGH.search(block[: offset - start]):
@@ -363,11 +363,13 @@ def _is_western(blocks: Blocks, offset: int) -> bool:
         high += len(HIGH.findall(block))
         letters += len(LETTERS.findall(block))
         high_letters += len(HIGH_LETTERS.findall(block))
-        odd += len(SIGN_IN_WORD.findall(block)) + len(CAPITAL_IN_WORD.findall(block)) + len(HIGH_RUN.findall(block))
+        suspicious += (
+            len(SIGN_IN_WORD.findall(block)) + len(CAPITAL_IN_WORD.findall(block)) + len(HIGH_RUN.findall(block))
+        )
         turkish += len(TURKISH_OR_ICELANDIC.findall(block))
         not_turkish += len(NEVER_TURKISH.findall(block))
         start += len(block)
     looks_turkish = turkish > 0.1 * high and not_turkish < 0.1 * turkish
     if sequences and sequences >= high - in_sequences:
         return False  # mostly well-formed UTF-8: a damaged UTF-8 file
-    return high_letters <= 0.25 * letters and odd <= 0.02 * high and not looks_turkish
+    return high_letters <= 0.25 * letters and suspicious <= 0.02 * high and not looks_turkish

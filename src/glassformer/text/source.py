@@ -230,13 +230,13 @@ def _without_line_end(line: str) -> str:
 
 def _table_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tally: Tally) -> Iterator[RecordPiece]:
     """Yield a record for each row of a table; count and leave out rows that lack a text in a column."""
-    missing = "rows without text in " + ("that column" if len(kind.roles) == 1 else "both columns")
+    reason = "rows without text in " + ("that column" if len(kind.roles) == 1 else "both columns")
     for line, values in file.rows(tally):
         position = f"line {line} of {file.name}"
         texts: list[str] = []
         for value in values:
             if not isinstance(value, str):
-                tally.leave_out(missing, position)
+                tally.leave_out(reason, position)
                 break
             texts.append(value)
         else:
@@ -369,10 +369,10 @@ def _from_parallel_files(kind: RecordKind, data: DataConfig, sources: list[tuple
                 f"{first.name} is a table, but data.target needs two parallel text files",
                 "Leave data.target out to read both columns of one table, or give plain text files.",
             )
-    files = tuple(each.files[0] for each in scanned)
+    files = tuple(scan.files[0] for scan in scanned)
     refuse_idle_settings((), data, " and ".join(file.name for file in files))
-    digest = hashlib.sha256(" ".join(each.digest for each in scanned).encode("ascii")).hexdigest()
-    notes = tuple(note for each in scanned for note in each.notes)
+    digest = hashlib.sha256(" ".join(scan.digest for scan in scanned).encode("ascii")).hexdigest()
+    notes = tuple(note for scan in scanned for note in scan.notes)
     if files[0].scan.digest == files[1].scan.digest:
         notes += (f"{files[0].name} and {files[1].name} are the same text: the model learns to copy",)
     return Source(kind, data, f"{files[0].name}, {files[1].name}", files, None, digest, notes, parallel=True)

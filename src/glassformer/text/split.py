@@ -322,8 +322,8 @@ def hold_out(survey: Survey, data: DataConfig) -> Held:
 
 def _last_records(survey: Survey, data: DataConfig) -> Held:
     characters = np.cumsum(np.frombuffer(survey.lengths, dtype=np.uint32)[::-1], dtype=np.int64)
-    fits = int(np.searchsorted(characters, data.validation_limit, side="right"))
-    held_out_count = min(round(data.validation_fraction * survey.records), fits, survey.records - 1)
+    max_records = int(np.searchsorted(characters, data.validation_limit, side="right"))
+    held_out_count = min(round(data.validation_fraction * survey.records), max_records, survey.records - 1)
     held_out = np.zeros(survey.records, dtype=np.bool_)
     held_out[survey.records - max(1, held_out_count) :] = True
     return held_out
@@ -331,24 +331,24 @@ def _last_records(survey: Survey, data: DataConfig) -> Held:
 
 def _random_records(survey: Survey, data: DataConfig) -> Held:
     """Hold out, for each label, groups of examples with equal sources: the groups with the lowest hashes."""
-    marks, group, counts = np.unique(
+    text_hashes, group_of_record, counts = np.unique(
         np.frombuffer(survey.marks, dtype=np.uint64), return_inverse=True, return_counts=True
     )
-    if len(marks) < 2:
+    if len(text_hashes) < 2:
         raise GlassError(
             f"all {survey.records:,} examples have the same source: a random split keeps examples with equal sources "
             "together",
             "Give examples with different sources, or set data.split = end.",
         )
-    characters = np.zeros(len(marks), dtype=np.int64)
-    np.add.at(characters, group, np.frombuffer(survey.lengths, dtype=np.uint32))
-    label = _label_of_groups(survey, group, len(marks))
-    held_out_groups = np.zeros(len(marks), dtype=np.bool_)
+    characters = np.zeros(len(text_hashes), dtype=np.int64)
+    np.add.at(characters, group_of_record, np.frombuffer(survey.lengths, dtype=np.uint32))
+    label_of_group = _label_of_groups(survey, group_of_record, len(text_hashes))
+    held_out_groups = np.zeros(len(text_hashes), dtype=np.bool_)
     total = int(characters.sum())
     examples_so_far = 0
     requested = 0
-    for number in range(int(label.max()) + 1):
-        members = np.flatnonzero(label == number)  # in the order of their hashes
+    for number in range(int(label_of_group.max()) + 1):
+        members = np.flatnonzero(label_of_group == number)  # in the order of their hashes
         examples_so_far += int(counts[members].sum())
         # Round so that all labels together have the requested fraction.
         requested_so_far = round(data.validation_fraction * examples_so_far)
@@ -357,10 +357,10 @@ def _random_records(survey: Survey, data: DataConfig) -> Held:
         max_characters = max(1, data.validation_limit * int(characters[members].sum()) // max(1, total))
         lowest = _lowest_groups(counts[members], characters[members], max_examples, max_characters)
         held_out_groups[members[lowest]] = True
-    _keep_every_label(survey, group, held_out_groups)
+    _keep_every_label(survey, group_of_record, held_out_groups)
     if not held_out_groups.any():
-        held_out_groups[_one_to_spare(label, counts)] = True
-    held_out: Held = held_out_groups[group]
+        held_out_groups[_one_to_spare(label_of_group, counts)] = True
+    held_out: Held = held_out_groups[group_of_record]
     return held_out
 
 
@@ -388,9 +388,9 @@ def _lowest_groups(counts: Numbers, characters: Numbers, max_examples: int, max_
     )
     examples_left = max_examples - int(counts[:prefix].sum())
     characters_left = max_characters - int(characters[:prefix].sum())
-    single = prefix + np.flatnonzero(counts[prefix:-1] == 1)[: max(0, examples_left)]
-    more = int(np.searchsorted(np.cumsum(characters[single]), characters_left, side="right"))
-    return np.concatenate([np.arange(prefix), single[:more]])
+    single_groups = prefix + np.flatnonzero(counts[prefix:-1] == 1)[: max(0, examples_left)]
+    single_count = int(np.searchsorted(np.cumsum(characters[single_groups]), characters_left, side="right"))
+    return np.concatenate([np.arange(prefix), single_groups[:single_count]])
 
 
 def _keep_every_label(survey: Survey, group: Numbers, held_out_groups: Held) -> None:

@@ -298,8 +298,10 @@ def _continues_character(token: bytes) -> bool:
     return bool(token) and 0x80 <= token[0] < 0xC0
 
 
-def _damaged(prefix: Path, why: str) -> DamagedStoreError:
-    return DamagedStoreError(f"the token store {prefix} is damaged: {why}", "Prepare the text again from its source.")
+def _damaged(prefix: Path, reason: str) -> DamagedStoreError:
+    return DamagedStoreError(
+        f"the token store {prefix} is damaged: {reason}", "Prepare the text again from its source."
+    )
 
 
 def _read_header(prefix: Path) -> dict[str, Any]:

@@ -151,10 +151,10 @@ class Survey:
         self.marks.append(facts.mark)
         self.whole_marks.append(facts.whole_mark)
         self.lengths.append(facts.characters)
-        others = len(self.kind.roles) - 1
-        self.other_characters += sum(len(part) for part in facts.rest[:others])
+        other_texts = len(self.kind.roles) - 1
+        self.other_characters += sum(len(part) for part in facts.rest[:other_texts])
         if self.kind.labels != "none":
-            self.add_labels(facts.rest[others:])
+            self.add_labels(facts.rest[other_texts:])
 
     def add_labels(self, labels: Sequence[str]) -> None:
         """Count the labels of the next record."""

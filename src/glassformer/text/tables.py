@@ -246,9 +246,9 @@ def _refuse_wide_rows(rows: Sequence[Sequence[str]], width: int, name: str) -> N
 
 def _refuse_sentences(rows: Sequence[Sequence[str]], delimiter: str, name: str) -> None:
     """Raise a `GlassError` if the delimiters seem to be punctuation in sentences, which must not be split."""
-    later = [cell for row in rows for cell in row[1:] if cell]
+    later_cells = [cell for row in rows for cell in row[1:] if cell]
     widths = Counter(map(len, rows))
-    if delimiter != "\t" and len(widths) > 1 and later and all(cell.startswith(" ") for cell in later):
+    if delimiter != "\t" and len(widths) > 1 and later_cells and all(cell.startswith(" ") for cell in later_cells):
         raise GlassError(
             f"the rows of {name} have {min(widths)} to {max(widths)} fields, and a space after each {delimiter!r}, "
             "as sentences do",

@@ -153,7 +153,7 @@ def parse(document: str, most: int) -> Kind | None:
         predicates.index(match["main"]),
         front and (match["link"], front[0]),
     )
-    numbers = "".join(one for _, one in chain)
+    numbers = "".join(noun_number for _, noun_number in chain)
     expected = item.text(number, numbers, front[1] if front else "S", number)
     return (subject, frame, len(chain), front is not None) if expected == document else None
 
@@ -164,8 +164,8 @@ def _compatible(
     """Return whether a document can contain these nouns and prepositions together."""
     nouns = chain + ([front[0]] if front else [])
     heads = [subject, *chain]
-    linked = all(link in prepositions(heads[index]) for index, link in enumerate(links) if link)
-    fits = not frame or frame in FRAMES[animacy(subject)]
-    person = frame != "that" or animacy(chain[0]) == "person"
-    allowed = len(set(nouns)) == len(nouns) and set(nouns) <= set(partners(subject, held=False))
-    return linked and fits and person and allowed and len(chain) <= most
+    links_fit = all(link in prepositions(heads[index]) for index, link in enumerate(links) if link)
+    frame_fits = not frame or frame in FRAMES[animacy(subject)]
+    chain_fits = frame != "that" or animacy(chain[0]) == "person"
+    nouns_fit = len(set(nouns)) == len(nouns) and set(nouns) <= set(partners(subject, held=False))
+    return links_fit and frame_fits and chain_fits and nouns_fit and len(chain) <= most

@@ -113,8 +113,8 @@ class Item:
             f"{link} the {form(noun, number)}".strip()
             for link, noun, number in zip(self.links, self.chain, chain, strict=True)
         )
-        doer = chain[0] if self.frame == "that" else subject
-        inner = self.verb + ("s" if doer == "S" else "")
+        verb_number = chain[0] if self.frame == "that" else subject
+        inner = self.verb + ("s" if verb_number == "S" else "")
         chain_text = {
             "": "",
             "across": f" {nouns}",

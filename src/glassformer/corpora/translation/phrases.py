@@ -114,8 +114,8 @@ def _add_described(
     rules.add(category, [noun], f"{english} 0", f"{french} 0", f"{bangla} 0", weight=3 * weight)
     rules.add(category, [pre, noun], f"{english} 0 1", f"{french} 0 1", f"{bangla} 0 1", weight=weight)
     rules.add(category, [post, noun], f"{english} 0 1", f"{french} 1 0", f"{bangla} 0 1", weight=weight)
-    both = [pre, post, noun]
-    rules.add(category, both, f"{english} 0 1 2", f"{french} 0 2 1", f"{bangla} 0 1 2", weight=weight / 3)
+    parts = [pre, post, noun]
+    rules.add(category, parts, f"{english} 0 1 2", f"{french} 0 2 1", f"{bangla} 0 1 2", weight=weight / 3)
 
 
 def add_verbs(rules: Rules) -> None:
@@ -169,11 +169,11 @@ def add_predicates(rules: Rules) -> None:
     The affirmative Bangla present of "to be" is expressed without a verb.
     """
     for kind, number, tense in product(KINDS, NUMBERS, TENSES):
-        both = f"vp {kind} {number} {tense}"
+        category = f"vp {kind} {number} {tense}"
         for truth in TRUTHS:
             _add_predicate(rules, kind, number, tense, truth)
-        rules.choose(both, f"{both} yes", 4)
-        rules.choose(both, f"{both} no", 1)
+        rules.choose(category, f"{category} yes", 4)
+        rules.choose(category, f"{category} no", 1)
 
 
 def _add_predicate(rules: Rules, kind: str, number: str, tense: str, truth: str) -> None:

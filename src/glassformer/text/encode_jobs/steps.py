@@ -39,18 +39,18 @@ def read(job: EncodingJob, rank: int) -> None:
     portion = job.portions[rank]
     source = replace(job.source, files=job.source.files[portion.first_file : portion.end_file])
     tally = Tally()
-    facts: list[list[Facts]] = [[] for _ in range(portion.parts)]
+    facts_by_part: list[list[Facts]] = [[] for _ in range(portion.parts)]
     single_piece_flags: list[list[bool]] = [[] for _ in range(portion.parts)]
     with ExitStack() as stack:
         numbers = range(portion.first_part, portion.first_part + portion.parts)
         files = [stack.enter_context(job.part(number).open("wb")) for number in numbers]
         current_part: list[int] = []  # the index of the current document's part
         pieces = _write_pieces(source.records(tally), files, current_part, job.part_bytes)
-        near = source.data.duplicates == "near"
-        for document_facts, _, single_piece in facts_of(pieces, source.data, bands=near):
-            facts[current_part[-1]].append(document_facts)
+        near_duplicates = source.data.duplicates == "near"
+        for document_facts, _, single_piece in facts_of(pieces, source.data, bands=near_duplicates):
+            facts_by_part[current_part[-1]].append(document_facts)
             single_piece_flags[current_part[-1]].append(single_piece)
-    for number, documents, flags in zip(numbers, facts, single_piece_flags, strict=True):
+    for number, documents, flags in zip(numbers, facts_by_part, single_piece_flags, strict=True):
         columns: Columns = {name: np.array([getattr(each, name) for each in documents], "<u8") for name in FACTS[:3]}
         bands = np.frombuffer(b"".join(each.bands for each in documents), "<u8")
         columns |= {"whole": np.array(flags, "<u8"), "bands": bands}

@@ -144,8 +144,8 @@ def _special(id: int, content: str) -> Json:
 def checksum(document: Json) -> str:
     """Return the SHA-256 of everything in the file except the checksum itself."""
     facts = {key: value for key, value in document["model"][FACTS].items() if key != "sha256"}
-    bare = {**document, "model": {**document["model"], FACTS: facts}}
-    return hashlib.sha256(json.dumps(bare, sort_keys=True).encode("ascii")).hexdigest()
+    without_checksum = {**document, "model": {**document["model"], FACTS: facts}}
+    return hashlib.sha256(json.dumps(without_checksum, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def byte_letters() -> list[str]:

@@ -78,10 +78,10 @@ def _no_text_error() -> GlassError:
     return GlassError("there is no text to train a tokenizer on", "Give a source that holds some text.")
 
 
-def _vocabulary_too_small(config: TokenizerConfig, least: int, why: str) -> GlassError:
+def _vocabulary_too_small(config: TokenizerConfig, minimum: int, reason: str) -> GlassError:
     return GlassError(
-        f"tokenizer.vocab_size = {config.vocab_size} is too small for {config.kind}: {why}",
-        f"Set tokenizer.vocab_size to {least} or more.",
+        f"tokenizer.vocab_size = {config.vocab_size} is too small for {config.kind}: {reason}",
+        f"Set tokenizer.vocab_size to {minimum} or more.",
     )
 
 
