@@ -136,9 +136,9 @@ def find_minimal_pair_corpus(name: str) -> MinimalPairCorpus:
     return _find(name, MinimalPairCorpus, "minimal pairs")  # type: ignore[type-abstract]
 
 
-def _find(name: str, kind: type[Kind], what: str) -> Kind:
+def _find(name: str, kind: type[Kind], content: str) -> Kind:
     corpus = find_corpus(name)
     if isinstance(corpus, kind):
         return corpus
-    able = ", ".join(other for other, found in CORPORA.items() if isinstance(found, kind))
-    raise GlassError(f"the corpus {name} has no {what}", f"Choose a corpus with {what}: {able}.")
+    matching_names = ", ".join(other for other, candidate in CORPORA.items() if isinstance(candidate, kind))
+    raise GlassError(f"the corpus {name} has no {content}", f"Choose a corpus with {content}: {matching_names}.")

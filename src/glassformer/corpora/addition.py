@@ -62,7 +62,7 @@ class Addition:
         total = 0.0
         for first in range(1, self.digits + 1):
             for second in range(1, self.digits + 1):
-                total += first + second + 2 + max(first, second) + _carry_share(first, second)
+                total += first + second + 2 + max(first, second) + _carry_probability(first, second)
         return total / self.digits**2
 
     def _number(self, length: int, point: float) -> int:
@@ -78,7 +78,7 @@ def _smallest(length: int) -> int:
     return 0 if length == 1 else 10 ** (length - 1)
 
 
-def _carry_share(first: int, second: int) -> float:
+def _carry_probability(first: int, second: int) -> float:
     """Return the probability that the sum of numbers of these lengths has one digit more than the longer number."""
     short, long = sorted((first, second))
     low = _smallest(long)

@@ -42,29 +42,29 @@ def endings(left: int, depth: int) -> int:
 def draw_word(numbers: random.Random, pairs: int) -> str:
     """Draw a balanced string of `pairs` pairs of brackets; all arrangements and kinds are equally likely."""
     text = ""
-    waiting = ""
-    for left in range(2 * pairs, 0, -1):
-        if below(numbers, endings(left, len(waiting))) < endings(left - 1, len(waiting) + 1):
+    unclosed = ""
+    for remaining in range(2 * pairs, 0, -1):
+        if below(numbers, endings(remaining, len(unclosed))) < endings(remaining - 1, len(unclosed) + 1):
             kind = KINDS[below(numbers, len(KINDS))]
             text += kind[0]
-            waiting += kind[1]
+            unclosed += kind[1]
         else:
-            text += waiting[-1]
-            waiting = waiting[:-1]
+            text += unclosed[-1]
+            unclosed = unclosed[:-1]
     return text
 
 
 def closes(text: str) -> bool:
     """Return whether the brackets of a text are balanced."""
-    waiting = ""
+    unclosed = ""
     for bracket in text:
         if bracket in OPENING:
-            waiting += OPENING[bracket]
-        elif waiting[-1:] == bracket:
-            waiting = waiting[:-1]
+            unclosed += OPENING[bracket]
+        elif unclosed[-1:] == bracket:
+            unclosed = unclosed[:-1]
         else:
             return False
-    return not waiting
+    return not unclosed
 
 
 def last_opened(text: str) -> str:
@@ -100,10 +100,10 @@ class Brackets:
         for index in range(size):
             numbers = generator(seed, PAIRS_FROM + index)
             low, high = DISTANCES[index % len(DISTANCES)]
-            inside = low + below(numbers, high - low + 1)
-            before = below(numbers, self.most - inside)
+            pairs_inside = low + below(numbers, high - low + 1)
+            pairs_before = below(numbers, self.most - pairs_inside)
             right = KINDS[below(numbers, len(KINDS))]
-            text = draw_word(numbers, before) + right[0] + draw_word(numbers, inside)
+            text = draw_word(numbers, pairs_before) + right[0] + draw_word(numbers, pairs_inside)
             others = [kind[1] for kind in KINDS if kind != right]
             other = others[below(numbers, len(others))]
             opened = last_opened(text)
@@ -119,18 +119,18 @@ class Brackets:
 
     def entropy(self) -> float:
         """Sum the entropies of the number of pairs, of their arrangement, and of their kinds."""
-        return math.fsum(self._cost(pairs) for pairs in range(1, self.most + 1)) / self.most
+        return math.fsum(self._negative_log_probability(pairs) for pairs in range(1, self.most + 1)) / self.most
 
     def log_probability(self, document: str) -> float:
         """Return ln p of a document; minus infinity if it is empty, or its brackets are not balanced or too many."""
         pairs = len(document) // 2
         possible = 1 <= pairs <= self.most and closes(document)
-        return -self._cost(pairs) if possible else -math.inf
+        return -self._negative_log_probability(pairs) if possible else -math.inf
 
     def mean_characters(self) -> float:
         """Return the mean length: two characters for each pair."""
         return float(self.most + 1)
 
-    def _cost(self, pairs: int) -> float:
+    def _negative_log_probability(self, pairs: int) -> float:
         """Return -ln p of a document with this many pairs."""
         return math.log(self.most) + math.log(endings(2 * pairs, 0)) + pairs * math.log(len(KINDS))

@@ -166,21 +166,21 @@ class Coreference:
     def entropy(self) -> float:
         """Return the mean of -ln p over animals, things and roles, in nats per document."""
         options = meetings(held=False)
-        return mean(_cost(animal, thing, role) for (animal, thing), role in product(options, ROLES))
+        return mean(_negative_log_probability(animal, thing, role) for (animal, thing), role in product(options, ROLES))
 
     def log_probability(self, document: str) -> float:
         """Return ln p of a document by parsing it; minus infinity for other text and held-out combinations."""
         match = _pattern().fullmatch(document[:1].lower() + document[1:])
         if match is None or document[0].islower():
             return -math.inf
-        (animal,), (thing,) = ({found for found in match.groups() if found in names} for names in (ANIMALS, THINGS))
+        (animal,), (thing,) = ({word for word in match.groups() if word in names} for names in (ANIMALS, THINGS))
         for role in ROLES:
             scene_noun = animal if role == "animal" else thing
             if match["named"] in ("it", f"the {scene_noun}") and match["adjective"] in adjectives(
                 animal, thing, role, held=False
             ):
                 verb = match["active"] or match["passive"]
-                return -_cost(animal, thing, role) if verb in THINGS[thing][0] else -math.inf
+                return -_negative_log_probability(animal, thing, role) if verb in THINGS[thing][0] else -math.inf
         return -math.inf
 
     def mean_characters(self) -> float:
@@ -198,7 +198,7 @@ class Coreference:
         )
 
 
-def _cost(animal: str, thing: str, role: str) -> float:
+def _negative_log_probability(animal: str, thing: str, role: str) -> float:
     """Return -ln p of a document with these words in nats; every choice is uniform."""
     options = (
         len(meetings(held=False)),
@@ -217,10 +217,10 @@ def _pattern() -> re.Pattern[str]:
     animal = "|".join(ANIMALS)
     thing = "|".join(THINGS)
     verb = "|".join(sorted({verb for verbs, _ in THINGS.values() for verb in verbs}))
-    told = (
+    clause = (
         rf"the ({animal}) (?:did|could) not (?P<active>{verb}) the ({thing})"
         rf"|the ({thing}) (?:was not|could not be) (?P<passive>{verb})ed by the ({animal})"
     )
     named = rf"it|the (?:{animal}|{thing})"
     start = "|".join(opening[:1].lower() + opening[1:] for opening in OPENINGS)
-    return re.compile(rf"(?:{start})(?:{told}) because (?P<named>{named}) was too (?P<adjective>\w+)\.")
+    return re.compile(rf"(?:{start})(?:{clause}) because (?P<named>{named}) was too (?P<adjective>\w+)\.")

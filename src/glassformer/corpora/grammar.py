@@ -66,9 +66,9 @@ class Slot:
         totals = {key: sum(word.weight for word in words) for key, words in self.words.items()}
         return {key: [(word, word.weight / totals[key]) for word in words] for key, words in self.words.items()}
 
-    def probabilities(self, known: Mapping[str, Word]) -> list[tuple[Word, float]]:
-        """Return each possible value with its probability, given the drawn slots in `known`."""
-        return self._tables[known[self.given].text if self.given else ""]
+    def probabilities(self, values: Mapping[str, Word]) -> list[tuple[Word, float]]:
+        """Return each possible value with its probability, given the values of the drawn slots."""
+        return self._tables[values[self.given].text if self.given else ""]
 
 
 def free(name: str, words: Sequence[Word]) -> Slot:
@@ -105,9 +105,9 @@ def sentence(*wordings: str) -> tuple[Wording, ...]:
     return tuple(Wording(_pieces(wording), 1 / len(wordings)) for wording in wordings)
 
 
-def render_wording(wording: Wording, known: Mapping[str, Word]) -> str:
+def render_wording(wording: Wording, values: Mapping[str, Word]) -> str:
     """Return the text of a wording with the values of its slots."""
-    return "".join(piece if isinstance(piece, str) else known[piece.slot].form(piece.form) for piece in wording.pieces)
+    return "".join(piece if isinstance(piece, str) else values[piece.slot].form(piece.form) for piece in wording.pieces)
 
 
 def _pieces(wording: str) -> tuple[Piece, ...]:
@@ -123,11 +123,11 @@ def _pieces(wording: str) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
-class _Reading(NamedTuple):
+class _PartialParse(NamedTuple):
     """A partial parse of a text up to `position`: the drawn slots, and the log probability of the draws."""
 
     position: int
-    known: Mapping[str, Word]
+    values: Mapping[str, Word]
     log_probability: float
 
 
@@ -142,25 +142,25 @@ class Grammar:
     def __init__(self, slots: Sequence[Slot], sentences: Sequence[Sequence[Wording]]) -> None:
         self.slots = {slot.name: slot for slot in slots}
         self.sentences = tuple(tuple(wordings) for wordings in sentences)
-        known: set[str] = set()
+        drawn_slots: set[str] = set()
         for wordings in self.sentences:
-            drawn = [self._drawn(wording, known) for wording in wordings]
-            if any(set(one) != set(drawn[0]) for one in drawn):
-                raise ValueError(f"the wordings of one sentence draw different slots: {drawn}")
-            known.update(drawn[0])
-        if known != set(self.slots):
-            raise ValueError(f"slots that no sentence draws: {sorted(set(self.slots) - known)}")
+            slots_by_wording = [self._new_slots(wording, drawn_slots) for wording in wordings]
+            if any(set(slots) != set(slots_by_wording[0]) for slots in slots_by_wording):
+                raise ValueError(f"the wordings of one sentence draw different slots: {slots_by_wording}")
+            drawn_slots.update(slots_by_wording[0])
+        if drawn_slots != set(self.slots):
+            raise ValueError(f"slots that no sentence draws: {sorted(set(self.slots) - drawn_slots)}")
 
-    def _drawn(self, wording: Wording, known: set[str]) -> list[str]:
+    def _new_slots(self, wording: Wording, drawn_slots: set[str]) -> list[str]:
         """Return the slots that a wording draws, in order."""
-        drawn: list[str] = []
+        new_slots: list[str] = []
         for piece in wording.pieces:
-            if isinstance(piece, Mention) and piece.slot not in known and piece.slot not in drawn:
+            if isinstance(piece, Mention) and piece.slot not in drawn_slots and piece.slot not in new_slots:
                 given = self.slots[piece.slot].given
-                if given and given not in known and given not in drawn:
+                if given and given not in drawn_slots and given not in new_slots:
                     raise ValueError(f"slot {piece.slot!r} is drawn before {given!r}, on which it depends")
-                drawn.append(piece.slot)
-        return drawn
+                new_slots.append(piece.slot)
+        return new_slots
 
     def sample(self, numbers: random.Random) -> str:
         """Sample one text; uses `numbers.random` only."""
@@ -168,62 +168,68 @@ class Grammar:
 
     def draw(self, numbers: random.Random) -> tuple[str, Mapping[str, Word]]:
         """Sample one text, and return it with the value of each slot; uses `numbers.random` only."""
-        known: dict[str, Word] = {}
+        values: dict[str, Word] = {}
         parts: list[str] = []
         for wordings in self.sentences:
             wording = _draw([(wording, wording.probability) for wording in wordings], numbers)
             for piece in wording.pieces:
-                if isinstance(piece, Mention) and piece.slot not in known:
-                    known[piece.slot] = _draw(self.slots[piece.slot].probabilities(known), numbers)
-            parts.append(render_wording(wording, known))
-        return " ".join(parts), known
+                if isinstance(piece, Mention) and piece.slot not in values:
+                    values[piece.slot] = _draw(self.slots[piece.slot].probabilities(values), numbers)
+            parts.append(render_wording(wording, values))
+        return " ".join(parts), values
 
     def derivations(self, text: str) -> list[float]:
         """Return the log probability of every derivation of `text`; empty for text outside the grammar."""
-        return [reading.log_probability for reading in self._readings(text)]
+        return [parse.log_probability for parse in self._parses(text)]
 
     def drawn(self, text: str) -> list[Mapping[str, Word]]:
         """Return the value of each slot, for every derivation of `text`."""
-        return [reading.known for reading in self._readings(text)]
+        return [parse.values for parse in self._parses(text)]
 
-    def _readings(self, text: str) -> list[_Reading]:
-        readings = [_Reading(0, {}, 0.0)]
+    def _parses(self, text: str) -> list[_PartialParse]:
+        parses = [_PartialParse(0, {}, 0.0)]
         for number, wordings in enumerate(self.sentences):
             gap: tuple[Piece, ...] = (" ",) if number else ()
-            readings = [
-                after
-                for before in readings
+            parses = [
+                continuation
+                for parse in parses
                 for wording in wordings
-                for after in self._read((*gap, *wording.pieces), text, before, math.log(wording.probability))
+                for continuation in self._continuations(
+                    (*gap, *wording.pieces), text, parse, math.log(wording.probability)
+                )
             ]
-        return [reading for reading in readings if reading.position == len(text)]
+        return [parse for parse in parses if parse.position == len(text)]
 
-    def _read(self, pieces: tuple[Piece, ...], text: str, before: _Reading, chance: float) -> Iterator[_Reading]:
-        """Yield every continuation of a parse with these pieces of a wording of log probability `chance`."""
-        position = before.position
-        known = before.known
+    def _continuations(
+        self, pieces: tuple[Piece, ...], text: str, parse: _PartialParse, log_probability: float
+    ) -> Iterator[_PartialParse]:
+        """Yield every continuation of a parse with these pieces of a wording of this log probability."""
+        position = parse.position
+        values = parse.values
         for index, piece in enumerate(pieces):
-            if isinstance(piece, Mention) and piece.slot not in known:
-                for word, probability in self.slots[piece.slot].probabilities(known):
+            if isinstance(piece, Mention) and piece.slot not in values:
+                for word, probability in self.slots[piece.slot].probabilities(values):
                     form = word.form(piece.form)
                     if text.startswith(form, position):
-                        drawn = {**known, piece.slot: word}
-                        here = _Reading(position + len(form), drawn, before.log_probability + math.log(probability))
-                        yield from self._read(pieces[index + 1 :], text, here, chance)
+                        new_values = {**values, piece.slot: word}
+                        next_parse = _PartialParse(
+                            position + len(form), new_values, parse.log_probability + math.log(probability)
+                        )
+                        yield from self._continuations(pieces[index + 1 :], text, next_parse, log_probability)
                 return
-            expected = piece if isinstance(piece, str) else known[piece.slot].form(piece.form)
+            expected = piece if isinstance(piece, str) else values[piece.slot].form(piece.form)
             if not text.startswith(expected, position):
                 return
             position += len(expected)
-        yield _Reading(position, known, before.log_probability + chance)
+        yield _PartialParse(position, values, parse.log_probability + log_probability)
 
     def log_probability(self, text: str) -> float:
         """Return ln p(text), summed over its derivations; minus infinity for text outside the grammar."""
-        ways = self.derivations(text)
-        if not ways:
+        log_probabilities = self.derivations(text)
+        if not log_probabilities:
             return -math.inf
-        most = max(ways)
-        return most + math.log(sum(math.exp(way - most) for way in ways))
+        largest = max(log_probabilities)
+        return largest + math.log(sum(math.exp(log_probability - largest) for log_probability in log_probabilities))
 
     def entropy(self) -> float:
         """Return the exact mean of -ln p(text) in nats (the closed form in the module docstring)."""
@@ -235,8 +241,8 @@ class Grammar:
         if not slot.given:
             return _entropy([probability for _, probability in slot.probabilities({})])
         return sum(
-            chance * _entropy([probability for _, probability in slot.probabilities({slot.given: value})])
-            for value, chance in self.marginal(slot.given)
+            given_probability * _entropy([probability for _, probability in slot.probabilities({slot.given: value})])
+            for value, given_probability in self.marginal(slot.given)
         )
 
     def marginal(self, name: str) -> list[tuple[Word, float]]:
@@ -244,12 +250,12 @@ class Grammar:
         slot = self.slots[name]
         if not slot.given:
             return slot.probabilities({})
-        chances: dict[str, tuple[Word, float]] = {}
-        for value, chance in self.marginal(slot.given):
+        marginals: dict[str, tuple[Word, float]] = {}
+        for value, given_probability in self.marginal(slot.given):
             for word, probability in slot.probabilities({slot.given: value}):
-                earlier = chances[word.text][1] if word.text in chances else 0.0
-                chances[word.text] = (word, earlier + chance * probability)
-        return list(chances.values())
+                earlier = marginals[word.text][1] if word.text in marginals else 0.0
+                marginals[word.text] = (word, earlier + given_probability * probability)
+        return list(marginals.values())
 
     def mean(self, measure: Callable[[str], float]) -> float:
         """Return the exact mean over texts of a measure that is additive over parts, such as `len`.
@@ -266,7 +272,7 @@ class Grammar:
     def _piece_mean(self, piece: Piece, measure: Callable[[str], float]) -> float:
         if isinstance(piece, str):
             return measure(piece)
-        return sum(chance * measure(word.form(piece.form)) for word, chance in self.marginal(piece.slot))
+        return sum(probability * measure(word.form(piece.form)) for word, probability in self.marginal(piece.slot))
 
 
 def _entropy(probabilities: Sequence[float]) -> float:

@@ -43,37 +43,37 @@ class Recall:
             numbers = generator(seed, index)
             pairs = self.fewest + below(numbers, self.most - self.fewest + 1)
             keys = list(KEYS)
-            shown: list[str] = []
+            key_values: list[str] = []
             for _ in range(pairs):
                 key = keys.pop(below(numbers, len(keys)))
-                shown.append(key + ALPHABET[below(numbers, len(ALPHABET))])
-            left = list(shown)
-            asked = [left.pop(below(numbers, len(left))) for _ in range(pairs)]
-            yield f"{''.join(shown)}|{''.join(asked)}"
+                key_values.append(key + ALPHABET[below(numbers, len(ALPHABET))])
+            remaining = list(key_values)
+            queries = [remaining.pop(below(numbers, len(remaining))) for _ in range(pairs)]
+            yield f"{''.join(key_values)}|{''.join(queries)}"
 
     def entropy(self) -> float:
         """Sum the entropies of the number of pairs, the keys in order, the values, and the order of the queries."""
         sizes = range(self.fewest, self.most + 1)
-        return math.log(len(sizes)) + sum(_cost(pairs) for pairs in sizes) / len(sizes)
+        return math.log(len(sizes)) + sum(_negative_log_probability(pairs) for pairs in sizes) / len(sizes)
 
     def log_probability(self, document: str) -> float:
         """Return ln p of a document; minus infinity for text outside the corpus, such as one with a wrong value."""
         match = LINE.fullmatch(document)
         if not match:
             return -math.inf
-        shown, asked = (re.findall("..", part) for part in match.groups())
-        pairs = len(shown)
-        distinct = len({pair[0] for pair in shown}) == pairs
-        if not distinct or not self.fewest <= pairs <= self.most or sorted(shown) != sorted(asked):
+        key_values, queries = (re.findall("..", part) for part in match.groups())
+        pairs = len(key_values)
+        distinct = len({pair[0] for pair in key_values}) == pairs
+        if not distinct or not self.fewest <= pairs <= self.most or sorted(key_values) != sorted(queries):
             return -math.inf
-        return -math.log(self.most - self.fewest + 1) - _cost(pairs)
+        return -math.log(self.most - self.fewest + 1) - _negative_log_probability(pairs)
 
     def mean_characters(self) -> float:
         """Return the mean length: four characters for each pair, and "|"."""
         return 2.0 * (self.fewest + self.most) + 1
 
 
-def _cost(pairs: int) -> float:
+def _negative_log_probability(pairs: int) -> float:
     """Return -ln p of a line with this many pairs: ordered distinct keys, free values, any order of the queries."""
     keys = math.lgamma(len(KEYS) + 1) - math.lgamma(len(KEYS) - pairs + 1)
     return keys + pairs * math.log(len(ALPHABET)) + math.lgamma(pairs + 1)

@@ -49,15 +49,15 @@ class StringTask:
         """Yield one line per document."""
         for index in range(size):
             numbers = generator(seed, index)
-            given = letters(numbers, self.alphabet, 1 + below(numbers, self.longest))
-            yield f"{given}={self.change(given)}"
+            text = letters(numbers, self.alphabet, 1 + below(numbers, self.longest))
+            yield f"{text}={self.change(text)}"
 
     def pairs(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
         """Yield (input, answer) pairs."""
         for index in range(size):
             numbers = generator(seed, index)
-            given = letters(numbers, self.alphabet, 1 + below(numbers, self.longest_source))
-            yield given, self.change(given)
+            text = letters(numbers, self.alphabet, 1 + below(numbers, self.longest_source))
+            yield text, self.change(text)
 
     def answer(self, source: str) -> str | None:
         """Return the answer to an input of any length; None if it is empty or has a character outside the alphabet."""
@@ -69,27 +69,27 @@ class StringTask:
 
     def log_probability(self, document: str) -> float:
         """Return ln p of a document; minus infinity for text outside the corpus, such as a wrong answer."""
-        given, equals, answer = document.partition("=")
-        right = equals and 1 <= len(given) <= self.longest and set(given) <= set(self.alphabet)
-        if not right or answer != self.change(given):
+        text, equals, answer = document.partition("=")
+        is_valid = equals and 1 <= len(text) <= self.longest and set(text) <= set(self.alphabet)
+        if not is_valid or answer != self.change(text):
             return -math.inf
-        return -math.log(self.longest) - len(given) * math.log(len(self.alphabet))
+        return -math.log(self.longest) - len(text) * math.log(len(self.alphabet))
 
     def mean_characters(self) -> float:
         """Return the mean length: twice the mean input, and "="."""
         return self.longest + 2.0
 
 
-def _same(given: str) -> str:
-    return given
+def _same(text: str) -> str:
+    return text
 
 
-def _reversed(given: str) -> str:
-    return given[::-1]
+def _reversed(text: str) -> str:
+    return text[::-1]
 
 
-def _sorted(given: str) -> str:
-    return "".join(sorted(given))
+def _sorted(text: str) -> str:
+    return "".join(sorted(text))
 
 
 COPY = StringTask("copy", "letters=the same letters: hqz=hqz", _same)

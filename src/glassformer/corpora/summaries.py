@@ -121,14 +121,14 @@ class Summaries:
         plots = tuple(summary_grammars().values())
         for index in range(size):
             numbers = generator(seed, index)
-            story, known = plots[below(numbers, len(plots))].draw(numbers)
-            yield story, render_wording(GIST, known)
+            story, values = plots[below(numbers, len(plots))].draw(numbers)
+            yield story, render_wording(GIST, values)
 
     def answer(self, source: str) -> str | None:
         """Return the summary of a story by parsing it; None for text outside the corpus."""
         for grammar in summary_grammars().values():
-            for known in grammar.drawn(source):
-                return render_wording(GIST, known)
+            for values in grammar.drawn(source):
+                return render_wording(GIST, values)
         return None
 
 
@@ -151,8 +151,8 @@ def _grammar(first: str) -> Grammar:
         free("trade", words(TRADES.split())),
         free("trait", traits),
         other_than("manner", "trait", traits),
-        *_both("colour", "shade", colours, first),
-        *_both("thing", "toy", things, first),
+        *_pair_of_slots("colour", "shade", colours, first),
+        *_pair_of_slots("thing", "toy", things, first),
         free("time", words(TIMES.split())),
         free("place", words(PLACES.split())),
         free("trouble", words(tuple(TROUBLES))),
@@ -160,13 +160,13 @@ def _grammar(first: str) -> Grammar:
         Slot("tool", {name: words(tools, with_article) for name, (tools, _) in TROUBLES.items()}, given="trouble"),
         Slot("rescue", {name: [Word(rescue)] for name, (_, rescue) in TROUBLES.items()}, given="trouble"),
         free("spot", words(SPOTS)),
-        *_both("end", "fate", ends, first),
+        *_pair_of_slots("end", "fate", ends, first),
     ]
     plot = (OPENING, FRIEND, WISHES[first], JOURNEY, TROUBLE, TRIAL, FINDING, GIFT, ENDING[first])
     return Grammar(slots, [sentence(*wordings) for wordings in plot])
 
 
-def _both(heros: str, friends: str, values: list[Word], first: str) -> list[Slot]:
+def _pair_of_slots(hero_slot: str, friend_slot: str, values: list[Word], first: str) -> list[Slot]:
     """Return a slot of the hero and a slot of the friend with different values, in the order of the story."""
-    one, other = (heros, friends) if first == "hero" else (friends, heros)
-    return [free(one, values), other_than(other, one, values)]
+    first_slot, second_slot = (hero_slot, friend_slot) if first == "hero" else (friend_slot, hero_slot)
+    return [free(first_slot, values), other_than(second_slot, first_slot, values)]

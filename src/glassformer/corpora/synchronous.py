@@ -59,11 +59,11 @@ class Rules:
 
     def add(self, category: str, parts: Sequence[str], *sides: str, weight: float = 1.0) -> None:
         """Add a rule; `sides` are, for each language, words and indices of parts, separated by spaces."""
-        read = {
+        items_by_language = {
             language: tuple(int(item) if item.isdigit() else item for item in side.split())
             for language, side in zip(self.languages, sides, strict=True)
         }
-        self.table.setdefault(category, []).append(Rule(weight, tuple(parts), read))
+        self.table.setdefault(category, []).append(Rule(weight, tuple(parts), items_by_language))
 
     def choose(self, category: str, other: str, weight: float = 1.0) -> None:
         """Add a rule that expands a category into another category."""
@@ -74,10 +74,11 @@ class SynchronousGrammar:
     """A grammar that samples derivations, and parses the words of any of its languages into derivations."""
 
     def __init__(self, rules: Rules, start: str) -> None:
-        self.rules = {category: tuple(found) for category, found in rules.table.items()}
+        self.rules = {category: tuple(expansions) for category, expansions in rules.table.items()}
         self.start = start
-        self._bounds = {
-            category: list(accumulate(rule.weight for rule in found)) for category, found in self.rules.items()
+        self._cumulative_weights = {
+            category: list(accumulate(rule.weight for rule in expansions))
+            for category, expansions in self.rules.items()
         }
 
     def draw(self, numbers: random.Random) -> Derivation:
@@ -85,18 +86,20 @@ class SynchronousGrammar:
         return self._draw(self.start, numbers)
 
     def _draw(self, category: str, numbers: random.Random) -> Derivation:
-        found = self.rules[category]
-        if len(found) == 1:
-            rule = found[0]
+        expansions = self.rules[category]
+        if len(expansions) == 1:
+            rule = expansions[0]
         else:
-            bounds = self._bounds[category]
-            rule = found[min(bisect(bounds, numbers.random() * bounds[-1]), len(found) - 1)]
+            cumulative_weights = self._cumulative_weights[category]
+            rule = expansions[
+                min(bisect(cumulative_weights, numbers.random() * cumulative_weights[-1]), len(expansions) - 1)
+            ]
         return Derivation(rule, tuple([self._draw(part, numbers) for part in rule.parts]))
 
     def parse(self, words: Sequence[str], language: str) -> list[Derivation]:
         """Return every derivation with these words; either spelling matches a word with two spellings."""
-        reader = _Reader(self, words, language)
-        return [derivation for end, derivation in reader.found(self.start, 0) if end == len(words)]
+        parser = _Parser(self, words, language)
+        return [derivation for end, derivation in parser.derivations(self.start, 0) if end == len(words)]
 
     @cached_property
     def beginnings(self) -> dict[str, dict[str, frozenset[str]]]:
@@ -104,26 +107,26 @@ class SynchronousGrammar:
         return {language: self._beginnings(language) for language in self.rules[self.start][0].sides}
 
     def _beginnings(self, language: str) -> dict[str, frozenset[str]]:
-        known: dict[str, frozenset[str]] = {}
+        first_words: dict[str, frozenset[str]] = {}
 
-        def look(category: str) -> frozenset[str]:
-            if category not in known:
+        def find(category: str) -> frozenset[str]:
+            if category not in first_words:
                 words: set[str] = set()
                 for rule in self.rules[category]:
                     first = rule.sides[language][0]
-                    words.update(look(rule.parts[first]) if isinstance(first, int) else first.split("|"))
-                known[category] = frozenset(words)
-            return known[category]
+                    words.update(find(rule.parts[first]) if isinstance(first, int) else first.split("|"))
+                first_words[category] = frozenset(words)
+            return first_words[category]
 
         for category in self.rules:
-            look(category)
-        return known
+            find(category)
+        return first_words
 
 
 Found = list[tuple[int, Derivation]]
 
 
-class _Reader:
+class _Parser:
     """A memoized parse of one sentence: the derivations of each category at each position where it is looked for."""
 
     def __init__(self, grammar: SynchronousGrammar, words: Sequence[str], language: str) -> None:
@@ -131,35 +134,35 @@ class _Reader:
         self._words = words
         self._language = language
         self._beginnings = grammar.beginnings[language]
-        self._known: dict[tuple[str, int], Found] = {}
+        self._memo: dict[tuple[str, int], Found] = {}
 
-    def found(self, category: str, start: int) -> Found:
+    def derivations(self, category: str, start: int) -> Found:
         """Return the (end, derivation) pairs of a category that begins at `start`."""
         if start == len(self._words) or self._words[start] not in self._beginnings[category]:
             return []
         key = (category, start)
-        if key not in self._known:
-            self._known[key] = [
+        if key not in self._memo:
+            self._memo[key] = [
                 (end, Derivation(rule, tuple(parts[number] for number in range(len(rule.parts)))))
                 for rule in self._grammar.rules[category]
-                for end, parts in self._follow(rule.sides[self._language], rule, start)
+                for end, parts in self._match_items(rule.sides[self._language], rule, start)
             ]
-        return self._known[key]
+        return self._memo[key]
 
-    def _follow(self, side: tuple[Item, ...], rule: Rule, start: int) -> list[tuple[int, dict[int, Derivation]]]:
+    def _match_items(self, items: tuple[Item, ...], rule: Rule, start: int) -> list[tuple[int, dict[int, Derivation]]]:
         states: list[tuple[int, dict[int, Derivation]]] = [(start, {})]
-        for item in side:
+        for item in items:
             if isinstance(item, int):
                 states = [
                     (end, {**parts, item: derivation})
-                    for at, parts in states
-                    for end, derivation in self.found(rule.parts[item], at)
+                    for position, parts in states
+                    for end, derivation in self.derivations(rule.parts[item], position)
                 ]
             else:
                 states = [
-                    (at + 1, parts)
-                    for at, parts in states
-                    if at < len(self._words) and self._words[at] in item.split("|")
+                    (position + 1, parts)
+                    for position, parts in states
+                    if position < len(self._words) and self._words[position] in item.split("|")
                 ]
             if not states:
                 break

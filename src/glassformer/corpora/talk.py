@@ -78,8 +78,8 @@ class FactKind:
 
     Attributes:
         values: possible values.
-        told: template of the fact, which is also the answer.
-        asked: template of the question.
+        statement_template: template of the fact, which is also the answer.
+        question_template: template of the question.
     """
 
     values: tuple[str, ...]
@@ -170,41 +170,41 @@ class Talk:
         return next((fact.answer for fact in facts_told(told) if fact.question == question), None)
 
     def _conversation(self, numbers: random.Random) -> list[dict[str, str]]:
-        facts = _facts(1 + below(numbers, MOST_PEOPLE), numbers)
+        facts = _draw_facts(1 + below(numbers, MOST_PEOPLE), numbers)
         count = FEWEST_QUESTIONS + below(numbers, FACTS - FEWEST_QUESTIONS + 1)
-        asked = list(facts)
-        _shuffle(asked, numbers)
-        usual = [fact for fact in asked if not is_held_out(fact)]
-        rare = [fact for fact in asked if is_held_out(fact)]
-        chosen = [*usual[: count - 1], *rare[:1]] if self.held_out else usual[:count]
-        if not (rare if self.held_out else chosen):  # the corpus cannot ask about these facts
+        shuffled_facts = list(facts)
+        _shuffle(shuffled_facts, numbers)
+        training_facts = [fact for fact in shuffled_facts if not is_held_out(fact)]
+        held_out_facts = [fact for fact in shuffled_facts if is_held_out(fact)]
+        asked_facts = [*training_facts[: count - 1], *held_out_facts[:1]] if self.held_out else training_facts[:count]
+        if not (held_out_facts if self.held_out else asked_facts):  # the corpus cannot ask about these facts
             return self._conversation(numbers)
         messages: list[dict[str, str]] = []
-        told = " ".join(fact.answer for fact in facts)
-        for fact in chosen:
-            messages.append({"role": "user", "content": fact.question if messages else f"{told} {fact.question}"})
+        statements = " ".join(fact.answer for fact in facts)
+        for fact in asked_facts:
+            messages.append({"role": "user", "content": fact.question if messages else f"{statements} {fact.question}"})
             messages.append({"role": "assistant", "content": fact.answer})
         return messages
 
 
-def _facts(people: int, numbers: random.Random) -> list[Fact]:
+def _draw_facts(people: int, numbers: random.Random) -> list[Fact]:
     """Draw `FACTS` facts of different kinds in random order, each about one of `people` people."""
-    names = _several(NAMES.split(), people, numbers)
-    kinds = _several(FACT_KINDS, FACTS, numbers)
+    names = _draw_without_replacement(NAMES.split(), people, numbers)
+    kinds = _draw_without_replacement(FACT_KINDS, FACTS, numbers)
     return [Fact(names[below(numbers, people)], kind, kind.values[below(numbers, len(kind.values))]) for kind in kinds]
 
 
 def facts_told(text: str) -> list[Fact]:
     """Return the facts stated in a text, in order."""
-    found = []
+    facts = []
     for sentence in text.replace(". ", ".\n").split("\n"):
         name = sentence.split(" ")[0]
         for kind in FACT_KINDS:
-            before, after = kind.statement_template.format(name=name, value="\n").split("\n")
-            value = sentence.removeprefix(before).removesuffix(after)
-            if sentence == before + value + after and value in kind.values:
-                found.append(Fact(name, kind, value))
-    return found
+            prefix, suffix = kind.statement_template.format(name=name, value="\n").split("\n")
+            value = sentence.removeprefix(prefix).removesuffix(suffix)
+            if sentence == prefix + value + suffix and value in kind.values:
+                facts.append(Fact(name, kind, value))
+    return facts
 
 
 @cache
@@ -213,10 +213,10 @@ def is_held_out(fact: Fact) -> bool:
     return hashlib.sha256(fact.answer.encode("ascii")).digest()[0] % HELD_OUT == 0
 
 
-def _several(items: Sequence[Item], count: int, numbers: random.Random) -> list[Item]:
+def _draw_without_replacement(items: Sequence[Item], count: int, numbers: random.Random) -> list[Item]:
     """Draw `count` items without replacement, in the order in which they are drawn."""
-    left = list(items)
-    return [left.pop(below(numbers, len(left))) for _ in range(count)]
+    remaining = list(items)
+    return [remaining.pop(below(numbers, len(remaining))) for _ in range(count)]
 
 
 def _shuffle(items: list[Item], numbers: random.Random) -> None:

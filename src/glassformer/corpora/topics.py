@@ -78,13 +78,13 @@ class Topics:
             numbers = generator(seed, index)
             label = LABELS[below(numbers, len(LABELS))]
             sentences = self.fewest + below(numbers, self.most - self.fewest + 1)
-            yield " ".join(self._sentence(label, numbers) for _ in range(sentences)), label
+            yield " ".join(self._draw_sentence(label, numbers) for _ in range(sentences)), label
 
-    def _sentence(self, label: str, numbers: random.Random) -> str:
+    def _draw_sentence(self, label: str, numbers: random.Random) -> str:
         frame = FRAMES[below(numbers, len(FRAMES))]
-        return GAP.sub(lambda gap: self._word(gap[0], label, numbers), frame)
+        return GAP.sub(lambda gap: self._draw_word(gap[0], label, numbers), frame)
 
-    def _word(self, kind: str, label: str, numbers: random.Random) -> str:
+    def _draw_word(self, kind: str, label: str, numbers: random.Random) -> str:
         point = numbers.random()
         if point < self.own:
             lists = WORDS[label]
@@ -103,70 +103,75 @@ class Topics:
         """
         counts = Counter(_topic_words(text, self.fewest, self.most))
         log_ratio = math.log(self.own / (self.other / (len(LABELS) - 1)))
-        most = max(counts.values(), default=0)
-        weights = {label: math.exp(log_ratio * (counts[label] - most)) for label in LABELS}
+        largest = max(counts.values(), default=0)
+        weights = {label: math.exp(log_ratio * (counts[label] - largest)) for label in LABELS}
         total = math.fsum(weights.values())
         return {label: weight / total for label, weight in weights.items()}
 
     def bayes_error(self) -> float:
         """Return the exact error of the best possible classifier, a sum over gaps, topic words and largest counts."""
         topical = self.own + self.other
-        right = 0.0
-        for gaps, chance in _gap_counts(self.fewest, self.most).items():
-            for words in range(gaps + 1):
-                share = math.comb(gaps, words) * topical**words * (1 - topical) ** (gaps - words)
-                right += chance * share * self._right(words)
-        return 1 - right
+        accuracy = 0.0
+        for gaps, gaps_probability in _gap_counts(self.fewest, self.most).items():
+            for topic_words in range(gaps + 1):
+                words_probability = (
+                    math.comb(gaps, topic_words) * topical**topic_words * (1 - topical) ** (gaps - topic_words)
+                )
+                accuracy += gaps_probability * words_probability * self._accuracy(topic_words)
+        return 1 - accuracy
 
-    def _right(self, words: int) -> float:
-        """Return the mean largest posterior if `words` gaps hold a word of some topic.
+    def _accuracy(self, topic_words: int) -> float:
+        """Return the mean largest posterior if `topic_words` gaps hold a word of some topic.
 
         It is the sum of p(label) p(row of topics | label) over all rows of topics, for the best label of each row. Each
         term depends only on the largest count.
         """
-        own = self.own / (self.own + self.other)
-        other = (1 - own) / (len(LABELS) - 1)
-        rows = [_rows(words, largest) for largest in range(words + 1)]
-        exactly = [count - before for count, before in zip(rows, [0, *rows], strict=False)]
+        own_probability = self.own / (self.own + self.other)
+        other_probability = (1 - own_probability) / (len(LABELS) - 1)
+        cumulative_counts = [_count_rows(topic_words, largest) for largest in range(topic_words + 1)]
+        exact_counts = [
+            count - previous for count, previous in zip(cumulative_counts, [0, *cumulative_counts], strict=False)
+        ]
         return math.fsum(
-            count * other ** (words - largest) * own**largest for largest, count in enumerate(exactly)
+            count * other_probability ** (topic_words - largest) * own_probability**largest
+            for largest, count in enumerate(exact_counts)
         ) / len(LABELS)
 
 
 @cache
-def _rows(words: int, largest: int) -> int:
-    """Count the sequences of `words` topics in which no topic occurs more than `largest` times."""
-    ways = [1] + [0] * words
+def _count_rows(length: int, largest: int) -> int:
+    """Count the sequences of `length` topics in which no topic occurs more than `largest` times."""
+    ways = [1] + [0] * length
     for _ in LABELS:
         ways = [
-            sum(ways[total - here] * math.comb(total, here) for here in range(min(largest, total) + 1))
-            for total in range(words + 1)
+            sum(ways[total - count] * math.comb(total, count) for count in range(min(largest, total) + 1))
+            for total in range(length + 1)
         ]
-    return ways[words]
+    return ways[length]
 
 
 def _gap_counts(fewest: int, most: int) -> dict[int, float]:
     """Return the probability of each number of gaps in a text."""
-    chances: defaultdict[int, float] = defaultdict(float)
-    row = {0: 1.0}
+    probabilities: defaultdict[int, float] = defaultdict(float)
+    distribution = {0: 1.0}
     for sentences in range(1, most + 1):
-        longer: defaultdict[int, float] = defaultdict(float)
-        for gaps, chance in row.items():
+        next_distribution: defaultdict[int, float] = defaultdict(float)
+        for gaps, probability in distribution.items():
             for frame in FRAMES:
-                longer[gaps + len(GAP.findall(frame))] += chance / len(FRAMES)
-        row = dict(longer)
+                next_distribution[gaps + len(GAP.findall(frame))] += probability / len(FRAMES)
+        distribution = dict(next_distribution)
         if sentences >= fewest:
-            for gaps, chance in row.items():
-                chances[gaps] += chance / (most - fewest + 1)
-    return dict(chances)
+            for gaps, probability in distribution.items():
+                probabilities[gaps] += probability / (most - fewest + 1)
+    return dict(probabilities)
 
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
     """Return a pattern for each frame, which matches the frame with any words in its gaps."""
-    known = {kind: "|".join(lists[kind] for lists in (NEUTRAL, *WORDS.values())) for kind in NEUTRAL}
+    alternatives = {kind: "|".join(lists[kind] for lists in (NEUTRAL, *WORDS.values())) for kind in NEUTRAL}
     return tuple(
-        re.compile(GAP.sub(lambda gap: f"({known[gap[0]].replace(' ', '|')})", frame.replace(".", r"\.")))
+        re.compile(GAP.sub(lambda gap: f"({alternatives[gap[0]].replace(' ', '|')})", frame.replace(".", r"\.")))
         for frame in FRAMES
     )
 
@@ -176,7 +181,7 @@ def _topic_words(text: str, fewest: int, most: int) -> Iterator[str]:
     topics = {word: label for label, lists in WORDS.items() for words in lists.values() for word in words.split()}
     sentences = re.split(r"(?<=\.) ", text)
     for sentence in sentences:
-        match = next((found for pattern in _patterns() if (found := pattern.fullmatch(sentence))), None)
+        match = next((candidate for pattern in _patterns() if (candidate := pattern.fullmatch(sentence))), None)
         if match is None or not fewest <= len(sentences) <= most:
             raise GlassError(
                 f"the corpus topics cannot generate the text {text[:60]!r}", "See examples: glass data show topics"

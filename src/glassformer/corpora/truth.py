@@ -42,11 +42,11 @@ def true_nats(documents: Documents, tokenizer: TextDecoder, corpus: str) -> tupl
     nats = 0.0
     ends = np.asarray(documents.document_ends).tolist()
     for end in ends:
-        chance = source.log_probability(tokenizer.decode(documents.tokens[start:end].tolist()))
-        if chance is None or chance == -math.inf:
+        log_probability = source.log_probability(tokenizer.decode(documents.tokens[start:end].tolist()))
+        if log_probability is None or log_probability == -math.inf:
             mean = source.entropy()
             note = f"exact entropy of {corpus} times {len(ends):,} documents (decoding does not restore them)"
             return None if mean is None else (mean * len(ends), note)
-        nats -= chance
+        nats -= log_probability
         start = end
     return nats, f"exact probability of the {len(ends):,} documents under {corpus}: no model can do better on average"

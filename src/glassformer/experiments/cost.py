@@ -107,11 +107,11 @@ def fit_power(x: Sequence[float], y: Sequence[float]) -> Fit:
     n = len(u)
     spread = float(((u - u.mean()) ** 2).sum())
     slope = float(((u - u.mean()) * (v - v.mean())).sum() / spread)
-    rest = v - v.mean() - slope * (u - u.mean())  # (n)
+    residuals = v - v.mean() - slope * (u - u.mean())  # (n)
     scale = math.exp(float(v.mean() - slope * u.mean()))
     if n < 3:
         return Fit(slope, None, scale)
-    margin = STUDENT[min(n - 2, len(STUDENT)) - 1] * math.sqrt(float((rest**2).sum()) / (n - 2) / spread)
+    margin = STUDENT[min(n - 2, len(STUDENT)) - 1] * math.sqrt(float((residuals**2).sum()) / (n - 2) / spread)
     return Fit(slope, margin, scale)
 
 
@@ -155,45 +155,45 @@ def measure_costs(sizes: Mapping[str, Sequence[int]], note: Callable[[str], None
     """Measure every component of `PLANS` on the CPU with one thread; one size varies at a time, see `HELD`."""
     laws = []
     with threads(1):
-        for part, make, theories in PLANS:
+        for part, make_pass, theories in PLANS:
             for size, theory in theories.items():
                 note(f"measuring {part} against {size}")
-                works = [make({**HELD, size: value}) for value in sizes[size]]
-                kept = tuple(kept_bytes(work) for work in works)
-                laws.append(Law(part, size, theory, tuple(sizes[size]), _seconds(works), kept))
+                measured_passes = [make_pass({**HELD, size: value}) for value in sizes[size]]
+                saved_bytes = tuple(kept_bytes(measured_pass) for measured_pass in measured_passes)
+                laws.append(Law(part, size, theory, tuple(sizes[size]), _seconds(measured_passes), saved_bytes))
     return laws
 
 
-def _seconds(works: Sequence[MeasuredPass]) -> tuple[float, ...]:
+def _seconds(measured_passes: Sequence[MeasuredPass]) -> tuple[float, ...]:
     """Return the shortest time of each pass. The passes take turns, so that other load affects all of them alike."""
-    best = [math.inf] * len(works)
+    best = [math.inf] * len(measured_passes)
     for _ in range(REPEATS + 1):  # the first round warms up
-        for number, work in enumerate(works):
+        for number, measured_pass in enumerate(measured_passes):
             passes = 0
             began = time.perf_counter()
             while passes == 0 or time.perf_counter() - began < 0.01:
-                out = work.forward()
-                out.backward(torch.ones_like(out))
+                output = measured_pass.forward()
+                output.backward(torch.ones_like(output))
                 passes += 1
             best[number] = min(best[number], (time.perf_counter() - began) / passes)
     return tuple(best)
 
 
-def kept_bytes(work: MeasuredPass) -> int:
+def kept_bytes(measured_pass: MeasuredPass) -> int:
     """Return the bytes that autograd saves in a forward pass, without parameters, each storage counted once."""
-    parameters = work.module.parameters() if work.module is not None else ()
+    parameters = measured_pass.module.parameters() if measured_pass.module is not None else ()
     weights = {parameter.untyped_storage().data_ptr() for parameter in parameters}
     storages: dict[int, int] = {}
 
-    def keep(tensor: Tensor) -> Tensor:
+    def record_storage(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
             storages[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        out = work.forward()  # kept alive until all storages are counted, so that no address is reused
-    del out
+    with torch.autograd.graph.saved_tensors_hooks(record_storage, lambda tensor: tensor):
+        output = measured_pass.forward()  # kept alive until all storages are counted, so that no address is reused
+    del output
     return sum(storages.values())
 
 
@@ -205,8 +205,10 @@ def refuse_used_folder(folder: Path) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
-    ours = {"report.md", "report.html", "time.svg", "memory.svg"}
-    if folder.exists() and (name := next((path.name for path in folder.iterdir() if path.name not in ours), None)):
+    report_files = {"report.md", "report.html", "time.svg", "memory.svg"}
+    if folder.exists() and (
+        name := next((path.name for path in folder.iterdir() if path.name not in report_files), None)
+    ):
         raise GlassError(f"{folder} is not empty: it holds {name}", "Choose another --out, or empty that folder.")
 
 
@@ -231,17 +233,17 @@ def cost_report(laws: Sequence[Law], folder: Path) -> StudyReport:
         "time.svg": _picture(laws, "seconds", lambda law: law.seconds, lambda law: law.time),
         "memory.svg": _picture(laws, "bytes kept", lambda law: law.kept, lambda law: law.memory),
     }
-    held = ", ".join(f"{size} = {value}" for size, value in HELD.items())
+    fixed_sizes = ", ".join(f"{size} = {value}" for size, value in HELD.items())
     notes = [
         "Theory: attention takes O(T^2 D) operations, a feed-forward layer O(T D F); here F = 4 D.",
-        f"Exponents with their 95 % interval, fitted to the {FITTED} largest sizes. Other sizes are fixed: {held}, "
-        f"{HEADS} heads, one row, float32, one thread.",
+        f"Exponents with their 95 % interval, fitted to the {FITTED} largest sizes. Other sizes are fixed: "
+        f"{fixed_sizes}, {HEADS} heads, one row, float32, one thread.",
         "The fused kernel never stores the T x T weights, so its memory grows with T, but its time grows with T^2.",
         "Where theory gives two exponents, the cost has terms of both; the larger dominates as the size grows.",
     ]
     return StudyReport(
         folder=folder,
-        fields={"laws": _facts(laws)},
+        fields={"laws": _law_fields(laws)},
         title="Cost of a forward and backward pass",
         paragraphs=[COST_QUESTION],
         header=header,
@@ -265,7 +267,7 @@ def _picture(
     return lines_picture(lines, "T", name)
 
 
-def _facts(laws: Sequence[Law]) -> list[dict[str, Any]]:
+def _law_fields(laws: Sequence[Law]) -> list[dict[str, Any]]:
     return [
         {
             "part": law.part,

@@ -129,24 +129,24 @@ def parse_variations(items: Sequence[str]) -> dict[str, tuple[str, ...]]:
         GlassError: an item has no =, there is no such setting, it cannot vary, it is given twice, or its values are not
             at least two different ones.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    variations: dict[str, tuple[str, ...]] = {}
     for item in items:
         key, equals, text = item.partition("=")
         key = key.strip()
         values = tuple(value.strip() for value in text.split(","))
         if not equals:
             raise GlassError(f"--vary {item} has no =", "Write --vary SECTION.FIELD=VALUE,VALUE")
-        if key in found:
+        if key in variations:
             raise GlassError(f"--vary {key} was given twice", "Give all its values at once, with commas.")
         if len(values) < 2 or "" in values:
-            what = "fewer than two values" if len(values) < 2 else "an empty value"
+            problem = "fewer than two values" if len(values) < 2 else "an empty value"
             raise GlassError(
-                f"--vary {item} has {what}",
+                f"--vary {item} has {problem}",
                 f"Give at least two values, separated by commas: --vary {key}=VALUE,VALUE",
             )
         _check_variation(key, values)
-        found[key] = values
-    return found
+        variations[key] = values
+    return variations
 
 
 def _check_variation(key: str, values: Sequence[str]) -> None:
@@ -163,8 +163,8 @@ def _check_variation(key: str, values: Sequence[str]) -> None:
     else:
         parse_changes({key: values[0]})
     if len(set(values)) < len(values):
-        twice = next(value for value in values if values.count(value) > 1)
-        raise GlassError(f"--vary {key} has {twice} twice", "Give each value once.")
+        repeated = next(value for value in values if values.count(value) > 1)
+        raise GlassError(f"--vary {key} has {repeated} twice", "Give each value once.")
 
 
 def make_grid(
@@ -197,7 +197,7 @@ def make_grid(
             cell = Cell(values, settings({key: value for key, value in values.items() if key != REMOVE}))
         except GlassError as error:
             raise GlassError(f"{Cell(values, Config()).name}: {error.problem}", error.remedy) from None
-        _refuse_odd(cell)
+        _refuse_unsupported(cell)
         for other in cells:
             if (other.config, other.removed) == (cell.config, cell.removed):
                 raise GlassError(f"the cells {other.name} and {cell.name} are the same", "Leave one of the values out.")
@@ -205,7 +205,7 @@ def make_grid(
     return tuple(cells)
 
 
-def _refuse_odd(cell: Cell) -> None:
+def _refuse_unsupported(cell: Cell) -> None:
     config = cell.config
     if config.data.source == "-" or "-" in (config.data.target, config.data.validation):
         raise GlassError(
@@ -223,12 +223,12 @@ def difference(old: Grid, new: Grid) -> str | None:
     if [cell.values for cell in old.cells] != [cell.values for cell in new.cells]:
         names = [", ".join(cell.name for cell in grid.cells) for grid in (old, new)]
         return f"the cells {names[0]}, not {names[1]}"
-    for before, after in zip(old.cells, new.cells, strict=True):
-        a = _flat(before.config)
-        b = _flat(after.config)
-        for key in a:
-            if a[key] != b[key]:
-                return f"{key} = {_shown(a[key])}, not {_shown(b[key])}"
+    for old_cell, new_cell in zip(old.cells, new.cells, strict=True):
+        old_settings = _flat_settings(old_cell.config)
+        new_settings = _flat_settings(new_cell.config)
+        for key in old_settings:
+            if old_settings[key] != new_settings[key]:
+                return f"{key} = {_format_value(old_settings[key])}, not {_format_value(new_settings[key])}"
     if new.seeds < old.seeds:
         return f"{old.seeds} seeds, not {new.seeds}"
     return None
@@ -236,12 +236,16 @@ def difference(old: Grid, new: Grid) -> str | None:
 
 def shared_settings(grid: Grid) -> dict[str, Any]:
     """Return the settings that all cells share and that differ from the defaults."""
-    flat = [_flat(cell.config) for cell in grid.cells]
-    usual = _flat(Config())
-    return {key: value for key, value in flat[0].items() if value != usual[key] and all(f[key] == value for f in flat)}
+    cell_settings = [_flat_settings(cell.config) for cell in grid.cells]
+    defaults = _flat_settings(Config())
+    return {
+        key: value
+        for key, value in cell_settings[0].items()
+        if value != defaults[key] and all(settings[key] == value for settings in cell_settings)
+    }
 
 
-def _flat(config: Config) -> dict[str, Any]:
+def _flat_settings(config: Config) -> dict[str, Any]:
     return {
         f"{section}.{field}": value
         for section, fields in config.model_dump().items()
@@ -249,5 +253,5 @@ def _flat(config: Config) -> dict[str, Any]:
     }
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return UNSET if value is None else str(value)

@@ -41,13 +41,13 @@ class BareBlock(Block):
     ) -> Tensor:
         """Apply the sublayers without adding their inputs: (B, T, D) -> (B, T, D)."""
         attention = partial(self.attention, mask=mask, rotation=rotation, cache=cache)
-        x = self._in_place(attention, self.attention_norm, x)  # (B, T, D)
+        x = self._apply_sublayer(attention, self.attention_norm, x)  # (B, T, D)
         if self.cross is not None and self.cross_norm is not None:
             cross = partial(self.cross, mask=memory_mask, memory=memory, cache=cache)
-            x = self._in_place(cross, self.cross_norm, x)  # (B, T, D)
-        return self._in_place(self.feedforward, self.feedforward_norm, x)  # (B, T, D)
+            x = self._apply_sublayer(cross, self.cross_norm, x)  # (B, T, D)
+        return self._apply_sublayer(self.feedforward, self.feedforward_norm, x)  # (B, T, D)
 
-    def _in_place(self, part: Callable[[Tensor], Tensor], norm: nn.Module, x: Tensor) -> Tensor:
+    def _apply_sublayer(self, part: Callable[[Tensor], Tensor], norm: nn.Module, x: Tensor) -> Tensor:
         """Return the output of a sublayer for the stream x (B, T, D), with norm and dropout, without adding x."""
         match self.norm_order:
             case "pre":

@@ -48,8 +48,8 @@ class StudyReport:
         parts = [f"# {self.title}", *self.paragraphs, "\n".join(self._markdown_table())]
         parts += [f"![{Path(name).stem}]({name})" for name in self.pictures]
         parts += ["\n".join(f"- {note}" for note in self.notes)] if self.notes else []
-        for heading, words in self.texts:
-            parts += [f"## {heading}", "\n".join(f"    {line}" for line in words.splitlines())]
+        for heading, content in self.texts:
+            parts += [f"## {heading}", "\n".join(f"    {line}" for line in content.splitlines())]
         return "\n\n".join(parts) + "\n"
 
     def _markdown_table(self) -> list[str]:
@@ -99,7 +99,7 @@ def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str
     removals = any(row.writing.values for row in table.rows)
     header += ["when generating", "restored"] if removals else []
     header += ["seconds", "parameters"]
-    rows = [_cells(row, removals) for row in table.rows]
+    rows = [_row_cells(row, removals) for row in table.rows]
     notes = [f"Baseline: {baseline.name}. A difference below {CLAIM:g} times the larger sd is not a finding."]
     if table.measure == "loss" and table.entropy is not None:
         notes.append(f"The true entropy of the text is {table.entropy:.4f}: no causal model can do better on average.")
@@ -110,17 +110,17 @@ def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str
             [f"Loss if all tokens are equally likely: ln V = {math.log(table.choices):.4f}."] if table.choices else []
         )
     notes += [*warnings_of(grid), *table.warnings]
-    notes += [f"{run} failed: {why}" for row in table.rows for run, why in row.failures]
+    notes += [f"{run} failed: {error}" for row in table.rows for run, error in row.failures]
     paragraphs = [text for text in (grid.question, grid.hint) if text]
     measured = f"{measure.capitalize()} on the validation split, at the best checkpoint of each run."
-    same = " All cells of one seed see the same rows in the same order."
-    paragraphs.append(measured + ("" if any(map(_changes_rows, grid.varied)) else same))
-    settings = "\n".join(f"{key} = {_value(value)}" for key, value in shared_settings(grid).items())
+    same_rows = " All cells of one seed see the same rows in the same order."
+    paragraphs.append(measured + ("" if any(map(_changes_rows, grid.varied)) else same_rows))
+    settings = "\n".join(f"{key} = {_format_value(value)}" for key, value in shared_settings(grid).items())
     texts = [("Shared settings", settings)] if settings else []
     if removals:
         texts += [(f"Sample of {row.name}", row.writes[:400]) for row in table.rows if row.writes]
     title = "Comparison of " + " and ".join(grid.varied)
-    return StudyReport(folder, _facts(grid, table), title, paragraphs, header, rows, pictures, notes, texts)
+    return StudyReport(folder, _report_fields(grid, table), title, paragraphs, header, rows, pictures, notes, texts)
 
 
 def _changes_rows(key: str) -> bool:
@@ -128,7 +128,7 @@ def _changes_rows(key: str) -> bool:
     return key.startswith(("data.", "tokenizer.")) or key in ROWS
 
 
-def _cells(row: CellResult, removals: bool) -> list[str]:
+def _row_cells(row: CellResult, removals: bool) -> list[str]:
     contrast = row.contrast
     delta = "" if contrast is None or contrast.delta is None else f"{contrast.delta:+.4f}"
     ratio = "" if contrast is None or contrast.ratio is None else f"{contrast.ratio:.1f}"
@@ -145,11 +145,11 @@ def _cells(row: CellResult, removals: bool) -> list[str]:
     ]
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return UNSET if value is None else str(value)
 
 
-def _facts(grid: Grid, table: ResultTable) -> dict[str, Any]:
+def _report_fields(grid: Grid, table: ResultTable) -> dict[str, Any]:
     return {
         "question": grid.question or None,
         "measure": table.measure,
@@ -158,12 +158,12 @@ def _facts(grid: Grid, table: ResultTable) -> dict[str, Any]:
         "seeds": grid.seeds,
         "vocabulary": table.choices,
         "entropy": table.entropy,
-        "cells": [_row_facts(row) for row in table.rows],
+        "cells": [_row_fields(row) for row in table.rows],
         "warnings": [*warnings_of(grid), *table.warnings],
     }
 
 
-def _row_facts(row: CellResult) -> dict[str, Any]:
+def _row_fields(row: CellResult) -> dict[str, Any]:
     contrast = row.contrast
     return {
         "cell": row.name,
@@ -180,7 +180,7 @@ def _row_facts(row: CellResult) -> dict[str, Any]:
         "restored_loss_sd": row.restored.sd,
         "train_seconds": row.seconds,
         "parameters": row.parameters,
-        "failed": [{"run": run, "problem": why} for run, why in row.failures],
+        "failed": [{"run": run, "problem": error} for run, error in row.failures],
     }
 
 

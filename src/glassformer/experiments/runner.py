@@ -51,7 +51,7 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
     """
     if jobs < 1:
         raise GlassError(f"--jobs {jobs} is less than one", "Give at least 1, the number of runs to train in parallel.")
-    new = _check_folder(folder, grid)
+    is_new = _check_folder(folder, grid)
     with convert_os_errors(folder):
         for name in ("runs", "results"):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -59,13 +59,13 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
         try:
             hashes = _prepare_texts(folder, grid, note)
         except GlassError:
-            if new:
+            if is_new:
                 rmtree(folder, ignore_errors=True)  # the folder was empty before
             raise
         grid.write(folder)
-        done = read_results(folder, grid)
-        _refuse_other_text(grid, done, hashes)
-        open_jobs = [job for job in grid.jobs() if "loss" not in done.get(job.name, {})]
+        results = read_results(folder, grid)
+        _refuse_other_text(grid, results, hashes)
+        open_jobs = [job for job in grid.jobs() if "loss" not in results.get(job.name, {})]
         if len(open_jobs) < len(grid.jobs()):
             note(f"{len(grid.jobs()) - len(open_jobs)} of {counted(len(grid.jobs()), 'runs')} are already done")
         Pool(folder, open_jobs, min(jobs, len(open_jobs)), note).train()
@@ -74,12 +74,12 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
 
 def read_results(folder: Folder, grid: Grid) -> dict[str, Result]:
     """Return the results so far by run name: a finished run has the key `loss`, a failed run the key `failed`."""
-    found = {}
-    results = Path(folder) / "results"
+    results = {}
+    results_folder = Path(folder) / "results"
     for job in grid.jobs():
         with suppress(OSError, ValueError):
-            found[job.name] = dict(json.loads((results / f"{job.name}.json").read_text(encoding="utf-8")))
-    return found
+            results[job.name] = dict(json.loads((results_folder / f"{job.name}.json").read_text(encoding="utf-8")))
+    return results
 
 
 def _check_folder(folder: Path, grid: Grid) -> bool:
@@ -97,11 +97,11 @@ def _check_folder(folder: Path, grid: Grid) -> bool:
                 f"{folder} holds a comparison with {changed}", "Give the same settings to resume it, or another --out."
             )
         return False
-    held = [path.name for path in folder.iterdir()] if folder.exists() else []
-    ours = {"runs", "results", "lock"}  # left by a comparison that was killed before `grid.json` was written
-    if other := next((name for name in held if name not in ours), None):
+    names = [path.name for path in folder.iterdir()] if folder.exists() else []
+    allowed = {"runs", "results", "lock"}  # left by a comparison that was killed before `grid.json` was written
+    if other := next((name for name in names if name not in allowed), None):
         raise GlassError(f"{folder} is not empty: it holds {other}", "Choose another --out, or empty that folder.")
-    return not held
+    return not names
 
 
 def _prepare_texts(folder: Path, grid: Grid, note: Callable[[str], None]) -> dict[str, str]:
@@ -120,10 +120,10 @@ def text_key(config: Any) -> str:
     return json.dumps([config.train.task, config.data.model_dump(), config.tokenizer.model_dump()])
 
 
-def _refuse_other_text(grid: Grid, done: dict[str, Result], hashes: dict[str, str]) -> None:
+def _refuse_other_text(grid: Grid, results: dict[str, Result], hashes: dict[str, str]) -> None:
     for job in grid.jobs():
-        found = done.get(job.name, {}).get("text_hash")
-        if found is not None and found != hashes[text_key(job.config)]:
+        text_hash = results.get(job.name, {}).get("text_hash")
+        if text_hash is not None and text_hash != hashes[text_key(job.config)]:
             raise GlassError(
                 f"{job.config.data.source} has changed since {job.name} was trained on it: its hash differs",
                 "Restore the text, or start again with another --out.",
@@ -142,7 +142,7 @@ class Pool:
         for job in jobs:
             self._queue.put(job)
         self._lock = threading.Lock()
-        self._done = 0
+        self._finished = 0
         self._began = time.monotonic()
         self._workers: list[subprocess.Popen[str]] = []
         self._stopped = False
@@ -155,12 +155,12 @@ class Pool:
         with (self.folder / "worker.log").open("a", encoding="utf-8") as log:
             with ThreadPoolExecutor(self.processes) as threads:
                 try:
-                    lines = [threads.submit(self._take_jobs, log) for _ in range(self.processes)]
-                    wait(lines, return_when=FIRST_EXCEPTION)
+                    futures = [threads.submit(self._take_jobs, log) for _ in range(self.processes)]
+                    wait(futures, return_when=FIRST_EXCEPTION)
                 finally:
                     self._stop()
-            for line in lines:
-                line.result()
+            for future in futures:
+                future.result()
 
     def _stop(self) -> None:
         with self._lock:
@@ -192,15 +192,15 @@ class Pool:
             except Empty:
                 break
             worker = worker or self._start(log)
-            result = self._ask(worker, job)
-            self._tell(job, result)
+            result = self._train_in_worker(worker, job)
+            self._report_progress(job, result)
             if worker.poll() is not None:
                 worker = None
         if worker is not None:
             worker.kill()
             worker.wait()
 
-    def _ask(self, worker: subprocess.Popen[str], job: GridJob) -> Result:
+    def _train_in_worker(self, worker: subprocess.Popen[str], job: GridJob) -> Result:
         """Let a worker train a run; return its result, or a failure with the worker's exit code."""
         assert worker.stdin is not None
         assert worker.stdout is not None
@@ -216,12 +216,12 @@ class Pool:
             write_text(file, json.dumps(result) + "\n")
         return result
 
-    def _tell(self, job: GridJob, result: Result) -> None:
+    def _report_progress(self, job: GridJob, result: Result) -> None:
         with self._lock:
             if self._stopped:
                 return
-            self._done += 1
-            left = (time.monotonic() - self._began) / self._done * (self.total - self._done)
-            said = f"loss {result['loss']:.4f}" if "loss" in result else f"failed: {result['failed']}"
-            after = f", about {duration(left)} left" if self._done < self.total else ""
-            self.note(f"[{self._done}/{self.total}] {job.name}: {said}{after}")
+            self._finished += 1
+            seconds_left = (time.monotonic() - self._began) / self._finished * (self.total - self._finished)
+            outcome = f"loss {result['loss']:.4f}" if "loss" in result else f"failed: {result['failed']}"
+            remaining = f", about {duration(seconds_left)} left" if self._finished < self.total else ""
+            self.note(f"[{self._finished}/{self.total}] {job.name}: {outcome}{remaining}")

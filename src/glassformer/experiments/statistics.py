@@ -148,19 +148,19 @@ def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int
         results: results by run name, as `run_grid` returns them.
         baseline: index of the cell that the other cells are compared with.
     """
-    done = [[results.get(name, {}) for name in names] for names in _jobs_by_cell(grid)]
-    finished = [result for cell in done for result in cell if "loss" in result]
+    results_by_cell = [[results.get(name, {}) for name in names] for names in _jobs_by_cell(grid)]
+    finished = [result for cell_results in results_by_cell for result in cell_results if "loss" in result]
     # A cell with unknown tokens has no bits per byte; nats per token are not comparable across tokenizers.
     bytes_known = any(result["bits_per_byte"] is not None for result in finished)
     by_byte = bytes_known and any(key.startswith("tokenizer.") for key in grid.varied)
     measure = "bits_per_byte" if by_byte else "loss"
-    spreads = [SeedStatistics(_all(cell, measure)) for cell in done]
+    spreads = [SeedStatistics(_values(cell_results, measure)) for cell_results in results_by_cell]
     rows = []
-    for number, (cell, found, spread) in enumerate(zip(grid.cells, done, spreads, strict=True)):
-        seconds = _all(found, "train_seconds")
+    for number, (cell, cell_results, spread) in enumerate(zip(grid.cells, results_by_cell, spreads, strict=True)):
+        seconds = _values(cell_results, "train_seconds")
         failures = [
             (grid.job(number, seed).name, result.get("failed", "its result is missing or damaged"))
-            for seed, result in enumerate(found)
+            for seed, result in enumerate(cell_results)
             if "loss" not in result
         ]
         rows.append(
@@ -169,12 +169,12 @@ def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int
                 values=cell.values,
                 spread=spread,
                 contrast=None if number == baseline else Contrast.of(spread, spreads[baseline]),
-                writing=SeedStatistics(_all(found, "writing_loss")),
-                restored=SeedStatistics(_all(found, "restored_loss")),
+                writing=SeedStatistics(_values(cell_results, "writing_loss")),
+                restored=SeedStatistics(_values(cell_results, "restored_loss")),
                 seconds=math.fsum(seconds) / len(seconds) if seconds else None,
-                parameters=next((result["parameters"] for result in found if "loss" in result), None),
+                parameters=next((result["parameters"] for result in cell_results if "loss" in result), None),
                 failures=tuple(failures),
-                writes=next((result["writes"] for result in found if "loss" in result), ""),
+                writes=next((result["writes"] for result in cell_results if "loss" in result), ""),
             )
         )
     units = {result["unit"] for result in finished}
@@ -183,8 +183,8 @@ def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int
         unit=units.pop() if len(units) == 1 else "prediction",
         rows=tuple(rows),
         baseline=baseline,
-        choices=_shared(finished, "choices"),
-        entropy=_shared(finished, "entropy"),
+        choices=_shared_value(finished, "choices"),
+        entropy=_shared_value(finished, "entropy"),
         warnings=tuple(_unknown_warnings(grid, results)),
     )
 
@@ -194,10 +194,10 @@ def _unknown_warnings(grid: Grid, results: Mapping[str, Mapping[str, Any]]) -> I
     if not any(key.startswith("tokenizer.") for key in grid.varied):
         return
     for cell, jobs in zip(grid.cells, _jobs_by_cell(grid), strict=True):
-        share = max((results.get(name, {}).get("unknown_share", 0.0) for name in jobs), default=0.0)
-        if share:
+        fraction = max((results.get(name, {}).get("unknown_share", 0.0) for name in jobs), default=0.0)
+        if fraction:
             yield (
-                f"{cell.name}: {share:.3%} of the validation tokens are unknown, so it has no bits per byte; "
+                f"{cell.name}: {fraction:.3%} of the validation tokens are unknown, so it has no bits per byte; "
                 "nats per token are not comparable across tokenizers."
             )
 
@@ -209,28 +209,30 @@ def _jobs_by_cell(grid: Grid) -> list[list[str]]:
 
 def warnings_of(grid: Grid) -> list[str]:
     """Return warnings about the number of seeds and the varied settings, for readers of the table."""
-    found = []
+    warnings = []
     if grid.seeds < 2:
-        found.append("With one seed there is no standard deviation, so no difference can be claimed. Give --seeds 3.")
+        warnings.append(
+            "With one seed there is no standard deviation, so no difference can be claimed. Give --seeds 3."
+        )
     elif grid.seeds < 3:
-        found.append("A standard deviation from two seeds is very uncertain. Give --seeds 3 or more.")
+        warnings.append("A standard deviation from two seeds is very uncertain. Give --seeds 3 or more.")
     if any(key.startswith("data.") for key in grid.varied):
-        found.append("The cells are trained and measured on different text.")
+        warnings.append("The cells are trained and measured on different text.")
     if "model.context" in grid.varied:
-        found.append(
+        warnings.append(
             "Each cell is measured in windows as long as its own context: "
             "a longer context gives each prediction more text."
         )
     if REMOVE in grid.varied:
-        found.append("Runs whose model lacks a part are marked, and other commands refuse to open them.")
-    return found
+        warnings.append("Runs whose model lacks a part are marked, and other commands refuse to open them.")
+    return warnings
 
 
-def _all(results: Sequence[Mapping[str, Any]], key: str) -> tuple[float, ...]:
+def _values(results: Sequence[Mapping[str, Any]], key: str) -> tuple[float, ...]:
     return tuple(float(result[key]) for result in results if result.get(key) is not None and "loss" in result)
 
 
-def _shared(results: Sequence[Mapping[str, Any]], key: str) -> Any:
+def _shared_value(results: Sequence[Mapping[str, Any]], key: str) -> Any:
     """Return the value that all results share; None if they differ."""
     values = {result[key] for result in results}
     return values.pop() if len(values) == 1 else None

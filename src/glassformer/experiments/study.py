@@ -49,10 +49,10 @@ def load_study(name: str) -> Study:
     if name not in study_names():
         raise GlassError(f"unknown study {name!r}", nearest(name, [*study_names(), COST]))
     text = resources.files("glassformer.experiments").joinpath("studies", f"{name}.toml").read_text(encoding="utf-8")
-    found = tomllib.loads(text)
-    settings = {key: _text(value) for key, value in found["settings"].items()}
-    vary = {key: tuple(map(_text, values)) for key, values in found["vary"].items()}
-    return Study(name, found["question"], found["hint"], settings, vary)
+    fields = tomllib.loads(text)
+    settings = {key: _text(value) for key, value in fields["settings"].items()}
+    vary = {key: tuple(map(_text, values)) for key, values in fields["vary"].items()}
+    return Study(name, fields["question"], fields["hint"], settings, vary)
 
 
 def _text(value: object) -> str:

@@ -100,9 +100,9 @@ def writing_loss(trainer: Trainer) -> float:
     def last_only(rows: Sequence[Row]) -> Batch:
         batch = Batch.from_rows(rows)
         last = batch.attention_mask.sum(dim=1) - 1  # (B)
-        chosen = torch.zeros_like(batch.loss_mask)  # (B, T)
-        chosen[torch.arange(len(last)), last] = True
-        return replace(batch, loss_mask=chosen, n_targets=len(last))
+        loss_mask = torch.zeros_like(batch.loss_mask)  # (B, T)
+        loss_mask[torch.arange(len(last)), last] = True
+        return replace(batch, loss_mask=loss_mask, n_targets=len(last))
 
     device = trainer.stepper.device
     dtype = trainer.stepper.dtype
@@ -111,15 +111,15 @@ def writing_loss(trainer: Trainer) -> float:
 
 def restored_loss(trainer: Trainer) -> float | None:
     """Return the loss in nats per token of the same weights in a complete model; None if some weights are missing."""
-    whole = build_model(trainer.config.model, trainer.model.vocab_size)
+    complete_model = build_model(trainer.config.model, trainer.model.vocab_size)
     weights = trainer.model.state_dict()
-    if whole.state_dict().keys() != weights.keys():
+    if complete_model.state_dict().keys() != weights.keys():
         return None
-    whole.load_state_dict(weights)
+    complete_model.load_state_dict(weights)
     device = trainer.stepper.device
     dtype = trainer.stepper.dtype
     rows = trainer.task.held_out(None)
-    return validation_loss(whole.to(device), rows, device, dtype).loss
+    return validation_loss(complete_model.to(device), rows, device, dtype).loss
 
 
 def _wait_until_free(run_folder: Path) -> None:
@@ -138,7 +138,7 @@ def _last_sample(trainer: Trainer) -> str:
     return read_samples(trainer.run)[-1][1].strip()
 
 
-def _answer(folder: Path, grid: Grid, name: str) -> dict[str, Any]:
+def _train_and_write(folder: Path, grid: Grid, name: str) -> dict[str, Any]:
     """Train the run with this name, and write its result or its failure."""
     try:
         result = train(folder, grid, grid.find(name))
@@ -165,7 +165,7 @@ def main(folder: Path) -> None:
     grid = Grid.read(folder)
     while True:
         name = names.get()
-        _answer(folder, grid, name)
+        _train_and_write(folder, grid, name)
         print(name, flush=True)
 
 

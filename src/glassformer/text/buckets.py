@@ -31,7 +31,7 @@ class AnyLength:
     def step(self, step: int) -> list[int]:
         """Return the indices of the examples of one step."""
         positions = (divmod(step * self.batch + number, self.examples) for number in range(self.batch))
-        return [shuffled(at, self.examples, self.seed, epoch) for epoch, at in positions]
+        return [shuffled(position, self.examples, self.seed, epoch) for epoch, position in positions]
 
 
 class LengthGroupedBatches:
@@ -50,21 +50,21 @@ class LengthGroupedBatches:
     def __init__(self, lengths: npt.NDArray[np.integer[Any]], tokens: int, seed: int) -> None:
         self.lengths = lengths
         self.seed = seed
-        self._cuts = _cuts(lengths[self._sorted(0)], tokens)
+        self._batch_bounds = _batch_bounds(lengths[self._sorted(0)], tokens)
         self._order: tuple[int, npt.NDArray[np.int64]] | None = None
 
     @property
     def steps_per_epoch(self) -> int:
         """Return the number of steps in which each example is used once."""
-        return len(self._cuts) - 1
+        return len(self._batch_bounds) - 1
 
     def step(self, step: int) -> list[int]:
         """Return the indices of the examples of one step."""
-        epoch, at = divmod(step, self.steps_per_epoch)
+        epoch, position = divmod(step, self.steps_per_epoch)
         if self._order is None or self._order[0] != epoch:
             self._order = (epoch, self._sorted(epoch))
-        number = shuffled(at, self.steps_per_epoch, self.seed, epoch)
-        return self._order[1][self._cuts[number] : self._cuts[number + 1]].tolist()
+        number = shuffled(position, self.steps_per_epoch, self.seed, epoch)
+        return self._order[1][self._batch_bounds[number] : self._batch_bounds[number + 1]].tolist()
 
     def _sorted(self, epoch: int) -> npt.NDArray[np.int64]:
         """Return all examples sorted by the length of the last part, then of the first; ties are in random order."""
@@ -73,13 +73,13 @@ class LengthGroupedBatches:
         return np.lexsort((random, *self.lengths.T))
 
 
-def _cuts(lengths: npt.NDArray[np.integer[Any]], tokens: int) -> list[int]:
+def _batch_bounds(lengths: npt.NDArray[np.integer[Any]], tokens: int) -> list[int]:
     """Return the bounds of batches of at most `tokens` tokens, for sorted lengths (N, parts)."""
-    cuts = [0]
+    bounds = [0]
     widest = np.zeros(lengths.shape[1], dtype=np.int64)
     for number, parts in enumerate(lengths):
         widest = np.maximum(widest, parts)
-        if number > cuts[-1] and (number + 1 - cuts[-1]) * int(widest.sum()) > tokens:
-            cuts.append(number)
+        if number > bounds[-1] and (number + 1 - bounds[-1]) * int(widest.sum()) > tokens:
+            bounds.append(number)
             widest = parts.astype(np.int64)
-    return [*cuts, len(lengths)]
+    return [*bounds, len(lengths)]

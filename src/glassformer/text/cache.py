@@ -18,21 +18,21 @@ from glassformer.text.store import DamagedStoreError, TokenStore
 
 ABANDONED = 24 * 3600  # seconds after which we assume that a killed process left an unfinished folder
 CHECKED_IN_FULL = 64_000_000  # size in bytes of the largest file whose checksum is verified before reuse
-Made = TypeVar("Made")
+Content = TypeVar("Content")
 
 
-def folder_of(cache: Path, everything: Mapping[str, object]) -> Path:
-    """Return the cache folder of a result, named by a hash of `everything` that determines the result."""
-    key = hashlib.sha256(json.dumps(everything, sort_keys=True).encode("utf-8")).hexdigest()
+def folder_of(cache: Path, inputs: Mapping[str, object]) -> Path:
+    """Return the cache folder of a result, named by a hash of the `inputs` that determine the result."""
+    key = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode("utf-8")).hexdigest()
     return cache / key[:32]
 
 
-def reusable(folder: Path, checked: Callable[[Path], Made]) -> Made | None:
-    """Return the content of a folder, opened by `checked`; None if it is absent or damaged."""
+def reusable(folder: Path, open_folder: Callable[[Path], Content]) -> Content | None:
+    """Return the content of a folder, opened by `open_folder`; None if it is absent or damaged."""
     if not folder.exists():
         return None
     try:
-        return checked(folder)
+        return open_folder(folder)
     except DamagedStoreError:
         return None
 
@@ -48,7 +48,7 @@ def check_store(store: TokenStore) -> None:
 
 
 @contextmanager
-def building(cache: Path, folder: Path, checked: Callable[[Path], object]) -> Iterator[Path]:
+def building(cache: Path, folder: Path, open_folder: Callable[[Path], object]) -> Iterator[Path]:
     """Make a temporary folder for the block to fill; then rename it to `folder`, or delete it if the block fails."""
     temporary: Path | None = None
     try:
@@ -58,7 +58,7 @@ def building(cache: Path, folder: Path, checked: Callable[[Path], object]) -> It
             temporary = _new_folder(cache, folder.name[:8])
             yield temporary
             sync(temporary)
-            _publish(temporary, folder, checked)
+            _publish(temporary, folder, open_folder)
             sync(cache)
     finally:
         if temporary is not None:
@@ -67,12 +67,12 @@ def building(cache: Path, folder: Path, checked: Callable[[Path], object]) -> It
 
 def _new_folder(cache: Path, name: str) -> Path:
     """Make a folder with a unique name and the permissions of the umask; `mkdtemp` would allow its owner only."""
-    made = cache / f".building-{name}-{secrets.token_hex(8)}"
-    made.mkdir()
-    return made
+    folder = cache / f".building-{name}-{secrets.token_hex(8)}"
+    folder.mkdir()
+    return folder
 
 
-def _publish(temporary: Path, folder: Path, checked: Callable[[Path], object]) -> None:
+def _publish(temporary: Path, folder: Path, open_folder: Callable[[Path], object]) -> None:
     """Rename a temporary folder to `folder`, unless another process has already made that folder undamaged."""
     for _ in range(3):
         try:
@@ -81,24 +81,24 @@ def _publish(temporary: Path, folder: Path, checked: Callable[[Path], object]) -
         except OSError:
             if not folder.exists():
                 raise
-        if reusable(folder, checked) is not None:
+        if reusable(folder, open_folder) is not None:
             return
-        aside = _new_folder(folder.parent, "damaged")
+        trash_folder = _new_folder(folder.parent, "damaged")
         try:
-            folder.rename(aside / "old")
+            folder.rename(trash_folder / "old")
         except FileNotFoundError:
             pass  # another process has moved it
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(trash_folder, ignore_errors=True)
     raise GlassError(f"{folder} keeps changing while it is written", "Stop other commands that use it, then try again.")
 
 
 def _remove_abandoned(cache: Path) -> None:
     """Delete files and folders of killed processes, except recent ones, whose process may still be running."""
-    for left in (*cache.glob(".building-*"), *cache.glob("incoming-*")):
+    for entry in (*cache.glob(".building-*"), *cache.glob("incoming-*")):
         try:
-            newest = max(path.stat().st_mtime for path in (left, *left.rglob("*")))
+            newest = max(path.stat().st_mtime for path in (entry, *entry.rglob("*")))
         except OSError:
             continue
         if time.time() - newest > ABANDONED:
-            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+            shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)

@@ -112,19 +112,19 @@ class ChatTemplate:
             GlassError: as in `render`.
         """
         hidden = [{**message, "content": names.hide(message["content"])} for message in messages]
-        whole = self.marked(hidden, next_turn, names)
+        rendered = self.marked(hidden, next_turn, names)
         borders = [0]
         for number, message in enumerate(hidden):
             if message["role"] == "assistant":
-                before = self.marked(hidden[:number], True, names)
-                after = self.marked(hidden[: number + 1], False, names)
-                if not whole.startswith(after):  # some templates end every conversation with an end token
-                    after = after.removesuffix(END_MARK)
-                if not after.startswith(before) or not whole.startswith(after) or len(before) < borders[-1]:
-                    return [names.show(whole)]
-                answer = after.removeprefix(before)
-                borders += [len(before), len(before) + _answer_length(answer, message["content"])]
-        return [names.show(whole[start:stop]) for start, stop in pairwise([*borders, len(whole)])]
+                prompt = self.marked(hidden[:number], True, names)
+                answered = self.marked(hidden[: number + 1], False, names)
+                if not rendered.startswith(answered):  # some templates end every conversation with an end token
+                    answered = answered.removesuffix(END_MARK)
+                if not answered.startswith(prompt) or not rendered.startswith(answered) or len(prompt) < borders[-1]:
+                    return [names.show(rendered)]
+                answer = answered.removeprefix(prompt)
+                borders += [len(prompt), len(prompt) + _answer_length(answer, message["content"])]
+        return [names.show(rendered[start:stop]) for start, stop in pairwise([*borders, len(rendered)])]
 
     def training_text(self, messages: Sequence[Message], names: SpecialNames = NO_NAMES) -> tuple[str, Spans]:
         """Return a conversation as one text, and the spans of its answers in that text.
@@ -144,14 +144,14 @@ class ChatTemplate:
         if names.starts:
             pieces[0] = pieces[0].removeprefix(START_MARK)
         text = "".join(pieces)
-        shown = text.removesuffix(END_MARK)
+        trimmed = text.removesuffix(END_MARK)
         spans = []
         start = 0
         for number, piece in enumerate(pieces):
             if number % 2:
-                spans.append((start, min(start + len(piece), len(shown))))
+                spans.append((start, min(start + len(piece), len(trimmed))))
             start += len(piece)
-        return shown, tuple(spans)
+        return trimmed, tuple(spans)
 
 
 def _answer_length(text: str, content: str) -> int:
@@ -162,11 +162,11 @@ def _answer_length(text: str, content: str) -> int:
         content: content of the message.
     """
     without_names = MARK.sub(lambda mark: END_MARK * len(mark.group()), text)  # a name may contain the answer
-    found = without_names.rfind(content.strip())
-    if found < 0:  # the template changed the answer
+    start = without_names.rfind(content.strip())
+    if start < 0:  # the template changed the answer
         return max((mark.end() for mark in MARK.finditer(text)), default=len(text))
-    ends = MARK.search(text, found + len(content.strip()))
-    return len(text) if ends is None else ends.end()
+    end_mark = MARK.search(text, start + len(content.strip()))
+    return len(text) if end_mark is None else end_mark.end()
 
 
 def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:
@@ -178,5 +178,5 @@ def _raise(message: str) -> None:
     raise TemplateError(message)
 
 
-def _now(form: str) -> str:
-    return datetime.datetime.now().strftime(form)
+def _now(date_format: str) -> str:
+    return datetime.datetime.now().strftime(date_format)

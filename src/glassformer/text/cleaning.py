@@ -21,16 +21,16 @@ def cleaned(parts: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
     document are removed. Several blank lines become one. Joiners (U+200C, U+200D) are kept, because they belong to
     words. The joined result does not depend on how the document is cut into parts.
     """
-    held = ""
+    pending_space = ""
     begun = False
     for text, last in parts:
-        raw = held + UNSEEN.sub("", text)
+        raw = pending_space + UNSEEN.sub("", text)
         raw = raw if begun else raw.lstrip()
-        solid = len(raw.rstrip())  # white space at the end may continue in the next part
-        body = tidied(raw[:solid])
-        held = raw[solid:]
-        if len(held) > HELD:
-            held = tidied(held)
+        body_length = len(raw.rstrip())  # white space at the end may continue in the next part
+        body = tidied(raw[:body_length])
+        pending_space = raw[body_length:]
+        if len(pending_space) > HELD:
+            pending_space = tidied(pending_space)
         if body or last:
             begun = True
             yield body, last

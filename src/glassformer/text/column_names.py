@@ -8,24 +8,24 @@ from collections.abc import Sequence
 from typing import Literal
 
 
-def _words(text: str) -> frozenset[str]:
+def _word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-MESSAGES_NAMES = _words("messages conversations conversation dialogue dialog turns")
-SOURCE_NAMES = _words(
+MESSAGES_NAMES = _word_set("messages conversations conversation dialogue dialog turns")
+SOURCE_NAMES = _word_set(
     "source src input question prompt instruction query document article text story পাঠ্য লেখা पाठ टेक्स्ट ข้อความ"
 )
-TARGET_NAMES = _words("target tgt output answer response completion summary translation highlights title")
-LABEL_NAMES = _words("label labels class category target topic sentiment intent y লেবেল শ্রেণি लेबल वर्ग श्रेणी ป้ายกำกับ")
-OTHER_NAMES = _words(
+TARGET_NAMES = _word_set("target tgt output answer response completion summary translation highlights title")
+LABEL_NAMES = _word_set("label labels class category target topic sentiment intent y লেবেল শ্রেণি लेबल वर्ग श्रेणी ป้ายกำกับ")
+OTHER_NAMES = _word_set(
     "id index no date sentence sentence1 sentence2 review comment message body content description headline name "
     "english french german spanish italian portuguese dutch russian polish turkish arabic hindi bangla bengali urdu "
     "tamil chinese japanese korean vietnamese indonesian dialogue abstract tweet sms email query prompt response "
     "completion reference lang language score rating url"
 )
 USUAL_NAMES = SOURCE_NAMES | TARGET_NAMES | LABEL_NAMES | OTHER_NAMES
-LANGUAGES = _words(
+LANGUAGES = _word_set(
     "af am ar as az be bg bn bs ca cs cy da de el en eo es et eu fa fi fr ga gl gu ha he hi hr hu hy id ig is it ja "
     "ka kk km kn ko ky lo lt lv mk ml mn mr ms mt my nb ne nl nn no or pa pl ps pt ro ru sd si sk sl so sq sr sv sw "
     "ta te tg th tl tr uk ur uz vi xh yo zh zu ben deu eng fra hin ita jpn nld por rus spa zho"
@@ -61,8 +61,8 @@ def judge_row_1(rows: Sequence[Sequence[str]]) -> Verdict:
     a header only if its names are usual, or if it differs from the rows below in more than the length of its cells.
     """
     cells = [cell.strip() for cell in rows[0]]
-    named = [cell for cell in cells if cell]
-    if len(rows) < 2 or not named or not all(map(_could_be_a_name, named)):
+    names = [cell for cell in cells if cell]
+    if len(rows) < 2 or not names or not all(map(_could_be_a_name, names)):
         return "row"
     columns = [
         [value for row in rows[1:] if index < len(row) and (value := row[index].strip())] for index in range(len(cells))
@@ -71,9 +71,9 @@ def judge_row_1(rows: Sequence[Sequence[str]]) -> Verdict:
         return "row"
     if any(not cell and values and not _are_numbers(values) for cell, values in zip(cells, columns, strict=True)):
         return "row"
-    if usual_names(named):
+    if usual_names(names):
         return "names"
-    if len(set(named)) == len(named) and _differs(cells, columns):
+    if len(set(names)) == len(names) and _differs(cells, columns):
         return "names"
     return "doubtful"
 

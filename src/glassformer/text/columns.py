@@ -32,18 +32,18 @@ class ChosenColumns:
     note: str
 
 
-def choose_text(table: Table, wanted: str | None) -> ChosenColumns:
-    """Choose the column with the name `wanted` or, in CSV and TSV, the number from 1; None: the only column of text.
+def choose_text(table: Table, column: str | None) -> ChosenColumns:
+    """Choose the column with the name `column` or, in CSV and TSV, the number from 1; None: the only column of text.
 
     Raises:
         GlassError: there is no such column, or the choice is not clear; the error names the columns.
     """
-    if wanted is None:
+    if column is None:
         index = _only_text(table)
         note = f"{table.name}: column {table.names[index]!r} is read, the only one with text"
         return ChosenColumns((index,), note + _header_note(table))
-    index = _find(table, wanted)
-    which = f"column {wanted!r}" if wanted == table.names[index] else f"column number {wanted}"
+    index = _column_index(table, column)
+    which = f"column {column!r}" if column == table.names[index] else f"column number {column}"
     return ChosenColumns((index,), f"{table.name}: {which} is read" + _header_note(table))
 
 
@@ -57,19 +57,21 @@ def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenC
     Raises:
         GlassError: there is no such column, both are the same, or the choice is not clear.
     """
-    named = [_find(table, wanted) if wanted is not None else None for wanted in (source, target)]
+    named = [_column_index(table, column) if column is not None else None for column in (source, target)]
     first, second = named
     if first is None or second is None:
-        rest = [index for index in _pair_candidates(table) if index not in named]
-        if len(rest) != named.count(None):
+        candidates = [index for index in _pair_candidates(table) if index not in named]
+        if len(candidates) != named.count(None):
             raise GlassError(
                 f"{table.name} has the columns {', '.join(table.names)}; the source and target are not clear",
                 "Set data.column to the source column and data.target_column to the target column.",
             )
-        if len(rest) == 2 and (_means(table, rest[0], TARGET_NAMES) and _means(table, rest[1], SOURCE_NAMES)):
-            rest.reverse()
-        first = rest.pop(0) if first is None else first
-        second = rest.pop(0) if second is None else second
+        if len(candidates) == 2 and (
+            _has_name(table, candidates[0], TARGET_NAMES) and _has_name(table, candidates[1], SOURCE_NAMES)
+        ):
+            candidates.reverse()
+        first = candidates.pop(0) if first is None else first
+        second = candidates.pop(0) if second is None else second
     if first == second:
         raise GlassError(
             f"data.column and data.target_column are the same column of {table.name}: {table.names[first]}",
@@ -91,15 +93,15 @@ def choose_conversation(table: Table, column: str | None, answer: str | None) ->
         GlassError: there is no such column, both are the same, or the choice is not clear.
     """
     if table.format == "jsonl" and answer is None:
-        lists = [index for index in range(len(table.names)) if _holds_lists(table, index)]
-        if column is not None and _find(table, column) in lists:
-            lists = [_find(table, column)]
+        list_columns = [index for index in range(len(table.names)) if _holds_lists(table, index)]
+        if column is not None and _column_index(table, column) in list_columns:
+            list_columns = [_column_index(table, column)]
         elif column is None:
-            lists = [index for index in lists if _means(table, index, MESSAGES_NAMES)]
+            list_columns = [index for index in list_columns if _has_name(table, index, MESSAGES_NAMES)]
         else:
-            lists = []
-        if lists:
-            return ChosenColumns((lists[0],), f"{table.name}: conversations: {table.names[lists[0]]}")
+            list_columns = []
+        if list_columns:
+            return ChosenColumns((list_columns[0],), f"{table.name}: conversations: {table.names[list_columns[0]]}")
     return choose_pair(table, column, answer)
 
 
@@ -118,26 +120,27 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
     Raises:
         GlassError: there is no such column, one column is both label and text, or the choice is not clear.
     """
-    texts = _find_several(table, text) if text is not None else None
-    found = _find(table, label) if label is not None else _label(table, texts or [])
-    if texts is None:
-        others = [index for index in range(len(table.names)) if index != found]
-        texts = [index for index in others if _share_of_text(table, index) >= 0.5]
-        if not texts and len(others) == 1:
-            texts = others
-    if not texts:
+    text_indices = _column_indices(table, text) if text is not None else None
+    label_index = _column_index(table, label) if label is not None else _label_index(table, text_indices or [])
+    if text_indices is None:
+        others = [index for index in range(len(table.names)) if index != label_index]
+        text_indices = [index for index in others if _text_fraction(table, index) >= 0.5]
+        if not text_indices and len(others) == 1:
+            text_indices = others
+    if not text_indices:
         raise GlassError(
             f"{table.name} has the columns {', '.join(table.names)}; none except the label reads like text",
             "Set data.column to the column of texts to classify.",
         )
-    if found in texts:
+    if label_index in text_indices:
         raise GlassError(
-            f"column {table.names[found]!r} of {table.name} is both the label and the text",
+            f"column {table.names[label_index]!r} of {table.name} is both the label and the text",
             "Set data.label_column and data.column to different columns.",
         )
-    shown = ", ".join(table.names[index] for index in texts)
-    note = f"{table.name}: label: column {table.names[found]}, text: column{'s' * (len(texts) > 1)} {shown}"
-    return ChosenColumns((found, *texts), note + _header_note(table))
+    text_names = ", ".join(table.names[index] for index in text_indices)
+    plural = "s" * (len(text_indices) > 1)
+    note = f"{table.name}: label: column {table.names[label_index]}, text: column{plural} {text_names}"
+    return ChosenColumns((label_index, *text_indices), note + _header_note(table))
 
 
 def label_text(value: object) -> str | None:
@@ -160,35 +163,35 @@ def _header_note(table: Table) -> str:
     return f" (row 1 holds the names {', '.join(table.names)})" if table.header else ""
 
 
-def _find(table: Table, wanted: str) -> int:
-    if wanted in table.names:
-        return table.names.index(wanted)
-    if table.format != "jsonl" and wanted.isdecimal() and 1 <= int(wanted) <= len(table.names):
-        return int(wanted) - 1
+def _column_index(table: Table, column: str) -> int:
+    if column in table.names:
+        return table.names.index(column)
+    if table.format != "jsonl" and column.isdecimal() and 1 <= int(column) <= len(table.names):
+        return int(column) - 1
     if table.header or table.format == "jsonl":
-        shown = ", ".join(table.names)
-        raise GlassError(f"{table.name} has no column {wanted!r}; it has {shown}", nearest(wanted, table.names))
+        names = ", ".join(table.names)
+        raise GlassError(f"{table.name} has no column {column!r}; it has {names}", nearest(column, table.names))
     first = ", ".join(f"{number + 1}: {cell[:20]!r}" for number, cell in enumerate(table.first))
     raise GlassError(
-        f"{table.name} has no column {wanted!r}; its first row does not look like column names ({first})",
+        f"{table.name} has no column {column!r}; its first row does not look like column names ({first})",
         f"Give a column number: {span(1, len(table.names))}.",
     )
 
 
-def _find_several(table: Table, wanted: str) -> list[int]:
-    if wanted in table.names:
-        return [table.names.index(wanted)]
-    found = [_find(table, part.strip()) for part in wanted.split(",")]
-    if len(set(found)) != len(found):
-        raise GlassError(f"data.column = {wanted!r} names a column twice", "Name each column once.")
-    return found
+def _column_indices(table: Table, columns: str) -> list[int]:
+    if columns in table.names:
+        return [table.names.index(columns)]
+    indices = [_column_index(table, part.strip()) for part in columns.split(",")]
+    if len(set(indices)) != len(indices):
+        raise GlassError(f"data.column = {columns!r} names a column twice", "Name each column once.")
+    return indices
 
 
-def _means(table: Table, index: int, names: frozenset[str]) -> bool:
+def _has_name(table: Table, index: int, names: frozenset[str]) -> bool:
     return table.names[index].lower() in names
 
 
-def _share_of_text(table: Table, index: int) -> float:
+def _text_fraction(table: Table, index: int) -> float:
     """Return the fraction of a column's nonempty values that read like text."""
     filled = [value for value in table.columns[index] if isinstance(value, str) and value.strip()]
     return sum(map(reads_like_text, filled)) / len(filled) if filled else 0.0
@@ -202,44 +205,44 @@ def _only_text(table: Table) -> int:
     """
     if len(table.names) == 1:
         return 0
-    plausible = [index for index in range(len(table.names)) if _share_of_text(table, index) >= 0.5]
+    plausible = [index for index in range(len(table.names)) if _text_fraction(table, index) >= 0.5]
     if len(plausible) == 1:
         return plausible[0]
-    several = f"columns {', '.join(table.names[index] for index in plausible)} all hold text"
+    problem = f"columns {', '.join(table.names[index] for index in plausible)} all hold text"
     raise GlassError(
         f"{table.name} has several columns ({', '.join(table.names)}) and "
-        f"{several if plausible else 'no column reads like text'}",
+        f"{problem if plausible else 'no column reads like text'}",
         "Set data.column to the name of the column to read.",
     )
 
 
 def _pair_candidates(table: Table) -> list[int]:
-    every = list(range(len(table.names)))
+    indices = list(range(len(table.names)))
     if table.format == "jsonl":
-        return [i for i in every if any(isinstance(v, str) for v in table.columns[i])]
-    return every if len(every) == 2 else [index for index in every if _share_of_text(table, index) >= 0.5]
+        return [i for i in indices if any(isinstance(v, str) for v in table.columns[i])]
+    return indices if len(indices) == 2 else [index for index in indices if _text_fraction(table, index) >= 0.5]
 
 
-def _label(table: Table, texts: list[int]) -> int:
+def _label_index(table: Table, text_indices: list[int]) -> int:
     """Return the index of the only column with a usual label name, else of the only one with short, repeated values."""
-    usual = [i for i in range(len(table.names)) if i not in texts and _means(table, i, LABEL_NAMES)]
-    if len(usual) == 1:
-        return usual[0]
+    label_columns = [i for i in range(len(table.names)) if i not in text_indices and _has_name(table, i, LABEL_NAMES)]
+    if len(label_columns) == 1:
+        return label_columns[0]
     distinct: dict[int, int] = {}
     for index, values in enumerate(table.columns):
         labels = [text for value in values if (text := (label_text(value) or "").strip())]
         count = len(set(labels))
-        few = max(min(len(labels) // 2, 10), len(labels) // 4)
-        if index not in texts and count and count <= few and max(map(len, labels)) <= LONGEST_LABEL:
+        max_distinct = max(min(len(labels) // 2, 10), len(labels) // 4)
+        if index not in text_indices and count and count <= max_distinct and max(map(len, labels)) <= LONGEST_LABEL:
             distinct[index] = count
-    several = [index for index, count in distinct.items() if count > 1] or list(distinct)
-    several = [index for index in several if _share_of_text(table, index) < 0.5] or several
-    by_name = [index for index in several if _means(table, index, LABEL_NAMES)]
-    for choice in (several, by_name):
+    candidates = [index for index, count in distinct.items() if count > 1] or list(distinct)
+    candidates = [index for index in candidates if _text_fraction(table, index) < 0.5] or candidates
+    by_name = [index for index in candidates if _has_name(table, index, LABEL_NAMES)]
+    for choice in (candidates, by_name):
         if len(choice) == 1:
             return choice[0]
-    some = f"columns {', '.join(table.names[i] for i in several)} could be the label" if several else ""
+    detail = f"columns {', '.join(table.names[i] for i in candidates)} could be the label" if candidates else ""
     raise GlassError(
-        f"{table.name} has the columns {', '.join(table.names)}; {some or 'none has a few short values that repeat'}",
+        f"{table.name} has the columns {', '.join(table.names)}; {detail or 'none has a few short values that repeat'}",
         "Set data.label_column to the label column.",
     )

@@ -33,14 +33,14 @@ def messages_of(value: object, position: str) -> list[Message] | None:
     """
     if not isinstance(value, list):
         return None
-    found: list[Message] = []
+    messages: list[Message] = []
     for each in value:
         role, content = _role_and_content(each, position)
-        if found and found[-1]["role"] == role:
-            content = f"{found[-1]['content']}\n{content}"
-            found.pop()
-        found.append({"role": role, "content": content})
-    return found
+        if messages and messages[-1]["role"] == role:
+            content = f"{messages[-1]['content']}\n{content}"
+            messages.pop()
+        messages.append({"role": role, "content": content})
+    return messages
 
 
 def _role_and_content(message: object, position: str) -> tuple[str, str]:
@@ -71,8 +71,8 @@ def _role_and_content(message: object, position: str) -> tuple[str, str]:
 def _joined_parts(parts: Sequence[Any]) -> str | None:
     """Return the joined parts of a message's content, or None if a part is not text."""
     texts = [part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None for part in parts]
-    known = [text for text in texts if isinstance(text, str)]
-    return "".join(known) if len(known) == len(texts) else None
+    strings = [text for text in texts if isinstance(text, str)]
+    return "".join(strings) if len(strings) == len(texts) else None
 
 
 def conversation_records(
@@ -103,13 +103,13 @@ def conversation_records(
         if any(message["role"] == "assistant" and not message["content"].strip() for message in messages):
             tally.leave_out("conversations with an empty answer", position)
             continue
-        answered = [number for number, message in enumerate(messages, start=1) if message["role"] == "assistant"]
-        if not answered:
+        answer_ends = [number for number, message in enumerate(messages, start=1) if message["role"] == "assistant"]
+        if not answer_ends:
             tally.leave_out("conversations without an answer", position)
             continue
-        if answered[-1] < len(messages):
+        if answer_ends[-1] < len(messages):
             tally.remark("conversations that end without an answer, of which the end is not read", position)
-            messages = messages[: answered[-1]]
+            messages = messages[: answer_ends[-1]]
         try:
             text, spans = template.training_text(messages, names)
         except GlassError as error:

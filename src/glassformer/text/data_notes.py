@@ -28,20 +28,20 @@ Stores = Mapping[SplitName, Mapping[str, StoreWriter]]
 Marks = npt.NDArray[np.uint64]
 
 
-def survey_notes(found: Survey) -> list[str]:
+def survey_notes(survey: Survey) -> list[str]:
     """Return notes on the number and size of the records, on records left out or changed, and on the labels."""
-    kind = found.kind
-    characters = counted(found.characters, "characters")
+    kind = survey.kind
+    characters = counted(survey.characters, "characters")
     if not kind.running_text:
-        characters = f"{found.characters:,} characters of {kind.roles[0]}"
+        characters = f"{survey.characters:,} characters of {kind.roles[0]}"
     if len(kind.roles) > 1:
-        characters += f", {found.other_characters:,} of {kind.roles[-1]}"
-    notes = [f"{counted(found.records, kind.noun)}, {characters}", *found.tally.notes()]
+        characters += f", {survey.other_characters:,} of {kind.roles[-1]}"
+    notes = [f"{counted(survey.records, kind.noun)}, {characters}", *survey.tally.notes()]
     if kind.labels != "none":
-        counts = found.label_counts()
-        each = sorted(found.label_names, key=lambda name: (-counts[found.label_names[name]], name))
-        shown = listed([f"{name} ({counts[found.label_names[name]]:,})" for name in each])
-        notes.append(f"{counted(len(each), 'labels')}: {shown}")
+        counts = survey.label_counts()
+        labels = sorted(survey.label_names, key=lambda name: (-counts[survey.label_names[name]], name))
+        listing = listed([f"{name} ({counts[survey.label_names[name]]:,})" for name in labels])
+        notes.append(f"{counted(len(labels), 'labels')}: {listing}")
     return notes
 
 
@@ -51,66 +51,70 @@ def listed(names: list[str]) -> str:
     return ", ".join(names[:SHOWN_LABELS]) + more
 
 
-def document_split_notes(found: Survey, split: DocumentSplit, data: DataConfig, stores: Stores) -> list[str]:
+def document_split_notes(survey: Survey, split: DocumentSplit, data: DataConfig, stores: Stores) -> list[str]:
     """Return notes on the validation split of a running text, and on documents that are in both splits."""
     train = stores["train"]["text"]
-    held = stores["validation"]["text"]
-    share = held.characters / max(train.characters + held.characters, 1)
-    size = f"{counted(held.documents, 'documents')}, {counted(held.characters, 'characters')}"
-    notes = [f"{split.note} ({size}, {share:.1%})"]
-    if abs(share - data.validation_fraction) > NEAR_ENOUGH * data.validation_fraction:
+    validation = stores["validation"]["text"]
+    fraction = validation.characters / max(train.characters + validation.characters, 1)
+    size = f"{counted(validation.documents, 'documents')}, {counted(validation.characters, 'characters')}"
+    notes = [f"{split.note} ({size}, {fraction:.1%})"]
+    if abs(fraction - data.validation_fraction) > NEAR_ENOUGH * data.validation_fraction:
         notes.append(
-            f"{share:.1%} of the characters are held out, with data.validation_fraction = "
+            f"{fraction:.1%} of the characters are held out, with data.validation_fraction = "
             f"{data.validation_fraction:g} and data.validation_limit = {data.validation_limit:,} characters"
         )
-    if unused := found.characters - train.characters - held.characters:
+    if unused := survey.characters - train.characters - validation.characters:
         notes.append(
             f"{counted(unused, 'characters are', 'character is')} in neither part: "
             "data.validation_limit is shorter than the document held out"
         )
-    marks = np.frombuffer(found.marks, dtype=np.uint64)
-    if found.records > 1 and (repeated := len(marks) - len(np.unique(marks))):
-        most = "at least " if found.records > len(marks) else ""
-        notes.append(f"{most}{counted(repeated, 'documents repeat', 'document repeats')} another")
-        both = int(np.isin(marks[train.documents :], marks[: train.documents]).sum())
-        if split.bucket < 0 and both:
-            stand = counted(both, "validation documents also stand", "validation document also stands")
-            notes.append(f"{stand} in the training part; data.split = random keeps them apart")
+    text_hashes = np.frombuffer(survey.marks, dtype=np.uint64)
+    if survey.records > 1 and (repeated := len(text_hashes) - len(np.unique(text_hashes))):
+        at_least = "at least " if survey.records > len(text_hashes) else ""
+        notes.append(f"{at_least}{counted(repeated, 'documents repeat', 'document repeats')} another")
+        shared = int(np.isin(text_hashes[train.documents :], text_hashes[: train.documents]).sum())
+        if split.bucket < 0 and shared:
+            subject = counted(shared, "validation documents also stand", "validation document also stands")
+            notes.append(f"{subject} in the training part; data.split = random keeps them apart")
     return notes
 
 
-def record_split_note(source: Source, own: Source | None, train: int, validation: int) -> str:
+def record_split_note(source: Source, validation_source: Source | None, train: int, validation: int) -> str:
     """Return a note on how the validation split was chosen, and how many records it has."""
     labelled = source.kind.labels != "none"
     noun = "texts" if labelled else source.kind.noun
-    if own is not None:
+    if validation_source is not None:
         training = f"all of {source.name} is learnt from ({counted(train, noun)})"
-        return f"validation: {own.name} ({counted(validation, noun)}); {training}"
-    how = "the last ones"
+        return f"validation: {validation_source.name} ({counted(validation, noun)}); {training}"
+    method = "the last ones"
     if source.data.split == "random":
         constraint = "the same share of each label" if labelled else "equal sources together"
         constraint = "equal ones together" if source.kind.loss_spans else constraint
-        how = f"drawn at random, {constraint}, seed {source.data.seed}"
-    share = validation / max(1, train + validation)
-    return f"validation: {validation:,} of {train + validation:,} {noun} ({share:.1%}), {how}"
+        method = f"drawn at random, {constraint}, seed {source.data.seed}"
+    fraction = validation / max(1, train + validation)
+    return f"validation: {validation:,} of {train + validation:,} {noun} ({fraction:.1%}), {method}"
 
 
-def label_notes(found: Survey, own: Survey | None, labels: Mapping[str, int] | None) -> list[str]:
+def label_notes(survey: Survey, validation_survey: Survey | None, labels: Mapping[str, int] | None) -> list[str]:
     """Return notes on unusual labels: numbers as names, labels seen once, and labels outside the training split."""
     if labels is None:
         return []
     notes = []
-    if all(map(NUMBER.fullmatch, found.label_names)):
+    if all(map(NUMBER.fullmatch, survey.label_names)):
         notes.append("the labels look like numbers: each is a name (1, 01 and 1.0 would be three)")
-    counts = found.label_counts()
-    if once := sorted(name for name, number in found.label_names.items() if counts[number] == 1):
-        notes.append(f"{counted(len(once), 'labels are', 'label is')} seen once only: {listed(once)}")
-    unseen = {name: int(counts[number]) for name, number in found.label_names.items() if name not in labels}
+    counts = survey.label_counts()
+    if single_labels := sorted(name for name, number in survey.label_names.items() if counts[number] == 1):
+        notes.append(f"{counted(len(single_labels), 'labels are', 'label is')} seen once only: {listed(single_labels)}")
+    unseen = {name: int(counts[number]) for name, number in survey.label_names.items() if name not in labels}
     if unseen:  # these labels occur only in the held-out end of the source
         notes += [*unseen_notes(unseen, list(labels)), "data.split = random keeps some of each label in both parts"]
-    if own is not None:
-        own_counts = own.label_counts()
-        unseen = {name: int(own_counts[number]) for name, number in own.label_names.items() if name not in labels}
+    if validation_survey is not None:
+        validation_counts = validation_survey.label_counts()
+        unseen = {
+            name: int(validation_counts[number])
+            for name, number in validation_survey.label_names.items()
+            if name not in labels
+        }
         notes += unseen_notes(unseen, list(labels))
     return notes
 
@@ -127,38 +131,44 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
     """
     if not unseen:
         return []
-    most = sorted(unseen, key=lambda name: (-unseen[name], name))
-    shown = listed([f"{name} ({unseen[name]:,})" for name in most])
+    by_frequency = sorted(unseen, key=lambda name: (-unseen[name], name))
+    listing = listed([f"{name} ({unseen[name]:,})" for name in by_frequency])
     count = sum(unseen.values())
-    close = difflib.get_close_matches(most[0], labels, n=1, cutoff=0.6)
-    known = f"nearest to {most[0]} is {close[0]}" if close else f"known are {listed(list(labels))}"
-    return [f"left out {counted(count, 'texts')} whose label was never learnt: {shown}; {known}"]
+    matches = difflib.get_close_matches(by_frequency[0], labels, n=1, cutoff=0.6)
+    hint = f"nearest to {by_frequency[0]} is {matches[0]}" if matches else f"known are {listed(list(labels))}"
+    return [f"left out {counted(count, 'texts')} whose label was never learnt: {listing}; {hint}"]
 
 
-def overlap_notes(found: Survey, own: Survey | None, held: Held) -> list[str]:
+def overlap_notes(survey: Survey, validation_survey: Survey | None, held_out: Held) -> list[str]:
     """Return notes on repeated examples, sources with several answers, and texts that are in both splits."""
-    sources, both = _marks_of(found)
-    pairs = found.kind.labels == "none"
-    kind, text, answers = ("pairs", "sources", "targets") if pairs else ("examples", "texts", "labels")
-    if found.kind.loss_spans:  # the text is the whole record, so only repeats can be counted
-        kind = text = found.kind.noun
+    text_hashes, record_hashes = _hashes_of(survey)
+    is_pairs = survey.kind.labels == "none"
+    record_noun, text_noun, answer_noun = (
+        ("pairs", "sources", "targets") if is_pairs else ("examples", "texts", "labels")
+    )
+    if survey.kind.loss_spans:  # the text is the whole record, so only repeats can be counted
+        record_noun = text_noun = survey.kind.noun
     notes = []
-    distinct, first = np.unique(both, return_index=True)
-    if repeated := len(both) - len(distinct):
-        notes.append(f"{counted(repeated, f'{kind} repeat', f'{kind[:-1]} repeats')} another")
-    if several := int((np.unique(sources[first], return_counts=True)[1] > 1).sum()):
-        notes.append(f"{counted(several, f'{text} have', f'{text[:-1]} has')} several {answers}")
-    train = ~held
-    held_sources, held_both = _marks_of(own) if own else (sources[held], both[held])
-    seen = int(np.isin(held_both, both[train]).sum())
-    known = int(np.isin(held_sources, sources[train]).sum()) - seen
-    apart = "" if own else "; data.split = random keeps them apart"
-    if seen:
-        of = f"of {counted(len(held_both), f'validation {kind}')} also stand"
-        notes.append(f"{counted(seen, of, f'{of}s')} in the training part{apart}")
-    if known > 0:
-        more = counted(known, f"more validation {text} stand", f"more validation {text[:-1]} stands")
-        notes.append(f"{more} in the training part, with other {answers}{apart}")
+    distinct, first = np.unique(record_hashes, return_index=True)
+    if repeated := len(record_hashes) - len(distinct):
+        notes.append(f"{counted(repeated, f'{record_noun} repeat', f'{record_noun[:-1]} repeats')} another")
+    if with_several_answers := int((np.unique(text_hashes[first], return_counts=True)[1] > 1).sum()):
+        notes.append(
+            f"{counted(with_several_answers, f'{text_noun} have', f'{text_noun[:-1]} has')} several {answer_noun}"
+        )
+    train = ~held_out
+    validation_text_hashes, validation_record_hashes = (
+        _hashes_of(validation_survey) if validation_survey else (text_hashes[held_out], record_hashes[held_out])
+    )
+    repeated_records = int(np.isin(validation_record_hashes, record_hashes[train]).sum())
+    repeated_texts = int(np.isin(validation_text_hashes, text_hashes[train]).sum()) - repeated_records
+    hint = "" if validation_survey else "; data.split = random keeps them apart"
+    if repeated_records:
+        subject = f"of {counted(len(validation_record_hashes), f'validation {record_noun}')} also stand"
+        notes.append(f"{counted(repeated_records, subject, f'{subject}s')} in the training part{hint}")
+    if repeated_texts > 0:
+        more = counted(repeated_texts, f"more validation {text_noun} stand", f"more validation {text_noun[:-1]} stands")
+        notes.append(f"{more} in the training part, with other {answer_noun}{hint}")
     return notes
 
 
@@ -170,25 +180,25 @@ def overlap_note(store: RecordStore, train: RecordStore) -> str | None:
     Raises:
         ValueError: one of the stores was made without its texts.
     """
-    marks = np.fromiter(_whole_marks(store), dtype=np.uint64)
-    distinct, counts = np.unique(marks, return_counts=True)
-    learnt = np.zeros(len(distinct), dtype=np.bool_)
-    known = _whole_marks(train)
-    while some := array("Q", islice(known, AT_ONCE)):
-        learnt |= np.isin(distinct, np.frombuffer(some, dtype=np.uint64))
-    if not learnt.any():
+    record_hashes = np.fromiter(_record_hashes(store), dtype=np.uint64)
+    distinct, counts = np.unique(record_hashes, return_counts=True)
+    in_training = np.zeros(len(distinct), dtype=np.bool_)
+    training_hashes = _record_hashes(train)
+    while chunk := array("Q", islice(training_hashes, AT_ONCE)):
+        in_training |= np.isin(distinct, np.frombuffer(chunk, dtype=np.uint64))
+    if not in_training.any():
         return None
-    of = f"of {counted(len(marks), store.kind.noun)} also stand"
-    return f"{counted(int(counts[learnt].sum()), of, f'{of}s')} in the training part"
+    subject = f"of {counted(len(record_hashes), store.kind.noun)} also stand"
+    return f"{counted(int(counts[in_training].sum()), subject, f'{subject}s')} in the training part"
 
 
-def _whole_marks(store: RecordStore) -> Iterator[int]:
+def _record_hashes(store: RecordStore) -> Iterator[int]:
     return (mark_of("\0".join(parts), 0) for parts in store.texts())
 
 
-def _marks_of(found: Survey) -> tuple[Marks, Marks]:
+def _hashes_of(survey: Survey) -> tuple[Marks, Marks]:
     """Return the hashes of the first texts, and of the whole records."""
-    return np.frombuffer(found.marks, dtype=np.uint64), np.frombuffer(found.whole_marks, dtype=np.uint64)
+    return np.frombuffer(survey.marks, dtype=np.uint64), np.frombuffer(survey.whole_marks, dtype=np.uint64)
 
 
 def token_notes(kind: RecordKind, tokenizers: Mapping[str, Tokenizer], stores: Stores, forced_cuts: int) -> list[str]:
@@ -199,9 +209,9 @@ def token_notes(kind: RecordKind, tokenizers: Mapping[str, Tokenizer], stores: S
         for role, tokenizer in list(tokenizers.items())[: len(distinct)]
     ]
     has_unknown = any(tokenizer.unknown_id is not None for tokenizer in tokenizers.values())
-    for side, by_role in stores.items():
+    for split, by_role in stores.items():
         unknown = f", {unknown_share(by_role):.3%} unknown" if has_unknown else ""
-        notes.append(f"{side}: {_token_counts(kind, by_role)}{unknown}")
+        notes.append(f"{split}: {_token_counts(kind, by_role)}{unknown}")
     if forced_cuts:
         notes.append(f"{counted(forced_cuts, 'cuts')} in very long words may have changed a token each")
     return notes

@@ -53,8 +53,8 @@ def text_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
     """
     carry = ""
     for chunk in chunks:
-        *whole, carry = (carry + chunk).split("\n")
-        for line in whole:
+        *complete_lines, carry = (carry + chunk).split("\n")
+        for line in complete_lines:
             yield line + "\n"
         if len(carry) > FIELD_LIMIT:
             raise GlassError(
@@ -71,40 +71,42 @@ def records(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Recor
         GlassError: a quote is not closed or is closed inside a cell, an unquoted cell has a carriage return inside, a
             cell is longer than `FIELD_LIMIT` characters, or a quoted cell seems to contain rows (if `dialect.wary`).
     """
-    rest = islice(lines, dialect.skipped, None)
+    table_lines = islice(lines, dialect.skipped, None)
     if dialect.quoting == "standard":
-        return _standard(rest, dialect, name)
+        return _standard_records(table_lines, dialect, name)
     if dialect.quoting == "spaced":
-        return _spaced(rest, dialect, name)
-    return _by_line(rest, dialect) if dialect.quoting == "line" else _unquoted(rest, dialect, name)
+        return _spaced_records(table_lines, dialect, name)
+    if dialect.quoting == "line":
+        return _line_records(table_lines, dialect)
+    return _unquoted_records(table_lines, dialect, name)
 
 
-def _standard(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Record]:
-    held: list[str] = []  # the lines of the current record
+def _standard_records(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Record]:
+    record_lines: list[str] = []  # the lines of the current record
 
-    def holding() -> Iterator[str]:
+    def collect_lines() -> Iterator[str]:
         for line in lines:
-            held.append(line)
+            record_lines.append(line)
             yield line
 
     csv.field_size_limit(FIELD_LIMIT)
     first = dialect.skipped + 1
     width = 0
     try:
-        for cells in csv.reader(holding(), delimiter=dialect.delimiter, strict=True):
-            last = first + len(held) - 1
+        for cells in csv.reader(collect_lines(), delimiter=dialect.delimiter, strict=True):
+            last = first + len(record_lines) - 1
             if cells:
                 width = width or len(cells)
                 if last > first and dialect.wary:
-                    _refuse_swallowed(cells, dialect.delimiter, width, (first, last), name)
+                    _refuse_swallowed_rows(cells, dialect.delimiter, width, (first, last), name)
                 yield first, last, cells
             first = last + 1
-            held.clear()
+            record_lines.clear()
     except csv.Error as error:
-        raise _fault("".join(held), dialect, first, name, str(error)) from None
+        raise _csv_error("".join(record_lines), dialect, first, name, str(error)) from None
 
 
-def _spaced(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Record]:
+def _spaced_records(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Record]:
     for first, last, cells in _spaced_cells(lines, dialect, name):
         yield first, last, [text for text, _ in cells]
 
@@ -114,37 +116,37 @@ def _spaced_cells(
 ) -> Iterator[tuple[int, int, list[tuple[str, bool]]]]:
     """Yield records whose cells may be surrounded by spaces, and for each cell whether spaces surround its quotes."""
     end = re.escape(dialect.delimiter)
-    cell = re.compile(rf'([ ]*+)(?:{QUOTED}([ ]*+)|([^{end}"\r\n][^{end}\r\n]*|))(?:({end})|\r?\n|\Z)')
-    held: list[str] = []
+    cell_pattern = re.compile(rf'([ ]*+)(?:{QUOTED}([ ]*+)|([^{end}"\r\n][^{end}\r\n]*|))(?:({end})|\r?\n|\Z)')
+    record_lines: list[str] = []
     quotes = 0
     first = dialect.skipped + 1
     for line in chain(lines, [""]):  # the empty line ends the last record
-        held.append(line)
+        record_lines.append(line)
         quotes += line.count('"')
         if line and quotes % 2:
             continue
-        record = "".join(held)
+        record = "".join(record_lines)
         cells: list[tuple[str, bool]] = []
-        at = 0
-        more: str | None = dialect.delimiter
-        while more:
-            found = cell.match(record, at)
-            if found is None:
-                raise _fault(record, dialect, first, name, "a quote")
-            before, inside, after, unquoted, more = found.groups()
-            text = unquoted.strip() if inside is None else inside.replace('""', '"')
-            cells.append((text, inside is not None and bool(before or after)))
-            at = found.end()
-        if at < len(record):
-            raise _fault(record, dialect, first, name, "a quote")
+        position = 0
+        separator: str | None = dialect.delimiter
+        while separator:
+            match = cell_pattern.match(record, position)
+            if match is None:
+                raise _csv_error(record, dialect, first, name, "a quote")
+            space_before, quoted_text, space_after, unquoted_text, separator = match.groups()
+            text = unquoted_text.strip() if quoted_text is None else quoted_text.replace('""', '"')
+            cells.append((text, quoted_text is not None and bool(space_before or space_after)))
+            position = match.end()
+        if position < len(record):
+            raise _csv_error(record, dialect, first, name, "a quote")
         if record.strip():
-            yield first, first + len(held) - 1, cells
-        first += len(held)
-        held.clear()
+            yield first, first + len(record_lines) - 1, cells
+        first += len(record_lines)
+        record_lines.clear()
         quotes = 0
 
 
-def _by_line(lines: Iterator[str], dialect: Dialect) -> Iterator[Record]:
+def _line_records(lines: Iterator[str], dialect: Dialect) -> Iterator[Record]:
     split = _line_splitter(dialect.delimiter)
     for number, line in enumerate(lines, start=dialect.skipped + 1):
         if line.strip("\r\n"):
@@ -154,27 +156,27 @@ def _by_line(lines: Iterator[str], dialect: Dialect) -> Iterator[Record]:
 def _line_splitter(delimiter: str) -> Callable[[str], list[str]]:
     """Return a function that splits one line into cells. Quotes around a cell are removed; a stray quote is kept."""
     end = re.escape(delimiter)
-    cell = re.compile(rf"(?:{QUOTED}|([^{end}]*))(?:({end})|\Z)")
+    cell_pattern = re.compile(rf"(?:{QUOTED}|([^{end}]*))(?:({end})|\Z)")
 
     def split(line: str) -> list[str]:
         line = line.rstrip("\r\n")
         if '"' not in line:
             return line.split(delimiter)
         cells: list[str] = []
-        at = 0
-        more: str | None = delimiter
-        while more:
-            found = cell.match(line, at)
-            assert found is not None  # the second alternative matches anything
-            inside, unquoted, more = found.groups()
-            cells.append(unquoted if inside is None else inside.replace('""', '"'))
-            at = found.end()
+        position = 0
+        separator: str | None = delimiter
+        while separator:
+            match = cell_pattern.match(line, position)
+            assert match is not None  # the second alternative matches anything
+            quoted_text, unquoted_text, separator = match.groups()
+            cells.append(unquoted_text if quoted_text is None else quoted_text.replace('""', '"'))
+            position = match.end()
         return cells
 
     return split
 
 
-def _unquoted(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Record]:
+def _unquoted_records(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Record]:
     csv.field_size_limit(FIELD_LIMIT)
     reader = csv.reader(lines, delimiter=dialect.delimiter, quoting=csv.QUOTE_NONE)
     try:
@@ -183,31 +185,31 @@ def _unquoted(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Rec
                 number = dialect.skipped + reader.line_num
                 yield number, number, cells
     except csv.Error as error:
-        raise _fault("", dialect, dialect.skipped + reader.line_num, name, str(error)) from None
+        raise _csv_error("", dialect, dialect.skipped + reader.line_num, name, str(error)) from None
 
 
 # Errors
 
 
-def _refuse_swallowed(cells: Sequence[str], delimiter: str, width: int, lines: tuple[int, int], name: str) -> None:
-    rows, inside = _rows_inside(cells, delimiter, width)
-    if rows >= SWALLOWED and 2 * rows >= inside:
+def _refuse_swallowed_rows(cells: Sequence[str], delimiter: str, width: int, lines: tuple[int, int], name: str) -> None:
+    row_count, line_count = _count_inner_rows(cells, delimiter, width)
+    if row_count >= SWALLOWED and 2 * row_count >= line_count:
         raise GlassError(
-            f"lines {span(*lines)} of {name} are one quoted cell, and {rows:,} of its lines look like rows",
+            f"lines {span(*lines)} of {name} are one quoted cell, and {row_count:,} of its lines look like rows",
             f"{STRAY}line (a stray quote is a character), none (every quote is a character) or standard "
             "(the cell is kept).",
         )
 
 
-def _rows_inside(cells: Sequence[str], delimiter: str, width: int) -> tuple[int, int]:
+def _count_inner_rows(cells: Sequence[str], delimiter: str, width: int) -> tuple[int, int]:
     """Return the number of lines that look like rows in cells with several lines, and the number of all their lines.
 
     The first line of each cell is not counted.
     """
-    inside = [line for cell in cells if "\n" in cell for line in cell.split("\n")[1:]]
+    inner_lines = [line for cell in cells if "\n" in cell for line in cell.split("\n")[1:]]
     if width < 2:
-        return 0, len(inside)
-    return sum(_looks_like_a_row(line, delimiter, width) for line in inside), len(inside)
+        return 0, len(inner_lines)
+    return sum(_looks_like_a_row(line, delimiter, width) for line in inner_lines), len(inner_lines)
 
 
 def _looks_like_a_row(line: str, delimiter: str, width: int) -> bool:
@@ -219,38 +221,38 @@ def _looks_like_a_row(line: str, delimiter: str, width: int) -> bool:
     return len(parts) == width and all(parts) and not any(part[0].isspace() for part in parts[1:])
 
 
-def _fault(record: str, dialect: Dialect, first: int, name: str, error: str) -> GlassError:
-    """Return the error for a record that begins on line `first` and is not valid CSV."""
-    found = _unclosed(record, dialect)
+def _csv_error(record: str, dialect: Dialect, first_line: int, name: str, error: str) -> GlassError:
+    """Return the error for a record that begins on line `first_line` and is not valid CSV."""
+    unclosed_cell = _find_unclosed_cell(record, dialect)
     if "new-line" in error:
-        line = first + max(0, record.count("\n") - 1)
+        line = first_line + max(0, record.count("\n") - 1)
         return GlassError(
             f"line {line} of {name} has a carriage return in a cell without quotes",
             "Put that cell in quotes, or remove the character.",
         )
-    if found is None or "limit" in error:
+    if unclosed_cell is None or "limit" in error:
         return GlassError(
-            f"{name} is not a valid table near line {first}: {error}",
+            f"{name} is not a valid table near line {first_line}: {error}",
             "Correct that line (check for an unclosed quote), or save the text as a .txt file.",
         )
-    column, start, end = found
+    column, start, end = unclosed_cell
     line, character = _line_and_column(record, start)
-    problem = f"line {first + line}, column {column} of {name}: the quote at character {character} is "
+    problem = f"line {first_line + line}, column {column} of {name}: the quote at character {character} is "
     if end is None:
         problem += "never closed"
     else:
         last, closing = _line_and_column(record, end - 1)
-        where = f"at character {closing}" if last == line else f"in line {first + last}"
+        where = f"at character {closing}" if last == line else f"in line {first_line + last}"
         problem += f"closed {where}, but text follows"
     return GlassError(problem, f"{STRAY}line (a stray quote is a character) or none (every quote is a character).")
 
 
-def _line_and_column(text: str, at: int) -> tuple[int, int]:
+def _line_and_column(text: str, position: int) -> tuple[int, int]:
     """Return the line of a character, from 0, and its column in that line, from 1."""
-    return text.count("\n", 0, at), at - text.rfind("\n", 0, at)
+    return text.count("\n", 0, position), position - text.rfind("\n", 0, position)
 
 
-def _unclosed(record: str, dialect: Dialect) -> tuple[int, int, int | None] | None:
+def _find_unclosed_cell(record: str, dialect: Dialect) -> tuple[int, int, int | None] | None:
     """Return column, start and end (None: no closing quote) of the first quoted cell that does not end correctly.
 
     Return None if all quoted cells end correctly.
@@ -259,22 +261,22 @@ def _unclosed(record: str, dialect: Dialect) -> tuple[int, int, int | None] | No
     in_quotes = re.compile(rf"{QUOTED}{spaces.pattern}")
     ends = re.compile(rf"[{re.escape(dialect.delimiter)}\n]")
     column = 1
-    at = 0
-    while at < len(record):
-        blank = spaces.match(record, at)
-        start = at if blank is None else blank.end()
+    position = 0
+    while position < len(record):
+        space = spaces.match(record, position)
+        start = position if space is None else space.end()
         if record.startswith('"', start):
-            found = in_quotes.match(record, start)
-            if found is None:
+            match = in_quotes.match(record, start)
+            if match is None:
                 return column, start, None
-            at = found.end()
-            if record[at : at + 1] not in (dialect.delimiter, "\r", "\n", ""):
-                return column, start, found.end(1) + 1
-        end = ends.search(record, at)
+            position = match.end()
+            if record[position : position + 1] not in (dialect.delimiter, "\r", "\n", ""):
+                return column, start, match.end(1) + 1
+        end = ends.search(record, position)
         if end is None:
             return None
         column = column + 1 if end[0] == dialect.delimiter else 1
-        at = end.end()
+        position = end.end()
     return None
 
 
@@ -282,13 +284,13 @@ def _unclosed(record: str, dialect: Dialect) -> tuple[int, int, int | None] | No
 
 
 def find_dialect(
-    text: Callable[[], Iterable[str]], format: Literal["csv", "tsv"], name: str, data: DataConfig
+    open_text: Callable[[], Iterable[str]], format: Literal["csv", "tsv"], name: str, data: DataConfig
 ) -> tuple[Dialect, list[str]]:
     """Return the dialect of a table, detected from its first lines, and notes for the user.
 
     Args:
-        text: function that opens the text again. A tab-separated table may be read to its end, to find out whether its
-            quotes are ordinary characters.
+        open_text: function that opens the text again. A tab-separated table may be read to its end, to find out whether
+            its quotes are ordinary characters.
         format: format that the file's name indicates.
         name: the file's name, for messages.
         data: settings; `delimiter` and `quoting` override the detection, unless they are "auto".
@@ -296,14 +298,14 @@ def find_dialect(
     Raises:
         GlassError: the lines end with carriage returns alone, or a line is longer than `FIELD_LIMIT` characters.
     """
-    sample = _sample(text_lines(text(), name))
+    sample = _sample(text_lines(open_text(), name))
     refuse_old_line_ends(sample[:1], name)
-    delimiter, skipped, notes = _delimiter(sample, format, name, data)
+    delimiter, skipped, notes = _detect_delimiter(sample, format, name, data)
     quoting = data.quoting
     if quoting != "auto":
         return Dialect(delimiter, quoting, skipped, False), notes
     if delimiter == "\t":
-        machine_quoted, position = _is_machine_quoted(islice(text_lines(text(), name), skipped, None), skipped)
+        machine_quoted, position = _is_machine_quoted(islice(text_lines(open_text(), name), skipped, None), skipped)
         if machine_quoted:
             notes.append(f"{name}: the quotes around cells are removed; data.quoting = none keeps them")
             return Dialect(delimiter, "standard", skipped, True), notes
@@ -346,25 +348,25 @@ def _sample(lines: Iterator[str]) -> list[str]:
     return sample
 
 
-def _delimiter(
+def _detect_delimiter(
     sample: Sequence[str], format: Literal["csv", "tsv"], name: str, data: DataConfig
 ) -> tuple[str, int, list[str]]:
     """Return the delimiter, the number of lines above row 1, and notes on both."""
-    said = re.fullmatch(r"sep=(.)\r?\n?", sample[0]) if sample else None
-    skipped = 1 if said else 0
+    declaration = re.fullmatch(r"sep=(.)\r?\n?", sample[0]) if sample else None
+    skipped = 1 if declaration else 0
     comments = len(sample) - skipped
     for number, line in enumerate(sample[skipped:]):
         if not line.startswith("#"):
             comments = number
             break
-    rest = [line for line in sample[skipped + comments :] if line.strip()]
+    data_lines = [line for line in sample[skipped + comments :] if line.strip()]
     if data.delimiter != "auto":
         delimiter = DELIMITERS[data.delimiter]
     else:
-        delimiter = said[1] if said else _likeliest(rest or sample, format)
+        delimiter = declaration[1] if declaration else _likeliest_delimiter(data_lines or sample, format)
     notes: list[str] = []
     split = _line_splitter(delimiter)
-    if comments and rest and len(split(rest[0])) != len(split(sample[skipped])):
+    if comments and data_lines and len(split(data_lines[0])) != len(split(sample[skipped])):
         lines = f"line {skipped + 1} begins" if comments == 1 else f"lines {skipped + 1} to {skipped + comments} begin"
         notes.append(f"{name}: {lines} with # and {'is' if comments == 1 else 'are'} left out")
         skipped += comments
@@ -374,7 +376,7 @@ def _delimiter(
     return delimiter, skipped, notes
 
 
-def _likeliest(lines: Sequence[str], format: Literal["csv", "tsv"]) -> str:
+def _likeliest_delimiter(lines: Sequence[str], format: Literal["csv", "tsv"]) -> str:
     """Return the most likely delimiter of the lines.
 
     The usual delimiter is a tab for TSV; for CSV, a semicolon if the first line has more semicolons than commas, else a
@@ -392,14 +394,14 @@ def _likeliest(lines: Sequence[str], format: Literal["csv", "tsv"]) -> str:
         usual = ","
     if format == "tsv" and any("\t" in line for line in lines):
         return usual
-    signs = [usual, *(sign for sign in DELIMITERS.values() if sign != usual)]
-    shares = {sign: share for sign in signs if (share := _share_of_prose(lines, sign)) is not None}
-    if usual not in shares and len(lines) < LEAST_ROWS and any(usual in line for line in lines):
+    delimiters = [usual, *(sign for sign in DELIMITERS.values() if sign != usual)]
+    prose_fractions = {sign: fraction for sign in delimiters if (fraction := _prose_fraction(lines, sign)) is not None}
+    if usual not in prose_fractions and len(lines) < LEAST_ROWS and any(usual in line for line in lines):
         return usual
-    return min(shares, key=lambda sign: shares[sign], default=usual)
+    return min(prose_fractions, key=lambda sign: prose_fractions[sign], default=usual)
 
 
-def _share_of_prose(lines: Sequence[str], delimiter: str) -> float | None:
+def _prose_fraction(lines: Sequence[str], delimiter: str) -> float | None:
     """Return the fraction of cells that begin with a space, as after a comma in prose; first cells are not counted.
 
     Return None if the delimiter does not split all lines into the same number of cells, two or more.
@@ -409,8 +411,8 @@ def _share_of_prose(lines: Sequence[str], delimiter: str) -> float | None:
     widths = set(map(len, rows))
     if len(widths) != 1 or widths == {1}:
         return None
-    cells = [cell for row in rows for cell in row[1:]]
-    return sum(cell.startswith(" ") for cell in cells) / len(cells)
+    later_cells = [cell for row in rows for cell in row[1:]]
+    return sum(cell.startswith(" ") for cell in later_cells) / len(later_cells)
 
 
 def _is_spaced(sample: Sequence[str], dialect: Dialect, name: str) -> bool:
@@ -418,11 +420,11 @@ def _is_spaced(sample: Sequence[str], dialect: Dialect, name: str) -> bool:
 
     Rows of a single cell do not count as equally wide.
     """
-    some = len(sample) if len(sample) < SAMPLE_LINES else len(sample) // 2  # the last record may be cut
+    record_limit = len(sample) if len(sample) < SAMPLE_LINES else len(sample) // 2  # the last record may be cut
     widths: set[int] = set()
     spaced = False
     try:
-        for _, _, cells in islice(_spaced_cells(iter(sample), dialect, name), some):
+        for _, _, cells in islice(_spaced_cells(iter(sample), dialect, name), record_limit):
             spaced = spaced or any(around for _, around in cells)
             if spaced and not widths:
                 return True
@@ -441,14 +443,14 @@ def _is_machine_quoted(lines: Iterator[str], skipped: int) -> tuple[bool, str]:
     """
     habits = {"minimal", "commas", "strings"}
     position = ""
-    held: list[str] = []
+    record_lines: list[str] = []
     quotes = 0
-    number = skipped
+    line_number = skipped
     width = size = 0
-    cell = re.compile(r"(?:" + QUOTED + r"|([^\t\r\n]*))(?:(\t)|\r?\n|\Z)")
+    cell_pattern = re.compile(r"(?:" + QUOTED + r"|([^\t\r\n]*))(?:(\t)|\r?\n|\Z)")
     for line in lines:
-        number += 1
-        if not held:
+        line_number += 1
+        if not record_lines:
             if '"' not in line:
                 if "commas" in habits and "," in line:
                     habits.discard("commas")
@@ -458,51 +460,51 @@ def _is_machine_quoted(lines: Iterator[str], skipped: int) -> tuple[bool, str]:
             before = line[: line.index('"')]
             if before and before[-1] != "\t":
                 return False, position
-            position = position or f"line {number}, column {before.count(chr(9)) + 1}"
-        held.append(line)
+            position = position or f"line {line_number}, column {before.count(chr(9)) + 1}"
+        record_lines.append(line)
         quotes += line.count('"')
         size += len(line)
         if size > FIELD_LIMIT:
             return False, position
         if quotes % 2:
             continue
-        cells = _written_cells("".join(held), cell)
+        cells = _cells_with_quoting("".join(record_lines), cell_pattern)
         if cells is None:
             return False, position
         width = width or len(cells)
-        rows, inside = _rows_inside([text for text, _ in cells], "\t", width)
-        if rows and 2 * rows >= inside and "strings" not in habits:
+        row_count, line_count = _count_inner_rows([text for text, _ in cells], "\t", width)
+        if row_count and 2 * row_count >= line_count and "strings" not in habits:
             return False, position
         for text, in_quotes in cells:
-            habits &= _habits(text, in_quotes)
+            habits &= _quoting_habits(text, in_quotes)
         if not habits:
             return False, position
-        held.clear()
+        record_lines.clear()
         quotes = size = 0
-    return bool(position) and not held, position
+    return bool(position) and not record_lines, position
 
 
-def _written_cells(record: str, cell: re.Pattern[str]) -> list[tuple[str, bool]] | None:
+def _cells_with_quoting(record: str, cell_pattern: re.Pattern[str]) -> list[tuple[str, bool]] | None:
     """Return the cells of a record, each with whether it is quoted; None if an unquoted cell contains a quote."""
     cells: list[tuple[str, bool]] = []
-    at = 0
+    position = 0
     while True:
-        found = cell.match(record, at)
-        if found is None or '"' in (found[2] or ""):
+        match = cell_pattern.match(record, position)
+        if match is None or '"' in (match[2] or ""):
             return None
-        cells.append((found[2], False) if found[1] is None else (found[1].replace('""', '"'), True))
-        at = found.end()
-        if found[3] is None:
-            return cells if at == len(record) else None
+        cells.append((match[2], False) if match[1] is None else (match[1].replace('""', '"'), True))
+        position = match.end()
+        if match[3] is None:
+            return cells if position == len(record) else None
 
 
-def _habits(text: str, in_quotes: bool) -> set[str]:
+def _quoting_habits(text: str, in_quotes: bool) -> set[str]:
     """Return the quoting habits that agree with how a cell is quoted."""
-    needs = any(sign in text for sign in '"\t\r\n')
+    needs_quotes = any(sign in text for sign in '"\t\r\n')
     habits: set[str] = set()
-    if in_quotes == needs:
+    if in_quotes == needs_quotes:
         habits.add("minimal")
-    if in_quotes == (needs or "," in text):
+    if in_quotes == (needs_quotes or "," in text):
         habits.add("commas")
     if in_quotes or NUMBER.fullmatch(text):
         habits.add("strings")

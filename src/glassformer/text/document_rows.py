@@ -25,34 +25,34 @@ class DocumentPieces:
     def __init__(self, document_ends: npt.NDArray[np.uint64], context: int) -> None:
         self.document_ends = document_ends
         self.context = context
-        totals = [0]
+        row_starts = [0]
         for first in range(0, len(document_ends), BLOCK):
-            totals.append(totals[-1] + int(self._rows_of(first).sum()))
-        self._totals = np.array(totals, dtype=np.int64)  # rows before every BLOCK-th document
+            row_starts.append(row_starts[-1] + int(self._row_counts(first).sum()))
+        self._block_starts = np.array(row_starts, dtype=np.int64)  # rows before every BLOCK-th document
 
     def __len__(self) -> int:
-        return int(self._totals[-1])
+        return int(self._block_starts[-1])
 
     def _bounds(self, first: int) -> npt.NDArray[np.int64]:
         """Return the starts of the documents first ... first + BLOCK - 1, and the end of the last one."""
         ends = np.asarray(self.document_ends[max(first - 1, 0) : first + BLOCK], dtype=np.int64)
         return ends if first else np.concatenate([np.zeros(1, np.int64), ends])
 
-    def _rows_of(self, first: int) -> npt.NDArray[np.int64]:
-        rows: npt.NDArray[np.int64] = -(-np.diff(self._bounds(first)) // self.context)
-        return rows
+    def _row_counts(self, first: int) -> npt.NDArray[np.int64]:
+        counts: npt.NDArray[np.int64] = -(-np.diff(self._bounds(first)) // self.context)
+        return counts
 
     def span(self, row: int) -> tuple[int, int, bool]:
         """Return the range (start, stop) of the tokens that `row` predicts, and whether it begins a document."""
-        block = int(np.searchsorted(self._totals, row, side="right")) - 1
+        block = int(np.searchsorted(self._block_starts, row, side="right")) - 1
         first = block * BLOCK
-        before = np.cumsum(self._rows_of(first))
-        inside = row - int(self._totals[block])
-        document = int(np.searchsorted(before, inside, side="right"))
-        number = inside - (int(before[document - 1]) if document else 0)  # of the row within its document
+        cumulative_rows = np.cumsum(self._row_counts(first))
+        row_in_block = row - int(self._block_starts[block])
+        document = int(np.searchsorted(cumulative_rows, row_in_block, side="right"))
+        row_in_document = row_in_block - (int(cumulative_rows[document - 1]) if document else 0)
         bounds = self._bounds(first)
-        start = int(bounds[document]) + number * self.context
-        return start, min(start + self.context, int(bounds[document + 1])), number == 0
+        start = int(bounds[document]) + row_in_document * self.context
+        return start, min(start + self.context, int(bounds[document + 1])), row_in_document == 0
 
 
 def shuffled(position: int, size: int, seed: int, epoch: int) -> int:
@@ -67,8 +67,8 @@ def shuffled(position: int, size: int, seed: int, epoch: int) -> int:
     while True:
         left = position >> half
         right = position & mask
-        for turn in range(ROUNDS):
-            mixed = hashlib.blake2b(bytes([turn]) + right.to_bytes(8, "little"), digest_size=8, key=key).digest()
+        for round_index in range(ROUNDS):
+            mixed = hashlib.blake2b(bytes([round_index]) + right.to_bytes(8, "little"), digest_size=8, key=key).digest()
             new = left ^ (int.from_bytes(mixed, "little") & mask)
             left = right
             right = new

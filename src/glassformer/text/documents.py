@@ -21,45 +21,45 @@ def documents(chunks: Iterable[str], unit: str) -> Iterator[Iterator[tuple[str, 
         unit: `data.document`: file, paragraph or line.
     """
     if unit == "file":
-        yield _whole(chunks)
+        yield _whole_text(chunks)
     else:
         yield _separated(chunks, LINE_END if unit == "line" else BLANK_LINES)
 
 
-def _whole(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    held: str | None = None
+def _whole_text(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    previous: str | None = None
     for chunk in chunks:
-        if held is not None:
-            yield held, False
-        held = chunk
-    yield held or "", True
+        if previous is not None:
+            yield previous, False
+        previous = chunk
+    yield previous or "", True
 
 
 def _separated(chunks: Iterable[str], separator: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
     """Cut the text at `separator`; a document longer than HELD is yielded in several pieces."""
-    carry = ""
+    pending = ""
     begun = False
     for chunk in chunks:
-        carry += chunk
-        solid = len(carry.rstrip(" \t\r\n"))  # white space at the end may be the beginning of a separator
-        if len(carry) - solid > HELD:
-            solid = len(carry)  # pass on long white space, to bound memory
-        *whole, rest = separator.split(carry[:solid])
-        carry = rest + carry[solid:]
-        for text in whole:
-            yield from _part(text, begun)
+        pending += chunk
+        complete_length = len(pending.rstrip(" \t\r\n"))  # white space at the end may be the beginning of a separator
+        if len(pending) - complete_length > HELD:
+            complete_length = len(pending)  # pass on long white space, to bound memory
+        *complete, remainder = separator.split(pending[:complete_length])
+        pending = remainder + pending[complete_length:]
+        for text in complete:
+            yield from _last_piece(text, begun)
             begun = False
-        if len(rest) > HELD:
-            yield (rest if begun else rest.lstrip("\r\n")), False
-            carry = carry[len(rest) :]
+        if len(remainder) > HELD:
+            yield (remainder if begun else remainder.lstrip("\r\n")), False
+            pending = pending[len(remainder) :]
             begun = True
-    *whole, rest = separator.split(carry)
-    for text in (*whole, rest.rstrip("\r\n")):
-        yield from _part(text, begun)
+    *complete, remainder = separator.split(pending)
+    for text in (*complete, remainder.rstrip("\r\n")):
+        yield from _last_piece(text, begun)
         begun = False
 
 
-def _part(text: str, begun: bool) -> Iterator[tuple[str, bool]]:
+def _last_piece(text: str, begun: bool) -> Iterator[tuple[str, bool]]:
     """Yield the rest of a document that has begun, or a whole document; skip white space between separators."""
     if begun:
         yield text, True

@@ -44,50 +44,50 @@ class Sketch:
 
     def __init__(self) -> None:
         self._words: list[str] = []
-        self._open = ""
+        self._unfinished_word = ""
         self._empty = True
-        self._least = np.full(BANDS * ROWS, np.iinfo(np.uint64).max, dtype=np.uint64)
+        self._minima = np.full(BANDS * ROWS, np.iinfo(np.uint64).max, dtype=np.uint64)
 
     def read(self, text: str) -> None:
         """Read the next part of the document."""
-        text = self._open + text.casefold()
+        text = self._unfinished_word + text.casefold()
         matches = [match.span() for match in WORD.finditer(text)]
-        self._open = ""
+        self._unfinished_word = ""
         if matches and matches[-1][1] == len(text) and len(text) - matches[-1][0] < LONGEST:
-            self._open = text[matches.pop()[0] :]  # the last word may continue in the next part
+            self._unfinished_word = text[matches.pop()[0] :]  # the last word may continue in the next part
         self._words += [text[start:end] for start, end in matches]
-        self._take_runs()
+        self._hash_complete_runs()
 
-    def _take_runs(self) -> None:
+    def _hash_complete_runs(self) -> None:
         """Hash every complete run of words, and keep the last words (at most RUN - 1) for the next run."""
         words = self._words
-        while (whole := len(words) - RUN + 1) > 0:
-            count = min(CHUNK, whole)
-            self._hash([words[start : start + RUN] for start in range(count)])
+        while (complete_runs := len(words) - RUN + 1) > 0:
+            count = min(CHUNK, complete_runs)
+            self._hash_runs([words[start : start + RUN] for start in range(count)])
             del words[:count]
 
-    def _hash(self, runs: list[list[str]]) -> None:
-        spelled = (" ".join(run).encode("utf-8", "surrogatepass") for run in runs)
-        digests = b"".join(hashlib.blake2b(run, digest_size=8).digest() for run in spelled)
+    def _hash_runs(self, runs: list[list[str]]) -> None:
+        encoded = (" ".join(run).encode("utf-8", "surrogatepass") for run in runs)
+        digests = b"".join(hashlib.blake2b(run, digest_size=8).digest() for run in encoded)
         factor, summand = _orders()
         # Multiply-shift (Dietzfelbinger et al. 1997): the high half of a product modulo 2^64.
         hashes = (np.frombuffer(digests, "<u8")[None, :] * factor + summand) >> np.uint64(32)  # (orders, runs)
-        np.minimum(self._least, hashes.min(axis=1), out=self._least)
+        np.minimum(self._minima, hashes.min(axis=1), out=self._minima)
         self._empty = False
 
-    def bands(self, mark: int) -> bytes:
+    def bands(self, text_hash: int) -> bytes:
         """Finish the document and return `BANDS` hashes of 8 bytes each.
 
-        If the document has no words, each of them is `mark`, the hash of its text.
+        If the document has no words, each of them is `text_hash`, the hash of its text.
         """
-        if self._open:
-            self._words.append(self._open)
-            self._take_runs()
+        if self._unfinished_word:
+            self._words.append(self._unfinished_word)
+            self._hash_complete_runs()
         if self._empty and self._words:  # fewer words than a run has: hash them as one run
-            self._hash([self._words])
+            self._hash_runs([self._words])
         if self._empty:
-            return mark.to_bytes(8, "little") * BANDS
-        rows = self._least.astype("<u8").reshape(BANDS, ROWS)
+            return text_hash.to_bytes(8, "little") * BANDS
+        rows = self._minima.astype("<u8").reshape(BANDS, ROWS)
         return b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
 
 
@@ -99,13 +99,13 @@ class DuplicateFinder:
 
     def __init__(self) -> None:
         self._indices = array("Q")
-        self._marks = array("Q")
+        self._text_hashes = array("Q")
         self._bands = bytearray()
 
-    def add(self, index: int, mark: int, bands: bytes) -> None:
+    def add(self, index: int, text_hash: int, bands: bytes) -> None:
         """Add a document with an `index` above all earlier ones. Leave `bands` empty to find only exact duplicates."""
         self._indices.append(index)
-        self._marks.append(mark)
+        self._text_hashes.append(text_hash)
         self._bands += bands
 
     def found(self) -> bytes:
@@ -114,32 +114,32 @@ class DuplicateFinder:
         A byte is 1 if its document duplicates an earlier document, directly or through other duplicates, otherwise 0.
         """
         indices = np.frombuffer(self._indices, np.uint64)
-        marks = np.frombuffer(self._marks, np.uint64)
-        if not len(marks):
+        text_hashes = np.frombuffer(self._text_hashes, np.uint64)
+        if not len(text_hashes):
             return b""
-        first = np.arange(len(marks))
-        bands = np.frombuffer(self._bands, "<u8").reshape(len(marks), -1)  # (documents, BANDS or 0)
-        for keys in (marks, *bands.T):
-            _join(first, keys)
+        first = np.arange(len(text_hashes))
+        bands = np.frombuffer(self._bands, "<u8").reshape(len(text_hashes), -1)  # (documents, BANDS or 0)
+        for keys in (text_hashes, *bands.T):
+            _merge_groups(first, keys)
         repeated = np.zeros(int(indices[-1]) + 1, dtype=np.uint8)
         repeated[indices[_roots(first) != np.arange(len(first))]] = 1
         return repeated.tobytes()
 
 
-def _join(first: npt.NDArray[np.int64], keys: Hashes) -> None:
+def _merge_groups(first: npt.NDArray[np.int64], keys: Hashes) -> None:
     """Merge the groups of documents with equal keys; a group is named by its first document."""
     order = np.argsort(keys, kind="stable")
-    same = np.flatnonzero(keys[order][1:] == keys[order][:-1])
-    for left, right in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):
+    equal_neighbours = np.flatnonzero(keys[order][1:] == keys[order][:-1])
+    for left, right in zip(order[equal_neighbours].tolist(), order[equal_neighbours + 1].tolist(), strict=True):
         a = _root(first, left)
         b = _root(first, right)
         first[max(a, b)] = min(a, b)
 
 
 def _root(first: npt.NDArray[np.int64], document: int) -> int:
-    while (above := int(first[document])) != document:
-        first[document] = first[above]  # halve the path for later searches
-        document = above
+    while (parent := int(first[document])) != document:
+        first[document] = first[parent]  # halve the path for later searches
+        document = parent
     return document
 
 

@@ -64,19 +64,19 @@ class RecordWriter:
         self.labels = labels
         self.stores: dict[str, StoreWriter] = {}
         self.sums: dict[str, tuple[int, str]] = {}
-        self._open = ExitStack()
+        self._open_files = ExitStack()
         self._encoders: list[TextEncoder] = []
         self._loss_mask = array("B") if kind.loss_spans else None
         for role, name in zip(kind.roles, token_prefixes(kind, prefix), strict=True):
             self.stores[role] = store(name, tokenizers[role])
-            self._open.callback(self.stores[role].abandon)
+            self._open_files.callback(self.stores[role].abandon)
             mask = self._loss_mask if role == kind.roles[-1] else None
             batch = BATCH // len(kind.roles)
             self._encoders.append(TextEncoder(tokenizers[role], self.stores[role], progress, batch, mask))
-        self._texts: IO[bytes] | None = None
+        self._texts_file: IO[bytes] | None = None
         if not kind.running_text:
-            self._texts = self._open.enter_context(part(prefix, "texts.jsonl").open("wb"))
-        self._texts_sum = hashlib.sha256()
+            self._texts_file = self._open_files.enter_context(part(prefix, "texts.jsonl").open("wb"))
+        self._texts_hash = hashlib.sha256()
         self._lines: list[str] = []
         self._label_indices = array("i")
         self._label_ends = array("Q") if kind.labels == "several" else None
@@ -107,35 +107,35 @@ class RecordWriter:
                 encoder.add_with_spans(text, loss_spans)
             else:
                 encoder.add(text, last)
-        if self._texts is not None:
+        if self._texts_file is not None:
             self._lines.append(json.dumps(texts + labels, ensure_ascii=False))
             if len(self._lines) >= LINES:
-                self._write_lines(self._texts)
+                self._write_lines(self._texts_file)
         if self.labels is not None:
             self._label_indices.extend(self.labels[name] for name in labels)
         if self._label_ends is not None:
             self._label_ends.append(len(self._label_indices))
 
     def _write_lines(self, file: IO[bytes]) -> None:
-        written = "".join(f"{line}\n" for line in self._lines).encode("utf-8")
-        file.write(written)
-        self._texts_sum.update(written)
+        data = "".join(f"{line}\n" for line in self._lines).encode("utf-8")
+        file.write(data)
+        self._texts_hash.update(data)
         self._lines = []
 
     def abandon(self) -> None:
         """Close the files without completing the store."""
-        self._open.close()
+        self._open_files.close()
 
     def close(self) -> None:
         """Write everything to disk; `sums` then has the size and SHA-256 of each file that is not a token store."""
         for encoder in self._encoders:
             encoder.flush()
-        if self._texts is not None:
-            self._write_lines(self._texts)
-            self._texts.close()
+        if self._texts_file is not None:
+            self._write_lines(self._texts_file)
+            self._texts_file.close()
             path = part(self.prefix, "texts.jsonl")
             sync(path)
-            self.sums[path.name] = (path.stat().st_size, self._texts_sum.hexdigest())
+            self.sums[path.name] = (path.stat().st_size, self._texts_hash.hexdigest())
         for store in self.stores.values():
             store.close()
         if self.labels is not None:
@@ -179,12 +179,12 @@ class TextEncoder:
         self.progress = progress
         self.batch = batch
         self.forced_cuts = 0
-        self._begun = ""  # the beginning of a text whose end is not known yet
+        self._pending_text = ""  # the beginning of a text whose end is not known yet
         self.loss_mask = loss_mask
         self._texts: list[str] = []
         self._lasts: list[bool] = []
-        self._counts: list[bool] = []
-        self._collected = 0
+        self._in_loss: list[bool] = []
+        self._collected_characters = 0
 
     def add_with_spans(self, text: str, spans: Spans) -> None:
         """Append a whole text, in which only the tokens in `spans` count for the loss.
@@ -199,46 +199,46 @@ class TextEncoder:
             for number, (start, stop) in enumerate(pairwise(borders))
             for piece in parts_of(text[start:stop])
         ]
-        for number, (piece, counts) in enumerate(pieces, start=1):
-            self._collect(self._without_pieces(piece, True, counts), number == len(pieces), counts)
+        for number, (piece, in_loss) in enumerate(pieces, start=1):
+            self._collect(self._cut_pieces(piece, True, in_loss), number == len(pieces), in_loss)
 
     def add(self, text: str, last: bool) -> None:
         """Append a text, or a piece of a text; `last` marks the last piece."""
-        if self._begun:
-            text = self._begun + text
-            self._begun = ""
+        if self._pending_text:
+            text = self._pending_text + text
+            self._pending_text = ""
         if len(text) > PIECE + AHEAD:
-            text = self._without_pieces(text, last)
+            text = self._cut_pieces(text, last)
         if last:
             self._collect(text, True)
         else:
-            self._begun = text
+            self._pending_text = text
 
-    def _without_pieces(self, text: str, complete: bool, counts: bool = True) -> str:
+    def _cut_pieces(self, text: str, complete: bool, in_loss: bool = True) -> str:
         """Cut as many pieces as possible off the beginning of a long text, and return the rest."""
-        while len(text) > PIECE + AHEAD and (cut := self._cut(text, complete)):
-            self._collect(text[:cut], False, counts)
+        while len(text) > PIECE + AHEAD and (cut := self._piece_length(text, complete)):
+            self._collect(text[:cut], False, in_loss)
             text = text[cut:]
         return text
 
-    def _cut(self, text: str, complete: bool) -> int:
+    def _piece_length(self, text: str, complete: bool) -> int:
         """Return the length of the piece to cut off `text`; 0 if there is no safe cut and the text may remain whole."""
-        near = PIECE
-        while near <= len(text) - AHEAD:
-            if cut := self.tokenizer.safe_cut(text, near):
+        target = PIECE
+        while target <= len(text) - AHEAD:
+            if cut := self.tokenizer.safe_cut(text, target):
                 return cut
-            near *= 2
+            target *= 2
         if len(text) <= UNCUT or (complete and len(text) <= 2 * UNCUT):
             return 0
         self.forced_cuts += 1
         return UNCUT
 
-    def _collect(self, text: str, last: bool, counts: bool = True) -> None:
+    def _collect(self, text: str, last: bool, in_loss: bool = True) -> None:
         self._texts.append(text)
         self._lasts.append(last)
-        self._counts.append(counts)
-        self._collected += len(text)
-        if self._collected >= self.batch or len(self._texts) >= BATCH_TEXTS:
+        self._in_loss.append(in_loss)
+        self._collected_characters += len(text)
+        if self._collected_characters >= self.batch or len(self._texts) >= BATCH_TEXTS:
             self.flush()
 
     def flush(self) -> None:
@@ -252,16 +252,16 @@ class TextEncoder:
                 if id is not None:
                     ids[number] = [id]
                     self._texts[number] = ""
-            for text, piece, last, counts in zip(self._texts, ids, self._lasts, self._counts, strict=True):
-                self.loss_mask.extend([counts] * len(piece))
+            for text, piece_ids, last, in_loss in zip(self._texts, ids, self._lasts, self._in_loss, strict=True):
+                self.loss_mask.extend([in_loss] * len(piece_ids))
                 if last:
-                    self.loss_mask.append(counts and text != "")  # the text of a mark is empty
+                    self.loss_mask.append(in_loss and text != "")  # the text of a mark is empty
         self.writer.add(self._texts, ids, self._lasts)
-        self.progress(self._collected)
+        self.progress(self._collected_characters)
         self._texts = []
         self._lasts = []
-        self._counts = []
-        self._collected = 0
+        self._in_loss = []
+        self._collected_characters = 0
 
 
 class Meter:

@@ -49,8 +49,8 @@ def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
     if source == "-" or not is_encoded(folder):
         return {}
     try:
-        facts = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))["settings"]
-        return {name: dict(facts[name]) for name in ("data", "tokenizer")}
+        settings = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))["settings"]
+        return {name: dict(settings[name]) for name in ("data", "tokenizer")}
     except (OSError, *MALFORMED):
         raise GlassError(
             f"{folder} lacks the settings of its encoding", "Encode the text again: glass data encode DATA --out OUT"
@@ -72,23 +72,24 @@ def open_encoded(
             that the tokenizer lacks; or a file is damaged.
     """
     folder = Path(data.source).expanduser()
-    made = settings_of_encoded(data.source)
+    encoding_settings = settings_of_encoded(data.source)
     for section, settings in (("data", data), ("tokenizer", tokenizer)):
         for name, value in settings.model_dump().items():
-            if name in made[section] and made[section][name] != value:
+            if name in encoding_settings[section] and encoding_settings[section][name] != value:
+                encoded_with = encoding_settings[section][name]
                 raise GlassError(
-                    f"{section}.{name} = {value}, but the text in {folder} was encoded with {made[section][name]}",
+                    f"{section}.{name} = {value}, but the text in {folder} was encoded with {encoded_with}",
                     f"Leave {section}.{name} out, or encode the text again into another folder.",
                 )
-    found = open_prepared(kind, folder)
-    if given and found.tokenizer.digest != given[0].digest:
+    prepared = open_prepared(kind, folder)
+    if given and prepared.tokenizer.digest != given[0].digest:
         raise GlassError(
             f"the text in {folder} was not encoded with the tokenizer of the run that --from names",
             "Encode it with that tokenizer: glass data encode DATA --tokenizer RUN/tokenizer.json --out OUT",
         )
-    if kind.mask_token and found.tokenizer.mask_id is None:
+    if kind.mask_token and prepared.tokenizer.mask_id is None:
         raise GlassError(
             f"the tokenizer of {folder} has no mask token, which train.task = masked needs",
             "Encode the text again into another folder: glass data encode DATA --task masked --out OUT",
         )
-    return found
+    return prepared

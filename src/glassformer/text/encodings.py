@@ -106,14 +106,14 @@ def scan(blocks: Blocks, setting: str, name: str) -> Scan:
         _refuse_seven_bit_encodings(head, name)
     encoding = _first_guess(head, setting, name)
     try:
-        return replace(_checked(blocks, encoding), remark=_second_mark(head, encoding, name))
+        return replace(_scan_with(blocks, encoding), remark=_second_mark_note(head, encoding, name))
     except UndecodableError as error:
         if error.nul or (setting == "auto" and encoding.codec.startswith("utf-16") and not encoding.skip):
-            raise _binary(name, _first_nul(blocks, error.offset)) from None
+            raise _binary_error(name, _first_nul(blocks, error.offset)) from None
         if setting == "auto" and encoding == Encoding("utf-8") and _is_western(blocks, error.offset):
             remark = _western_remark(blocks, error, name)
-            return replace(_checked(blocks, Encoding("cp1252")), remark=remark)
-        raise _refusal(name, encoding, error, setting) from None
+            return replace(_scan_with(blocks, Encoding("cp1252")), remark=remark)
+        raise _encoding_error(name, encoding, error, setting) from None
 
 
 def decode(blocks: Iterator[bytes], encoding: Encoding) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _with_end(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
     yield b"", True
 
 
-def _checked(blocks: Blocks, encoding: Encoding) -> Scan:
+def _scan_with(blocks: Blocks, encoding: Encoding) -> Scan:
     digest = hashlib.sha256()
     size = 0
 
@@ -183,7 +183,7 @@ def _first_guess(head: bytes, setting: str, name: str) -> Encoding:
         if setting == "utf-16":
             return Encoding("utf-16-le")
         if 0 in head:
-            raise _binary(name, head.index(0))
+            raise _binary_error(name, head.index(0))
     return Encoding("utf-8")
 
 
@@ -193,31 +193,31 @@ def _utf16_by_nuls(head: bytes) -> Encoding | None:
     In UTF-16, spaces, line ends and Latin letters have a NUL byte: always at odd offsets (LE) or at even offsets (BE).
     """
     sample = head[: 1 << 16]
-    even = sample[::2].count(0)
-    odd = sample[1::2].count(0)
-    if not even + odd or min(even, odd) > 0.02 * (even + odd):
+    even_nuls = sample[::2].count(0)
+    odd_nuls = sample[1::2].count(0)
+    if not even_nuls + odd_nuls or min(even_nuls, odd_nuls) > 0.02 * (even_nuls + odd_nuls):
         return None
-    codec = "utf-16-le" if odd > even else "utf-16-be"
+    codec = "utf-16-le" if odd_nuls > even_nuls else "utf-16-be"
     text = sample[: len(sample) // 2 * 2].decode(codec, "ignore")
-    strange = sum(unicodedata.category(c) in ("Cn", "Co", "Cc") and c not in "\t\n\r\f" for c in text)
-    return Encoding(codec) if text and strange <= 0.01 * len(text) else None
+    unusual = sum(unicodedata.category(c) in ("Cn", "Co", "Cc") and c not in "\t\n\r\f" for c in text)
+    return Encoding(codec) if text and unusual <= 0.01 * len(text) else None
 
 
 def _refuse_known_binaries(head: bytes, name: str) -> None:
-    for magic, what in MAGIC.items():
+    for magic, description in MAGIC.items():
         if head.startswith(magic):
             raise BinaryError(
-                f"{name} is {what}, not text (seen at byte offset 0)",
+                f"{name} is {description}, not text (seen at byte offset 0)",
                 "Save its text as a UTF-8 .txt file first.",
-                kind=what,
+                kind=description,
             )
 
 
 def _refuse_seven_bit_encodings(head: bytes, name: str) -> None:
     """Refuse encodings whose bytes are all ASCII: read as UTF-8, their text would be garbled."""
-    found = ISO_2022.search(head)
+    match = ISO_2022.search(head)
     label = "ISO-2022"
-    offset = found.start() if found else None
+    offset = match.start() if match else None
     if offset is None:
         label = "UTF-7"
         offset = _utf7_offset(head)
@@ -238,30 +238,30 @@ def _utf7_offset(head: bytes) -> int | None:
         return None
     texts: list[str] = []
     first: int | None = None
-    for found in UTF7_SEQUENCE.finditer(head):
-        run = found[1]
-        if found.group() == b"+-":  # a plus sign
+    for match in UTF7_SEQUENCE.finditer(head):
+        digits = match[1]
+        if match.group() == b"+-":  # a plus sign
             continue
-        if found.end() == len(head) and texts:  # the block may end inside a sequence
+        if match.end() == len(head) and texts:  # the block may end inside a sequence
             break
-        text = _utf7_text(run)
+        text = _utf7_text(digits)
         if text is None:
             return None
         texts.append(text)
-        first = found.start() if first is None else first
+        first = match.start() if first is None else first
     foreign = [character for character in "".join(texts) if not character.isascii()]
     scripts = {_script(character) for character in foreign if character.isalpha()}
     return first if len(foreign) >= LEAST_UTF7 and len(scripts) == 1 else None
 
 
-def _utf7_text(run: bytes) -> str | None:
+def _utf7_text(digits: bytes) -> str | None:
     """Return the text that the base64 digits of a UTF-7 sequence encode; None if they are not valid."""
     try:
-        raw = base64.b64decode(run + b"=" * (-len(run) % 4), validate=True)
+        raw = base64.b64decode(digits + b"=" * (-len(digits) % 4), validate=True)
         text = raw.decode("utf-16-be")
     except (binascii.Error, UnicodeDecodeError):
         return None
-    exact = bool(raw) and base64.b64encode(raw).rstrip(b"=") == run
+    exact = bool(raw) and base64.b64encode(raw).rstrip(b"=") == digits
     readable = all(unicodedata.category(character) not in ("Cn", "Co", "Cc", "Cs") for character in text)
     return text if exact and readable else None
 
@@ -272,7 +272,7 @@ def _script(character: str) -> str:
     return "EAST ASIAN" if word in EAST_ASIAN else word
 
 
-def _second_mark(head: bytes, encoding: Encoding, name: str) -> str:
+def _second_mark_note(head: bytes, encoding: Encoding, name: str) -> str:
     """Return a note on a second byte order mark, which is a character of the text; empty if there is none."""
     mark = head[: encoding.skip]
     if not mark or not head.startswith(mark + mark):
@@ -282,22 +282,22 @@ def _second_mark(head: bytes, encoding: Encoding, name: str) -> str:
 
 def _western_remark(blocks: Blocks, error: UndecodableError, name: str) -> str:
     """Return a note on why a file is read as Windows-1252: the first byte that is not UTF-8, and the text around it."""
-    high = start = 0
+    high_count = start = 0
     around = b""
     for block in blocks():
-        high += len(HIGH.findall(block))
+        high_count += len(HIGH.findall(block))
         if start <= error.offset < start + len(block):
-            at = error.offset - start
-            around = block[max(0, at - SHOWN_AROUND) : at + SHOWN_AROUND]
+            position = error.offset - start
+            around = block[max(0, position - SHOWN_AROUND) : position + SHOWN_AROUND]
         start += len(block)
-    high_bytes = counted(high, "bytes above 0x7F", "byte above 0x7F")
+    high_bytes = counted(high_count, "bytes above 0x7F", "byte above 0x7F")
     return (
         f"{name} is read as Windows-1252, because byte 0x{error.byte:02X} at offset {error.offset} is not UTF-8: "
         f"{around.decode('cp1252')!r} ({high_bytes} in {start:,}); data.encoding = utf-8 refuses such bytes"
     )
 
 
-def _binary(name: str, offset: int) -> BinaryError:
+def _binary_error(name: str, offset: int) -> BinaryError:
     return BinaryError(
         f"{name} is a binary file, not text: NUL byte at offset {offset}",
         "Give a text file (UTF-8, UTF-16 or Windows-1252).",
@@ -308,13 +308,13 @@ def _binary(name: str, offset: int) -> BinaryError:
 def _first_nul(blocks: Blocks, fallback: int) -> int:
     start = 0
     for block in blocks():
-        if (at := block.find(b"\0")) >= 0:
-            return start + at
+        if (position := block.find(b"\0")) >= 0:
+            return start + position
         start += len(block)
     return fallback
 
 
-def _refusal(name: str, encoding: Encoding, error: UndecodableError, setting: str) -> GlassError:
+def _encoding_error(name: str, encoding: Encoding, error: UndecodableError, setting: str) -> GlassError:
     where = f"byte 0x{error.byte:02X} at offset {error.offset}"
     if setting == "auto" and encoding.codec == "utf-8":
         return GlassError(
@@ -350,24 +350,26 @@ NEVER_TURKISH = re.compile(rb"[\xc1\xc6\xcd\xe1\xe6\xed]")  # a and i with acute
 
 def _is_western(blocks: Blocks, offset: int) -> bool:
     """Return whether input that is not UTF-8 (at `offset`) reads like a Western language in Windows-1252."""
-    start = high = letters = high_letters = odd = turkish = not_turkish = sequences = in_sequences = 0
+    start = high = letters = high_letters = suspicious = turkish = not_turkish = sequences = in_sequences = 0
     for block in blocks():
         # Well-formed UTF-8 before the first bad byte: a damaged UTF-8 file, not Windows-1252.
         if start < offset and HIGH.search(block[: offset - start]):
             return False
         if UNDEFINED.search(block) or UTF8_CHARACTER.search(block):
             return False
-        found = UTF8_SEQUENCE.findall(block)
-        sequences += len(found)
-        in_sequences += sum(map(len, found))
+        matches = UTF8_SEQUENCE.findall(block)
+        sequences += len(matches)
+        in_sequences += sum(map(len, matches))
         high += len(HIGH.findall(block))
         letters += len(LETTERS.findall(block))
         high_letters += len(HIGH_LETTERS.findall(block))
-        odd += len(SIGN_IN_WORD.findall(block)) + len(CAPITAL_IN_WORD.findall(block)) + len(HIGH_RUN.findall(block))
+        suspicious += (
+            len(SIGN_IN_WORD.findall(block)) + len(CAPITAL_IN_WORD.findall(block)) + len(HIGH_RUN.findall(block))
+        )
         turkish += len(TURKISH_OR_ICELANDIC.findall(block))
         not_turkish += len(NEVER_TURKISH.findall(block))
         start += len(block)
     looks_turkish = turkish > 0.1 * high and not_turkish < 0.1 * turkish
     if sequences and sequences >= high - in_sequences:
         return False  # mostly well-formed UTF-8: a damaged UTF-8 file
-    return high_letters <= 0.25 * letters and odd <= 0.02 * high and not looks_turkish
+    return high_letters <= 0.25 * letters and suspicious <= 0.02 * high and not looks_turkish

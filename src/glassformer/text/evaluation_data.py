@@ -53,36 +53,38 @@ def encode_evaluation_data(
     Raises:
         GlassError: the source cannot be read, or has no record that can be used.
     """
-    known = {name: index for index, name in enumerate(labels)} if kind.labels != "none" else None
+    label_indices = {name: index for index, name in enumerate(labels)} if kind.labels != "none" else None
     unseen = Counter[str]()
     with open_source(kind, data, folder) as opened:
         source = with_names(opened, tokenizers[kind.roles[-1]])
-        found = survey(source)
-        writer = RecordWriter(kind, folder / "whole", tokenizers, known)
+        source_survey = survey(source)
+        writer = RecordWriter(kind, folder / "whole", tokenizers, label_indices)
         try:
             if kind.running_text:
-                for text in kept_pieces(source, found, marks=False):
-                    writer.add(text.texts, (), text.last)
+                for piece in kept_pieces(source, source_survey, marks=False):
+                    writer.add(piece.texts, (), piece.last)
             else:
                 for record in kept_records(source):
-                    new = [label for label in record.labels if known is not None and label not in known]
-                    unseen.update(new)
-                    if not new:
+                    unknown_labels = [
+                        label for label in record.labels if label_indices is not None and label not in label_indices
+                    ]
+                    unseen.update(unknown_labels)
+                    if not unknown_labels:
                         writer.add(record.texts, record.labels, loss_spans=record.loss_spans)
             writer.close()
             if not writer.records:
-                raise _never_learnt(source.name, unseen, labels)
+                raise _no_known_label(source.name, unseen, labels)
         finally:
             writer.abandon()
         counts = [] if kind.running_text else [counted(writer.records, kind.noun)]
-        notes = [*source.notes, *counts, *found.tally.notes(), *unseen_notes(unseen, labels)]
+        notes = [*source.notes, *counts, *source_survey.tally.notes(), *unseen_notes(unseen, labels)]
     store = RecordStore.open(kind, folder / "whole")
     if not kind.running_text:
         store = store.read_with(tokenizers[kind.roles[0]], tokenizers[kind.roles[-1]])
-    return EvaluationData(store, source.digest, dict(found.left_out), notes)
+    return EvaluationData(store, source.digest, dict(source_survey.left_out), notes)
 
 
-def _never_learnt(name: str, unseen: Counter[str], labels: Sequence[str]) -> GlassError:
+def _no_known_label(name: str, unseen: Counter[str], labels: Sequence[str]) -> GlassError:
     label = unseen.most_common(1)[0][0]
     return GlassError(
         f"no label of {name} is in the training data; its most frequent label is {label!r}", nearest(label, labels)

@@ -28,5 +28,7 @@ def text_hash(kind: RecordKind, data: DataConfig, cache: Path) -> str:
         return open_prepared(kind, folder).text_hash
     with ExitStack() as stack:
         source = stack.enter_context(open_source(kind, data, cache))
-        own = stack.enter_context(open_source(kind, data, cache, validation=True)) if data.validation else None
-        return hash_of_sources(source, own)
+        validation_source = (
+            stack.enter_context(open_source(kind, data, cache, validation=True)) if data.validation else None
+        )
+        return hash_of_sources(source, validation_source)

@@ -48,7 +48,7 @@ def locate(source: str, cache: Path) -> Located:
 
     path = Path(source).expanduser()
     if source == "-":
-        return _standard_input(cache)
+        return _locate_standard_input(cache)
     if source in corpus_names():
         note = f"{source} is taken as the generated corpus; write .{os.sep}{source} for the file or folder"
         return Located(corpus=source, notes=[note] if path.exists() else [])
@@ -56,24 +56,24 @@ def locate(source: str, cache: Path) -> Located:
         raise GlassError(f"the source {source!r} is not a path", _allowed_sources(corpus_names()))
     with convert_os_errors(path):
         if path.is_dir():
-            return _folder(path)
+            return _locate_folder(path)
         if path.is_file():
             return Located(files=((path, path.name),))
         if path.exists():  # a pipe or a device
             with path.open("rb") as stream:
-                return _spooled(stream, cache, str(path))
+                return _spool(stream, cache, str(path))
     raise GlassError(f"{source} does not exist", _suggestion(path, corpus_names()))
 
 
 @contextmanager
 def located(source: str, cache: Path) -> Iterator[Located]:
     """Locate a source as `locate` does; a copy of standard input or of a pipe is deleted at the end of the block."""
-    found = locate(source, cache)
+    location = locate(source, cache)
     try:
-        yield found
+        yield location
     finally:
-        if found.temporary:
-            found.temporary.unlink(missing_ok=True)
+        if location.temporary:
+            location.temporary.unlink(missing_ok=True)
 
 
 def _allowed_sources(corpora: list[str]) -> str:
@@ -85,15 +85,15 @@ def _suggestion(path: Path, corpora: list[str]) -> str:
     if not folder.is_dir():
         return f"There is no folder {folder} either. {_allowed_sources(corpora)}"
     try:
-        beside = {name: str(folder / name) for name in sorted(entry.name for entry in folder.iterdir())}
+        siblings = {name: str(folder / name) for name in sorted(entry.name for entry in folder.iterdir())}
     except OSError:
-        beside = {}
-    names = beside if len(path.parts) > 1 else {**beside, **{name: name for name in corpora}}
-    close = difflib.get_close_matches(path.name, sorted(names), n=1, cutoff=0.6)
-    return f"Did you mean {names[close[0]]}?" if close else _allowed_sources(corpora)
+        siblings = {}
+    names = siblings if len(path.parts) > 1 else {**siblings, **{name: name for name in corpora}}
+    matches = difflib.get_close_matches(path.name, sorted(names), n=1, cutoff=0.6)
+    return f"Did you mean {names[matches[0]]}?" if matches else _allowed_sources(corpora)
 
 
-def _folder(folder: Path) -> Located:
+def _locate_folder(folder: Path) -> Located:
     """Return all files below `folder`, sorted by name at each level, and note the entries that are left out.
 
     Hidden entries, broken links, links to folders (which may form a cycle), and pipes and devices (which may block) are
@@ -104,8 +104,8 @@ def _folder(folder: Path) -> Located:
             f"{folder} holds the tokens of a text, not a text",
             "Use it only with glass train or glass plan and --task lm or masked. Give other commands the text itself.",
         )
-    found: list[tuple[Path, str]] = []
-    odd: list[str] = []
+    located_files: list[tuple[Path, str]] = []
+    unreadable: list[str] = []
     hidden = 0
 
     def refuse(error: OSError) -> None:
@@ -116,23 +116,23 @@ def _folder(folder: Path) -> Located:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
         for name in (*folders, *files):
             path = Path(parent) / name
-            shown = path.relative_to(folder).as_posix()
+            relative_name = path.relative_to(folder).as_posix()
             reason = "" if name.startswith(".") else _why_not_read(path)
             if reason:
-                odd.append(f"{shown} ({reason})")
+                unreadable.append(f"{relative_name} ({reason})")
             elif path.is_file() and not name.startswith("."):
-                found.append((path, shown))
-    left_out = f": left out {listed(sorted(odd))}" if odd else ""
-    if not found:
+                located_files.append((path, relative_name))
+    left_out = f": left out {listed(sorted(unreadable))}" if unreadable else ""
+    if not located_files:
         raise GlassError(
             f"the folder {folder} holds no files to read{left_out}", "Put text files (.txt, .md, .csv ...) into it."
         )
-    found.sort(key=lambda entry: entry[1].split("/"))
+    located_files.sort(key=lambda entry: entry[1].split("/"))
     notes = [f"left out {counted(hidden, 'hidden entries', 'hidden entry')} of {folder}"] if hidden else []
-    if odd:
-        entries = counted(len(odd), "entries", "entry")
-        notes.append(f"left out {entries} of {folder} that cannot be read as files: {listed(sorted(odd))}")
-    return Located(files=tuple(found), folder=True, notes=notes)
+    if unreadable:
+        entries = counted(len(unreadable), "entries", "entry")
+        notes.append(f"left out {entries} of {folder} that cannot be read as files: {listed(sorted(unreadable))}")
+    return Located(files=tuple(located_files), folder=True, notes=notes)
 
 
 def _why_not_read(path: Path) -> str:
@@ -152,7 +152,7 @@ def listed(names: list[str]) -> str:
     return ", ".join(names[:SHOWN_NAMES]) + more
 
 
-def _standard_input(cache: Path) -> Located:
+def _locate_standard_input(cache: Path) -> Located:
     stream = sys.stdin
     if stream is None or stream.closed:
         raise GlassError("standard input is closed", "Pipe text into the command, or name a file.")
@@ -160,10 +160,10 @@ def _standard_input(cache: Path) -> Located:
         raise GlassError(
             "standard input is the keyboard", "Pipe text into the command (cat FILE | glass ... -), or name a file."
         )
-    return _spooled(stream.buffer, cache, "standard input")
+    return _spool(stream.buffer, cache, "standard input")
 
 
-def _spooled(stream: IO[bytes], cache: Path, name: str) -> Located:
+def _spool(stream: IO[bytes], cache: Path, name: str) -> Located:
     """Copy a stream that can be read only once into a file in `cache`."""
     with convert_os_errors(cache):
         cache.mkdir(parents=True, exist_ok=True)

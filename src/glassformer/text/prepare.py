@@ -116,8 +116,8 @@ class TokenizerOrigin:
             texts: function that receives roles and returns the texts of the training split in these roles.
         """
         if self.given:
-            of_roles = self.given if len(self.given) > 1 else self.given * len(kind.roles)
-            return dict(zip(kind.roles, of_roles, strict=True))
+            role_tokenizers = self.given if len(self.given) > 1 else self.given * len(kind.roles)
+            return dict(zip(kind.roles, role_tokenizers, strict=True))
         if len(kind.roles) == 1 or self.config.joint:
             return dict.fromkeys(kind.roles, self.tokenizer(kind, texts(*kind.roles)))
         return {role: self.tokenizer(kind, texts(role)) for role in kind.roles}
@@ -130,13 +130,13 @@ class TokenizerOrigin:
         """
         if self.file is None:
             return train_tokenizer(self.config, texts, kind.mask_token)
-        found = Tokenizer.load(self.file)
-        if kind.mask_token and found.mask_id is None:
+        tokenizer = Tokenizer.load(self.file)
+        if kind.mask_token and tokenizer.mask_id is None:
             raise GlassError(
                 f"{self.file} has no mask token",
                 "Give --tokenizer the tokenizer.json of a run with train.task = masked, or leave --tokenizer out.",
             )
-        return found
+        return tokenizer
 
 
 def prepare(
@@ -163,29 +163,31 @@ def prepare(
     """
     with no_empty_folders(cache), ExitStack() as stack:
         source = stack.enter_context(open_source(kind, data, cache))
-        own = stack.enter_context(open_source(kind, data, cache, validation=True)) if data.validation else None
+        validation_source = (
+            stack.enter_context(open_source(kind, data, cache, validation=True)) if data.validation else None
+        )
         if given:
             source = with_names(source, given[0])
-            own = with_names(own, given[0]) if own else None
-        return prepare_source(source, own, tokenizer, cache, progress, given)
+            validation_source = with_names(validation_source, given[0]) if validation_source else None
+        return prepare_source(source, validation_source, tokenizer, cache, progress, given)
 
 
 def prepare_source(
     source: Source,
-    own: Source | None,
+    validation_source: Source | None,
     tokenizer: TokenizerConfig,
     cache: Path,
     progress: Progress = silent,
     given: tuple[Tokenizer, ...] = (),
 ) -> Prepared:
-    """Prepare open sources, as `prepare` does; `own` is the separate validation source, or None."""
+    """Prepare open sources, as `prepare` does; `validation_source` is the separate validation source, or None."""
     kind = source.kind
-    folder = folder_of(cache, _everything(source, own, tokenizer, given))
-    if found := reusable(folder, lambda folder: open_prepared(kind, folder)):
-        return _with_current_names(found, source, own)
+    folder = folder_of(cache, _cache_inputs(source, validation_source, tokenizer, given))
+    if prepared := reusable(folder, lambda folder: open_prepared(kind, folder)):
+        return _with_current_names(prepared, source, validation_source)
     with building(cache, folder, lambda folder: open_prepared(kind, folder)) as temporary:
-        write_prepared(source, own, TokenizerOrigin(tokenizer, given=given), temporary, progress)
-    return _open(kind, folder, reused=False)
+        write_prepared(source, validation_source, TokenizerOrigin(tokenizer, given=given), temporary, progress)
+    return _open_folder(kind, folder, reused=False)
 
 
 def open_prepared(kind: RecordKind, folder: Path) -> Prepared:
@@ -194,8 +196,8 @@ def open_prepared(kind: RecordKind, folder: Path) -> Prepared:
     Raises:
         DamagedStoreError: a file in the folder is missing, cut short or altered, or another version wrote it.
     """
-    found = _open(kind, folder, reused=True)
-    for store in (found.train, found.validation):
+    prepared = _open_folder(kind, folder, reused=True)
+    for store in (prepared.train, prepared.validation):
         for tokens in store.tokens.values():
             check_store(tokens)
     for name, (size, digest) in _read_facts(folder).get("sums", {}).items():
@@ -204,11 +206,11 @@ def open_prepared(kind: RecordKind, folder: Path) -> Prepared:
             raise damaged(folder, f"{name} is missing or cut short")
         if size <= CHECKED_IN_FULL and sha256(path) != digest:
             raise damaged(folder, f"{name} was altered")
-    return found
+    return prepared
 
 
-def _everything(
-    source: Source, own: Source | None, tokenizer: TokenizerConfig, given: tuple[Tokenizer, ...]
+def _cache_inputs(
+    source: Source, validation_source: Source | None, tokenizer: TokenizerConfig, given: tuple[Tokenizer, ...]
 ) -> dict[str, Any]:
     """Return all inputs that determine the result, in a form that gives the same folder names as older versions.
 
@@ -216,31 +218,33 @@ def _everything(
     """
     kind = source.kind
     data = source.data
-    everything: dict[str, Any] = {"version": kind.version, "tokenizer": tokenizer.model_dump()}
+    inputs: dict[str, Any] = {"version": kind.version, "tokenizer": tokenizer.model_dump()}
     if given:
-        everything["tokenizer"] = [each.digest for each in given]
-    readings = [*source.readings, *(own.readings if own else [])]
+        inputs["tokenizer"] = [each.digest for each in given]
+    readings = [*source.readings, *(validation_source.readings if validation_source else [])]
     if kind.running_text:
-        matters = data.model_dump(include=set(RUNNING_TEXT_SETTINGS))
-        matters["seed"] = data.seed if data.split == "random" else None
-        newer = data.model_dump(include=set(OMITTED_WHEN_DEFAULT))
-        matters |= {name: value for name, value in newer.items() if value != OMITTED_WHEN_DEFAULT[name]}
-        everything |= {"source": source.digest, "data": matters}
-        everything |= {"tables": readings} if readings else {}
-        everything |= {"mask": True} if kind.mask_token else {}
-        return everything
-    matters = data.model_dump(include=set(EXAMPLE_SETTINGS))
-    if own is None:
-        matters |= data.model_dump(include={*SPLIT_SETTINGS, "seed"} if data.split == "random" else set(SPLIT_SETTINGS))
-    matters |= {"tables": readings} if readings else {}
+        settings = data.model_dump(include=set(RUNNING_TEXT_SETTINGS))
+        settings["seed"] = data.seed if data.split == "random" else None
+        newer_settings = data.model_dump(include=set(OMITTED_WHEN_DEFAULT))
+        settings |= {name: value for name, value in newer_settings.items() if value != OMITTED_WHEN_DEFAULT[name]}
+        inputs |= {"source": source.digest, "data": settings}
+        inputs |= {"tables": readings} if readings else {}
+        inputs |= {"mask": True} if kind.mask_token else {}
+        return inputs
+    settings = data.model_dump(include=set(EXAMPLE_SETTINGS))
+    if validation_source is None:
+        settings |= data.model_dump(
+            include={*SPLIT_SETTINGS, "seed"} if data.split == "random" else set(SPLIT_SETTINGS)
+        )
+    settings |= {"tables": readings} if readings else {}
     if kind.loss_spans:
-        matters["chat_template"] = data.chat_template
+        settings["chat_template"] = data.chat_template
         if data.chat_template != DataConfig.model_fields["chat_template"].default:
-            matters["answers_end"] = "at tokens"  # older versions: after the text that follows the token
-    return everything | {
+            settings["answers_end"] = "at tokens"  # older versions: after the text that follows the token
+    return inputs | {
         "task": kind.task,
-        "sources": [source.digest, own.digest if own else None],
-        "data": matters,
+        "sources": [source.digest, validation_source.digest if validation_source else None],
+        "data": settings,
     }
 
 
@@ -277,8 +281,8 @@ class RecordPlan:
         split = self.split
         if isinstance(split, DocumentSplit):
             return split.split_pieces(kept_pieces(self.source, self.found, marks=split.bucket >= 0))
-        own = split.validation(kept_records(self.own)) if self.own else iter(())
-        return chain(split.split_pieces(kept_records(self.source)), own)
+        validation_pieces = split.validation(kept_records(self.own)) if self.own else iter(())
+        return chain(split.split_pieces(kept_records(self.source)), validation_pieces)
 
     def training_texts(self, *roles: str) -> Iterable[str]:
         """Return the texts of the training split in these roles; each iteration reads the source again."""
@@ -293,63 +297,71 @@ class TrainingTexts:
     roles: list[int]
 
     def __iter__(self) -> Iterator[str]:
-        for side, texts, _, _, _ in self.split_pieces():
-            if side == "train":
+        for split, texts, _, _, _ in self.split_pieces():
+            if split == "train":
                 for role in self.roles:
                     yield from re.split(f"[{END_MARK}{START_MARK}]", texts[role])
 
 
-def plan_records(source: Source, own: Source | None = None) -> RecordPlan:
+def plan_records(source: Source, validation_source: Source | None = None) -> RecordPlan:
     """Survey the sources and choose the records to hold out.
 
     Raises:
         GlassError: no record is kept, the records cannot be split, or a classifier cannot learn from their labels.
     """
-    found = survey(source)
-    own_found = survey(own, source.data.seed) if own else None
+    source_survey = survey(source)
+    validation_survey = survey(validation_source, source.data.seed) if validation_source else None
     if source.kind.running_text:
-        return RecordPlan(source, own, found, own_found, split_documents(found, source.data))
-    return RecordPlan(source, own, found, own_found, split_records(found, source.data, source.name, own is not None))
+        return RecordPlan(
+            source, validation_source, source_survey, validation_survey, split_documents(source_survey, source.data)
+        )
+    return RecordPlan(
+        source,
+        validation_source,
+        source_survey,
+        validation_survey,
+        split_records(source_survey, source.data, source.name, validation_source is not None),
+    )
 
 
 def write_prepared(
-    source: Source, own: Source | None, vocabulary: TokenizerOrigin, folder: Path, progress: Progress
+    source: Source, validation_source: Source | None, vocabulary: TokenizerOrigin, folder: Path, progress: Progress
 ) -> None:
     """Fill an empty folder with all files that `open_prepared` reads."""
     kind = source.kind
     progress(f"counting {'documents' if kind.running_text else 'examples'}")
-    plan = plan_records(source, own)
+    plan = plan_records(source, validation_source)
     if vocabulary.file is None and not vocabulary.given:
         progress(f"training the tokenizer ({vocabulary.config.kind})")
     tokenizers = vocabulary.tokenizers(kind, plan.training_texts)
     if kind.loss_spans and not vocabulary.given:
         _refuse_special_names(source.data.chat_template, tokenizers[kind.roles[0]])
     save_tokenizers(folder, kind, tokenizers)
-    writers = _write(plan, tokenizers, folder, Meter("encoding", plan.characters, progress))
-    stores = {side: writer.stores for side, writer in writers.items()}
-    tokens = token_notes(kind, tokenizers, stores, sum(writer.forced_cuts for writer in writers.values()))
+    writers = _write_stores(plan, tokenizers, folder, Meter("encoding", plan.characters, progress))
+    stores = {split: writer.stores for split, writer in writers.items()}
+    encoding_notes = token_notes(kind, tokenizers, stores, sum(writer.forced_cuts for writer in writers.values()))
     if isinstance(plan.split, DocumentSplit):
         notes = [*source.notes, *survey_notes(plan.found)]
         notes += document_split_notes(plan.found, plan.split, source.data, stores)
-        write_text_facts(folder, source, vocabulary, tokenizers[kind.roles[0]], [*notes, *tokens])
+        write_text_facts(folder, source, vocabulary, tokenizers[kind.roles[0]], [*notes, *encoding_notes])
         return
-    named = _notes_with_names(source, own, writers["train"].records, writers["validation"].records)
+    source_notes = _source_notes(source, validation_source, writers["train"].records, writers["validation"].records)
     write_facts(
         folder,
         {
             "version": kind.version,
-            "text_hash": hash_of_sources(source, own),
+            "text_hash": hash_of_sources(source, validation_source),
             "tokenizers": [tokenizers[kind.roles[0]].digest, tokenizers[kind.roles[-1]].digest],  # one role: twice
             "labels": list(plan.labels or ()),
             "notes": {
-                "source": named["source"],
+                "source": source_notes["source"],
                 "found": survey_notes(plan.found),
-                "own": named["own"],
+                "own": source_notes["own"],
                 "own_found": survey_notes(plan.own_found) if plan.own_found else [],
-                "split": named["split"],
+                "split": source_notes["split"],
                 "labels": label_notes(plan.found, plan.own_found, plan.labels),
                 "overlap": overlap_notes(plan.found, plan.own_found, plan.split.held),
-                "tokens": tokens,
+                "tokens": encoding_notes,
             },
             "unknown_share": unknown_share(stores["train"]),
             "sums": writers["train"].sums | writers["validation"].sums,
@@ -357,16 +369,16 @@ def write_prepared(
     )
 
 
-def _write(
+def _write_stores(
     plan: RecordPlan, tokenizers: Mapping[str, Tokenizer], folder: Path, meter: Meter
 ) -> dict[SplitName, RecordWriter]:
     with ExitStack() as stack:
         writers: dict[SplitName, RecordWriter] = {}
-        for side in SPLITS:
-            writers[side] = RecordWriter(plan.source.kind, folder / side, tokenizers, plan.labels, meter)
-            stack.callback(writers[side].abandon)
-        for side, texts, labels, last, loss_spans in plan.split_pieces():
-            writers[side].add(texts, labels, last, loss_spans)
+        for split in SPLITS:
+            writers[split] = RecordWriter(plan.source.kind, folder / split, tokenizers, plan.labels, meter)
+            stack.callback(writers[split].abandon)
+        for split, texts, labels, last, loss_spans in plan.split_pieces():
+            writers[split].add(texts, labels, last, loss_spans)
         for writer in writers.values():
             writer.close()
         if plan.labels is not None and not writers["validation"].records:
@@ -404,8 +416,10 @@ def write_text_facts(
     data = source.data.model_dump(include={*RUNNING_TEXT_SETTINGS, *OMITTED_WHEN_DEFAULT, "seed"})
     settings: dict[str, dict[str, Any]] = {"data": data, "tokenizer": vocabulary.config.model_dump()}
     if vocabulary.file is not None:
-        own = {name: getattr(tokenizer, name) for name in ("kind", "vocab_size", "normalization", "lowercase")}
-        settings["tokenizer"] = TokenizerConfig(**own).model_dump()
+        tokenizer_settings = {
+            name: getattr(tokenizer, name) for name in ("kind", "vocab_size", "normalization", "lowercase")
+        }
+        settings["tokenizer"] = TokenizerConfig(**tokenizer_settings).model_dump()
     write_facts(
         folder,
         {
@@ -424,19 +438,26 @@ def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
     write_text(folder / "prepared.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
-def _notes_with_names(source: Source, own: Source | None, train: int, validation: int) -> dict[str, list[str]]:
+def _source_notes(
+    source: Source, validation_source: Source | None, train: int, validation: int
+) -> dict[str, list[str]]:
     """Return the groups of notes that name files, and so differ if the same data is in another location."""
-    split = record_split_note(source, own, train, validation)
-    return {"source": list(source.notes), "own": list(own.notes) if own else [], "split": [split]}
+    split = record_split_note(source, validation_source, train, validation)
+    return {
+        "source": list(source.notes),
+        "own": list(validation_source.notes) if validation_source else [],
+        "split": [split],
+    }
 
 
-def _with_current_names(found: Prepared, source: Source, own: Source | None) -> Prepared:
+def _with_current_names(prepared: Prepared, source: Source, validation_source: Source | None) -> Prepared:
     """Return reused data with the current names of its files in its notes, if the notes are kept by group."""
-    groups = _read_facts(found.folder)["notes"]
+    groups = _read_facts(prepared.folder)["notes"]
     if isinstance(groups, list):
-        return found
-    groups |= _notes_with_names(source, own, len(found.train), len(found.validation))  # each group keeps its position
-    return replace(found, notes=list(chain.from_iterable(groups.values())))
+        return prepared
+    # Each group keeps its position.
+    groups |= _source_notes(source, validation_source, len(prepared.train), len(prepared.validation))
+    return replace(prepared, notes=list(chain.from_iterable(groups.values())))
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:
@@ -452,7 +473,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _open(kind: RecordKind, folder: Path, reused: bool) -> Prepared:
+def _open_folder(kind: RecordKind, folder: Path, reused: bool) -> Prepared:
     with convert_os_errors(folder):
         facts = _read_facts(folder)
         try:
@@ -467,7 +488,7 @@ def _open(kind: RecordKind, folder: Path, reused: bool) -> Prepared:
         if version != kind.version:
             raise damaged(folder, "another version of glassformer wrote it")
         tokenizers = _open_tokenizers(kind, folder, digests)
-        stores = {side: RecordStore.open(kind, folder / side) for side in SPLITS}
+        stores = {split: RecordStore.open(kind, folder / split) for split in SPLITS}
         for role, tokenizer in tokenizers.items():
             if any(store.tokens[role].tokenizer_digest != tokenizer.digest for store in stores.values()):
                 raise damaged(folder, "its stores were written with other tokenizers")
@@ -478,12 +499,12 @@ def _open(kind: RecordKind, folder: Path, reused: bool) -> Prepared:
 
 def _open_tokenizers(kind: RecordKind, folder: Path, digests: list[str]) -> dict[str, Tokenizer]:
     """Load the tokenizer of each role; the files must have these digests."""
-    found: dict[str, Tokenizer] = {}
+    tokenizers: dict[str, Tokenizer] = {}
     for role, digest in zip(kind.roles, digests, strict=False):  # labelled texts have one role, and two equal digests
         own_file = role != kind.roles[-1] and digest != digests[-1]
         path = folder / (f"{role}_tokenizer.json" if own_file else "tokenizer.json")
         if not path.is_file() or sha256(path) != digest:
             raise damaged(folder, f"{path.name} is missing or was altered")
-        same = [tokenizer for tokenizer in found.values() if tokenizer.digest == digest]
-        found[role] = same[0] if same else Tokenizer.load(path)
-    return found
+        same = [tokenizer for tokenizer in tokenizers.values() if tokenizer.digest == digest]
+        tokenizers[role] = same[0] if same else Tokenizer.load(path)
+    return tokenizers

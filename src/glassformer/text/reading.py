@@ -111,47 +111,47 @@ class ScannedFiles:
     notes: tuple[str, ...]
 
 
-def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) -> ScannedFiles:
+def scan_files(source_name: str, encoding: str, location: Located, read_tables: bool) -> ScannedFiles:
     """Read every byte of the files of a source, to detect their encodings.
 
     Args:
-        what: the source as the user named it.
+        source_name: the source as the user named it.
         encoding: `data.encoding`.
-        found: the located files.
-        tables_wanted: whether to read the tables of a folder, and standard input as a table.
+        location: the located files.
+        read_tables: whether to read the tables of a folder, and standard input as a table.
 
     Raises:
         GlassError: a file is binary (in a folder, it is left out instead) or in an unknown encoding, all files are
             empty, or no file has the wanted format.
     """
-    files = [SourceFile(path, name, format_of(name)) for path, name in found.files]
-    if found.temporary and tables_wanted:
-        files = [_sniffed(file, encoding) for file in files]
+    files = [SourceFile(path, name, format_of(name)) for path, name in location.files]
+    if location.temporary and read_tables:
+        files = [_with_sniffed_format(file, encoding) for file in files]
     left_out: list[str] = []
-    if found.folder:
-        files = _one_kind(files, tables_wanted, left_out)
+    if location.folder:
+        files = _select_tables_or_texts(files, read_tables, left_out)
     scanned: list[SourceFile] = []
     for file in files:
         try:
             is_columnar = columnar_of(file.name) is not None
-            found_scan = columnar_scan(file) if is_columnar else scan(file.blocks, encoding, file.name)
-            scanned.append(replace(file, scan=found_scan))
+            file_scan = columnar_scan(file) if is_columnar else scan(file.blocks, encoding, file.name)
+            scanned.append(replace(file, scan=file_scan))
         except BinaryError as error:
-            if not found.folder:
+            if not location.folder:
                 raise
             left_out.append(f"{file.name} ({error.kind})")
     if not sum(file.scan.size - file.scan.encoding.skip for file in scanned):
-        shown = f"; left out: {listed(left_out)}" if left_out else ""
-        named = found.files[0][1] if found.temporary else what
-        raise GlassError(f"{named} holds no text (0 bytes){shown}", "Give a source with some text in it.")
+        left_out_note = f"; left out: {listed(left_out)}" if left_out else ""
+        name = location.files[0][1] if location.temporary else source_name
+        raise GlassError(f"{name} holds no text (0 bytes){left_out_note}", "Give a source with some text in it.")
     digest = hashlib.sha256("".join(f"{file.format} {file.scan.digest}\n" for file in scanned).encode("utf-8"))
-    notes = [*found.notes, _description(scanned)]
+    notes = [*location.notes, _description(scanned)]
     remarks = [file.scan.remark for file in scanned if file.scan.remark]
     notes += remarks[:SHOWN_NAMES]
     if len(remarks) > SHOWN_NAMES:
         notes.append(f"the same holds for {len(remarks) - SHOWN_NAMES} more files")
     if left_out:
-        notes.append(f"left out {len(left_out)} of {len(found.files)} files: {listed(left_out)}")
+        notes.append(f"left out {len(left_out)} of {len(location.files)} files: {listed(left_out)}")
     return ScannedFiles(tuple(scanned), digest.hexdigest(), tuple(notes))
 
 
@@ -170,7 +170,7 @@ def format_of(name: str) -> Literal["text", "csv", "tsv", "jsonl"]:
     return TABLE_SUFFIXES.get(Path(name.lower().removesuffix(".gz")).suffix, "text")
 
 
-def _sniffed(file: SourceFile, encoding: str) -> SourceFile:
+def _with_sniffed_format(file: SourceFile, encoding: str) -> SourceFile:
     """Return standard input, which has no file name, with the table format that its first line suggests."""
     head = next(replace(file, scan=scan(file.blocks, encoding, file.name)).text(), "").lstrip()
     first = head.partition("\n")[0]
@@ -179,18 +179,18 @@ def _sniffed(file: SourceFile, encoding: str) -> SourceFile:
     return replace(file, format="tsv" if "\t" in first else "csv")
 
 
-def _one_kind(files: list[SourceFile], column_named: bool, left_out: list[str]) -> list[SourceFile]:
+def _select_tables_or_texts(files: list[SourceFile], column_named: bool, left_out: list[str]) -> list[SourceFile]:
     """Return the tables of a folder if a column is named or all files are tables, and otherwise the text files."""
-    tables_wanted = column_named or all(file.format != "text" for file in files)
-    wanted = [file for file in files if (file.format != "text") == tables_wanted]
-    if not wanted:
+    read_tables = column_named or all(file.format != "text" for file in files)
+    selected = [file for file in files if (file.format != "text") == read_tables]
+    if not selected:
         raise GlassError(
             f"data.column is set, but none of the {len(files)} files is a table",
             "Leave data.column out to read plain text.",
         )
-    why = "not a table" if tables_wanted else "a table; set data.column to read tables"
-    left_out += [f"{file.name} ({why})" for file in files if file not in wanted]
-    return wanted
+    reason = "not a table" if read_tables else "a table; set data.column to read tables"
+    left_out += [f"{file.name} ({reason})" for file in files if file not in selected]
+    return selected
 
 
 def is_table(file: SourceFile) -> bool:
@@ -221,21 +221,21 @@ def describe_tables(files: Sequence[SourceFile]) -> list[str]:
 
 def readings_of(files: Iterable[SourceFile]) -> list[list[object]]:
     """Return everything that determines how each table is read, as JSON values."""
-    found: list[list[object]] = []
+    readings: list[list[object]] = []
     for file in files:
         if file.table is not None and file.chosen is not None:
             table = file.table
-            written = [] if table.dialect is None else list(astuple(table.dialect))
-            found.append([written, table.header, len(table.names), table.extra_fields, file.chosen.indices])
-    return found
+            dialect_values = [] if table.dialect is None else list(astuple(table.dialect))
+            readings.append([dialect_values, table.header, len(table.names), table.extra_fields, file.chosen.indices])
+    return readings
 
 
-def refuse_plain_json(files: Sequence[SourceFile], found: Located) -> None:
+def refuse_plain_json(files: Sequence[SourceFile], location: Located) -> None:
     """Raise a `GlassError` for a file that holds JSON and would be read as plain text with its braces.
 
     In a folder, such a file may be part of a program and is read unchanged.
     """
-    for file in () if found.folder else files:
+    for file in () if location.folder else files:
         if file.format == "text" and file.name.lower().removesuffix(".gz").endswith(".json"):
             head = next(file.text(), "").lstrip()
             if head.startswith(("[", "{")):

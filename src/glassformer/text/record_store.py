@@ -74,8 +74,8 @@ class RecordStore:
         if labels is not None:
             counts.add(len(labels) if ends is None else len(ends))
         loss_mask = _open_array(prefix, "loss_mask.npy") if kind.loss_spans else None
-        whole = loss_mask is None or len(loss_mask) == len(tokens[kind.roles[-1]])
-        if len(counts) != 1 or not whole or not texts_file.is_file():
+        mask_matches = loss_mask is None or len(loss_mask) == len(tokens[kind.roles[-1]])
+        if len(counts) != 1 or not mask_matches or not texts_file.is_file():
             raise damaged(prefix, "its files do not match each other")
         return cls(kind, tokens, labels, ends, loss_mask, texts_file)
 
@@ -177,9 +177,9 @@ def damaged(path: Path, why: str) -> DamagedStoreError:
 def _open_array(prefix: Path, name: str) -> npt.NDArray[Any]:
     path = part(prefix, name)
     try:
-        found: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        values: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise damaged(prefix, f"{path.name} is missing") from None
     except (ValueError, EOFError):
         raise damaged(prefix, f"{path.name} is not valid") from None
-    return found
+    return values

@@ -108,7 +108,7 @@ class Source:
 
     def _texts(self, tally: Tally) -> Iterator[Iterator[tuple[str, bool]]]:
         if self.corpus is not None:
-            yield ((text, True) for (text,), _ in _generated(self.kind, self.corpus, self.data))
+            yield ((text, True) for (text,), _ in _generated_records(self.kind, self.corpus, self.data))
         for file in self.files:
             if file.format == "text":
                 yield from documents(file.text(), self.data.document)
@@ -121,7 +121,7 @@ class Source:
             template = ChatTemplate(self.data.chat_template)
             yield from conversation_records(self._conversations(tally), template, tally, self.names)
         elif self.corpus is not None:
-            for number, (texts, labels) in enumerate(_generated(self.kind, self.corpus, self.data)):
+            for number, (texts, labels) in enumerate(_generated_records(self.kind, self.corpus, self.data)):
                 position = f"example {number + 1} of {self.corpus}"
                 names = tuple(_label(label, position, tally) for label in labels)
                 yield RecordPiece(number, texts, names, position)
@@ -142,8 +142,8 @@ class Source:
         if self.corpus is not None:
             from glassformer.corpora import find_conversation_corpus
 
-            made = find_conversation_corpus(self.corpus).conversations(self.data.size, self.data.seed)
-            for number, messages in enumerate(made, start=1):
+            conversations = find_conversation_corpus(self.corpus).conversations(self.data.size, self.data.seed)
+            for number, messages in enumerate(conversations, start=1):
                 yield f"conversation {number} of {self.corpus}", [messages]
         for file in self.files:
             for line, values in file.rows(tally):
@@ -163,7 +163,9 @@ def _label_of(file: SourceFile) -> str:
     return file.name.partition("/")[0]
 
 
-def _generated(kind: RecordKind, corpus: str, data: DataConfig) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+def _generated_records(
+    kind: RecordKind, corpus: str, data: DataConfig
+) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Yield the texts and labels of each record that a generated corpus makes."""
     from glassformer.corpora import (
         find_conversation_corpus,
@@ -175,8 +177,8 @@ def _generated(kind: RecordKind, corpus: str, data: DataConfig) -> Iterator[tupl
     if kind.running_text:
         return (((text,), ()) for text in find_text_corpus(corpus).documents(data.size, data.seed))
     if kind.loss_spans:
-        made = find_conversation_corpus(corpus).conversations(data.size, data.seed)
-        return ((tuple(message["content"] for message in messages), ()) for messages in made)
+        conversations = find_conversation_corpus(corpus).conversations(data.size, data.seed)
+        return ((tuple(message["content"] for message in messages), ()) for messages in conversations)
     if kind.labels == "none":
         return ((pair, ()) for pair in find_pair_corpus(corpus).pairs(data.size, data.seed))
     return (((text,), (label,)) for text, label in find_labelled_corpus(corpus).labelled(data.size, data.seed))
@@ -190,48 +192,51 @@ def _line_by_line(first: SourceFile, second: SourceFile, tally: Tally) -> Iterat
     lines = [text_lines(file.text(), file.name) for file in (first, second)]
     for number, (source, target) in enumerate(zip_longest(*lines), start=1):
         if source is None or target is None:
-            longer = 0 if target is None else 1
-            rest = chain([source or target or ""], lines[longer])
-            _refuse_unequal((first.name, second.name), longer, number, rest, tally)
+            longer_index = 0 if target is None else 1
+            remaining_lines = chain([source or target or ""], lines[longer_index])
+            _refuse_unequal((first.name, second.name), longer_index, number, remaining_lines, tally)
             return
         position = f"line {number} of {first.name} and {second.name}"
-        yield RecordPiece(number - 1, (_without_end(source), _without_end(target)), (), position)
+        yield RecordPiece(number - 1, (_without_line_end(source), _without_line_end(target)), (), position)
 
 
-def _refuse_unequal(names: tuple[str, str], longer: int, number: int, rest: Iterator[str], tally: Tally) -> None:
+def _refuse_unequal(
+    names: tuple[str, str], longer_index: int, number: int, remaining_lines: Iterator[str], tally: Tally
+) -> None:
     """Raise a `GlassError` if the longer of two files has text from line `number` on; else count its blank lines."""
-    lines = blank = 0
-    shown = ""
-    for line in rest:
-        lines += 1
-        blank += not line.strip()
-        shown = shown or line.strip()[:SHOWN_CHARACTERS]
-    if lines == blank:
-        remark = f"blank lines at the end of {names[longer]}, where the other file has none"
-        tally.remarks[remark] = blank
+    line_count = blank_count = 0
+    first_text = ""
+    for line in remaining_lines:
+        line_count += 1
+        blank_count += not line.strip()
+        first_text = first_text or line.strip()[:SHOWN_CHARACTERS]
+    if line_count == blank_count:
+        remark = f"blank lines at the end of {names[longer_index]}, where the other file has none"
+        tally.remarks[remark] = blank_count
         return
-    counts = [number - 1, number - 1]
-    counts[longer] += lines
+    line_counts = [number - 1, number - 1]
+    line_counts[longer_index] += line_count
     raise GlassError(
-        f"{names[0]} has {counted(counts[0], 'lines')} and {names[1]} has {counts[1]:,}, so they are not parallel",
-        f"Make line n of one file match line n of the other: {names[1 - longer]} ends before line {number:,} of "
-        f"{names[longer]} ({shown!r}).",
+        f"{names[0]} has {counted(line_counts[0], 'lines')} and {names[1]} has {line_counts[1]:,}, so they are not "
+        "parallel",
+        f"Make line n of one file match line n of the other: {names[1 - longer_index]} ends before line {number:,} of "
+        f"{names[longer_index]} ({first_text!r}).",
     )
 
 
-def _without_end(line: str) -> str:
+def _without_line_end(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
 def _table_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tally: Tally) -> Iterator[RecordPiece]:
     """Yield a record for each row of a table; count and leave out rows that lack a text in a column."""
-    missing = "rows without text in " + ("that column" if len(kind.roles) == 1 else "both columns")
+    reason = "rows without text in " + ("that column" if len(kind.roles) == 1 else "both columns")
     for line, values in file.rows(tally):
         position = f"line {line} of {file.name}"
         texts: list[str] = []
         for value in values:
             if not isinstance(value, str):
-                tally.leave_out(missing, position)
+                tally.leave_out(reason, position)
                 break
             texts.append(value)
         else:
@@ -268,23 +273,25 @@ def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: boo
         GlassError: the source is missing, empty, binary or in an unknown encoding; settings exclude each other; or the
             columns of a table are not clear.
     """
-    what, target = (data.validation, data.validation_target) if validation else (data.source, data.target)
-    assert what is not None
-    _refuse_misplaced(kind, data)
+    source_name, target = (data.validation, data.validation_target) if validation else (data.source, data.target)
+    assert source_name is not None
+    _refuse_misplaced_settings(kind, data)
     with ExitStack() as stack:
-        found = stack.enter_context(located(what, cache))
-        if found.corpus:
+        location = stack.enter_context(located(source_name, cache))
+        if location.corpus:
             # Another seed, so that validation and training records differ if both come from the same corpus.
-            own = data.model_copy(update={"seed": data.seed + 1}) if validation else data
-            source = _from_corpus(kind, own, found, target)
-            added = ("the seed of a generated validation part is data.seed + 1",) if validation else ()
-            yield replace(source, notes=(*source.notes, *added))
+            corpus_data = data.model_copy(update={"seed": data.seed + 1}) if validation else data
+            source = _from_corpus(kind, corpus_data, location, target)
+            seed_notes = ("the seed of a generated validation part is data.seed + 1",) if validation else ()
+            yield replace(source, notes=(*source.notes, *seed_notes))
         elif target is not None:
-            yield _parallel(kind, data, [(what, found), (target, stack.enter_context(located(target, cache)))])
+            yield _from_parallel_files(
+                kind, data, [(source_name, location), (target, stack.enter_context(located(target, cache)))]
+            )
         else:
-            source = (_from_texts if kind.running_text else _from_examples)(kind, data, what, found)
+            source = (_from_texts if kind.running_text else _from_examples)(kind, data, source_name, location)
             if not validation:  # data.validation may have another format than data.source
-                refuse_idle_settings(tables_of(source.files), data, what)
+                refuse_idle_settings(tables_of(source.files), data, source_name)
             yield source
 
 
@@ -293,14 +300,16 @@ def with_names(source: Source, tokenizer: Tokenizer) -> Source:
     return replace(source, names=SpecialNames.of(tokenizer)) if source.kind.loss_spans else source
 
 
-def hash_of_sources(source: Source, own: Source | None) -> str:
+def hash_of_sources(source: Source, validation_source: Source | None) -> str:
     """Return a hash of a source's content; except for running text, also of a separate validation source's content."""
     if source.kind.running_text:
         return source.digest
-    return hashlib.sha256(f"{source.digest} {own.digest if own else ''}".encode("ascii")).hexdigest()
+    return hashlib.sha256(
+        f"{source.digest} {validation_source.digest if validation_source else ''}".encode("ascii")
+    ).hexdigest()
 
 
-def _refuse_misplaced(kind: RecordKind, data: DataConfig) -> None:
+def _refuse_misplaced_settings(kind: RecordKind, data: DataConfig) -> None:
     if kind.running_text:
         for name in ("target", "target_column", "label_column"):
             if getattr(data, name) is not None:
@@ -322,8 +331,8 @@ def _refuse_misplaced(kind: RecordKind, data: DataConfig) -> None:
             raise GlassError(f"data.{name} cannot be combined with {why}", f"Leave data.{name} out.")
 
 
-def _from_corpus(kind: RecordKind, data: DataConfig, found: Located, target: str | None) -> Source:
-    name = found.corpus
+def _from_corpus(kind: RecordKind, data: DataConfig, location: Located, target: str | None) -> Source:
+    name = location.corpus
     assert name is not None
     for setting, value in (("target", target), ("column", data.column), ("label_column", data.label_column)):
         if value is not None:
@@ -331,10 +340,12 @@ def _from_corpus(kind: RecordKind, data: DataConfig, found: Located, target: str
                 f"data.{setting} cannot be combined with the generated corpus {name}", f"Leave data.{setting} out."
             )
     refuse_idle_settings((), data, name)
-    first = [part for record in islice(_generated(kind, name, data), FIRST) for parts in record for part in parts]
-    digest = _digest([name, str(data.size), str(data.seed), *first])
+    first_texts = [
+        part for record in islice(_generated_records(kind, name, data), FIRST) for parts in record for part in parts
+    ]
+    digest = _digest([name, str(data.size), str(data.seed), *first_texts])
     noun = "documents" if kind.running_text else "examples"
-    notes = (*found.notes, f"{name}: generated corpus, {data.size:,} {noun}, seed {data.seed}")
+    notes = (*location.notes, f"{name}: generated corpus, {data.size:,} {noun}, seed {data.seed}")
     return Source(kind, data, name, (), name, digest, notes)
 
 
@@ -343,32 +354,34 @@ def _digest(parts: list[str]) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _parallel(kind: RecordKind, data: DataConfig, wanted: list[tuple[str, Located]]) -> Source:
+def _from_parallel_files(kind: RecordKind, data: DataConfig, sources: list[tuple[str, Located]]) -> Source:
     scanned = []
-    for what, found in wanted:
-        if found.corpus or found.folder:
-            noun = "a folder" if found.folder else "a generated corpus"
-            raise GlassError(f"{what} is {noun}, but must be one of two parallel files", "Give a plain text file.")
-        scanned.append(scan_files(what, data.encoding, found, tables_wanted=False))
+    for source_name, location in sources:
+        if location.corpus or location.folder:
+            noun = "a folder" if location.folder else "a generated corpus"
+            raise GlassError(
+                f"{source_name} is {noun}, but must be one of two parallel files", "Give a plain text file."
+            )
+        scanned.append(scan_files(source_name, data.encoding, location, read_tables=False))
         first = scanned[-1].files[0]
         if is_table(first):
             raise GlassError(
                 f"{first.name} is a table, but data.target needs two parallel text files",
                 "Leave data.target out to read both columns of one table, or give plain text files.",
             )
-    files = tuple(each.files[0] for each in scanned)
+    files = tuple(scan.files[0] for scan in scanned)
     refuse_idle_settings((), data, " and ".join(file.name for file in files))
-    digest = hashlib.sha256(" ".join(each.digest for each in scanned).encode("ascii")).hexdigest()
-    notes = tuple(note for each in scanned for note in each.notes)
+    digest = hashlib.sha256(" ".join(scan.digest for scan in scanned).encode("ascii")).hexdigest()
+    notes = tuple(note for scan in scanned for note in scan.notes)
     if files[0].scan.digest == files[1].scan.digest:
         notes += (f"{files[0].name} and {files[1].name} are the same text: the model learns to copy",)
     return Source(kind, data, f"{files[0].name}, {files[1].name}", files, None, digest, notes, parallel=True)
 
 
-def _from_texts(kind: RecordKind, data: DataConfig, what: str, found: Located) -> Source:
+def _from_texts(kind: RecordKind, data: DataConfig, source_name: str, location: Located) -> Source:
     """Open plain text, or one column of tables."""
-    scanned = scan_files(what, data.encoding, found, tables_wanted=data.column is not None)
-    refuse_plain_json(scanned.files, found)
+    scanned = scan_files(source_name, data.encoding, location, read_tables=data.column is not None)
+    refuse_plain_json(scanned.files, location)
     for file in scanned.files:
         if not is_table(file) and data.column is not None:
             raise GlassError(
@@ -380,44 +393,45 @@ def _from_texts(kind: RecordKind, data: DataConfig, what: str, found: Located) -
         return choose_text(table, data.column)
 
     files = tuple(with_table(file, data, choose) if is_table(file) else file for file in scanned.files)
-    return Source(kind, data, what, files, None, scanned.digest, (*scanned.notes, *describe_tables(files)))
+    return Source(kind, data, source_name, files, None, scanned.digest, (*scanned.notes, *describe_tables(files)))
 
 
-def _from_examples(kind: RecordKind, data: DataConfig, what: str, found: Located) -> Source:
+def _from_examples(kind: RecordKind, data: DataConfig, source_name: str, location: Located) -> Source:
     """Open tables with a column for each text or label; or, for labelled texts, a folder with a subfolder per label."""
     remedy = _remedy(kind)
-    has_tables = any(format_of(name) != "text" for _, name in found.files)
-    nested = any("/" in name for _, name in found.files)
-    by_folder = kind.labels == "one" and found.folder and not has_tables and nested
-    if found.folder and not has_tables and not by_folder:
-        raise GlassError(f"the folder {what} holds no table (.csv, .tsv, .jsonl)", remedy)
+    has_tables = any(format_of(name) != "text" for _, name in location.files)
+    nested = any("/" in name for _, name in location.files)
+    by_folder = kind.labels == "one" and location.folder and not has_tables and nested
+    if location.folder and not has_tables and not by_folder:
+        raise GlassError(f"the folder {source_name} holds no table (.csv, .tsv, .jsonl)", remedy)
     if by_folder and (data.column, data.label_column) != (None, None):
         raise GlassError(
-            f"the folder {what} holds no table, but data.column or data.label_column is set",
+            f"the folder {source_name} holds no table, but data.column or data.label_column is set",
             "Leave data.column and data.label_column out.",
         )
     if by_folder:
-        found = _without_unlabelled(found)
-    scanned = scan_files(what, data.encoding, found, tables_wanted=not by_folder)
+        location = _without_unlabelled(location)
+    scanned = scan_files(source_name, data.encoding, location, read_tables=not by_folder)
     if by_folder:
         notes = (*scanned.notes, "label: the folder that a file lies in; text: the whole file")
         digest = _digest([scanned.digest, *map(_label_of, scanned.files)])
-        return Source(kind, data, what, scanned.files, None, digest, notes)
-    refuse_plain_json(scanned.files, found)
+        return Source(kind, data, source_name, scanned.files, None, digest, notes)
+    refuse_plain_json(scanned.files, location)
     files = tuple(
-        with_table(_as_table(kind, file), data, lambda table: _choose(kind, data, table)) for file in scanned.files
+        with_table(_as_table(kind, file), data, lambda table: _choose_columns(kind, data, table))
+        for file in scanned.files
     )
-    return Source(kind, data, what, files, None, scanned.digest, (*scanned.notes, *describe_tables(files)))
+    return Source(kind, data, source_name, files, None, scanned.digest, (*scanned.notes, *describe_tables(files)))
 
 
-def _without_unlabelled(found: Located) -> Located:
+def _without_unlabelled(location: Located) -> Located:
     """Leave out the files that are not in a label's folder, such as a README."""
-    labelled = tuple((path, name) for path, name in found.files if "/" in name)
-    others = [f"{name} (not in a label folder)" for _, name in found.files if "/" not in name]
+    labelled = tuple((path, name) for path, name in location.files if "/" in name)
+    others = [f"{name} (not in a label folder)" for _, name in location.files if "/" not in name]
     if not others:
-        return found
-    note = f"left out {len(others)} of {len(found.files)} files: {listed(others)}"
-    return replace(found, files=labelled, notes=[*found.notes, note])
+        return location
+    note = f"left out {len(others)} of {len(location.files)} files: {listed(others)}"
+    return replace(location, files=labelled, notes=[*location.notes, note])
 
 
 def _as_table(kind: RecordKind, file: SourceFile) -> SourceFile:
@@ -438,7 +452,7 @@ def _remedy(kind: RecordKind) -> str:
     return _CONVERSATION_REMEDY if kind.loss_spans else _REMEDIES[kind.labels]
 
 
-def _choose(kind: RecordKind, data: DataConfig, table: Table) -> ChosenColumns:
+def _choose_columns(kind: RecordKind, data: DataConfig, table: Table) -> ChosenColumns:
     if kind.loss_spans:
         return choose_conversation(table, data.column, data.target_column)
     if kind.labels == "none":

@@ -51,12 +51,12 @@ class SpecialNames:
         return cls(marks, before, after, tokenizer.frame is None or bool(tokenizer.frame.before))
 
     @cached_property
-    def _spelt(self) -> re.Pattern[str]:
+    def _message_pattern(self) -> re.Pattern[str]:
         """Return a pattern for the names in a message, the longest names first."""
         return re.compile("|".join(map(re.escape, _longest_first(self.marks))))
 
     @cached_property
-    def _written(self) -> re.Pattern[str]:
+    def _rendered_pattern(self) -> re.Pattern[str]:
         """Return a pattern for names in a rendered text, each in a group, with the space that the token absorbs."""
         marks = {**self.marks, START_MARK: START_MARK, END_MARK: END_MARK}
         return re.compile(
@@ -77,7 +77,7 @@ class SpecialNames:
         if not self.marks:
             return cleaned
         begin, end = HIDDEN
-        return self._spelt.sub(lambda found: f"{begin}{self._numbers[found.group()]}{end}", cleaned)
+        return self._message_pattern.sub(lambda match: f"{begin}{self._numbers[match.group()]}{end}", cleaned)
 
     def show(self, text: str) -> str:
         """Restore the names that `hide` replaced."""
@@ -90,13 +90,13 @@ class SpecialNames:
         """Replace the names in a rendered text by marks."""
         if not self.marks:
             return text
-        marked = self._written.sub(lambda found: self._mark(found[found.lastindex or 0]), text)
+        marked = self._rendered_pattern.sub(lambda match: self._mark_for(match[match.lastindex or 0]), text)
         by_name = marked.startswith(END_MARK) and not text.startswith(END_MARK)
         if by_name and START_MARK not in self.marks.values():  # one token both begins and ends texts
             return START_MARK + marked.removeprefix(END_MARK)
         return marked
 
-    def _mark(self, name: str) -> str:
+    def _mark_for(self, name: str) -> str:
         return self.marks.get(name, name)
 
 
@@ -122,8 +122,8 @@ def parts_of(text: str) -> list[str]:
 
 def marked_ids(text: str, tokenizer: Tokenizer) -> list[int]:
     """Return the token ids of a text with marks."""
-    found: list[int] = []
+    ids: list[int] = []
     for part in parts_of(text):
         id = id_of_mark(part, tokenizer)
-        found += tokenizer.encode(part) if id is None else [id]
-    return found
+        ids += tokenizer.encode(part) if id is None else [id]
+    return ids

@@ -44,7 +44,7 @@ GRAPHEME = regex.compile(r"\X")
 
 
 class SplitPiece(NamedTuple):
-    """A record, or a piece of its text, and its split (`side`). See `RecordPiece` for the other fields."""
+    """A record, or a piece of its text, and its split. See `RecordPiece` for the other fields."""
 
     split: SplitName
     texts: tuple[str, ...]
@@ -78,16 +78,16 @@ class DocumentSplit:
         return self._by_bucket(pieces) if self.bucket >= 0 else self._by_position(pieces)
 
     def _by_bucket(self, pieces: Iterable[KeptPiece]) -> Iterator[SplitPiece]:
-        room = self.limit
+        remaining = self.limit
         for texts, _, _, last, mark in pieces:
             if mark >> 48 > self.bucket:
                 yield SplitPiece("train", texts, (), last)
                 continue
             # Text is cut here only if the lowest bucket alone exceeds the limit; the rest is not used.
-            if room:
+            if remaining:
                 (text,) = texts
-                yield SplitPiece("validation", (text[:room],), (), last or len(text) >= room)
-                room = max(0, room - len(text))
+                yield SplitPiece("validation", (text[:remaining],), (), last or len(text) >= remaining)
+                remaining = max(0, remaining - len(text))
 
     def _by_position(self, pieces: Iterable[KeptPiece]) -> Iterator[SplitPiece]:
         position = 0  # of the piece's first character
@@ -128,19 +128,19 @@ class RecordSplit:
         Raises:
             GlassError: the source has more records than when it was surveyed.
         """
-        held = self.held
+        held_out = self.held
         for number, (_, texts, labels, _, _, _, loss_spans) in enumerate(records):
-            if number >= len(held):
+            if number >= len(held_out):
                 raise GlassError(f"{self.name} changed while it was read", "Run the same command again.")
-            if not held[number]:
+            if not held_out[number]:
                 yield SplitPiece("train", texts, labels, True, loss_spans)
             elif self.knows(labels):
                 yield SplitPiece("validation", texts, labels, True, loss_spans)
 
     def validation(self, records: Iterable[RecordPiece]) -> Iterator[SplitPiece]:
         """Yield the records of a separate validation source whose labels are all in the training split."""
-        own = (each for each in records if self.knows(each.labels))
-        return (SplitPiece("validation", each.texts, each.labels, True, each.loss_spans) for each in own)
+        known_records = (each for each in records if self.knows(each.labels))
+        return (SplitPiece("validation", each.texts, each.labels, True, each.loss_spans) for each in known_records)
 
     def knows(self, labels: tuple[str, ...]) -> bool:
         """Return whether all these labels are in the training split."""
@@ -150,79 +150,82 @@ class RecordSplit:
 Split = DocumentSplit | RecordSplit
 
 
-def split_documents(found: Survey, data: DataConfig) -> DocumentSplit:
+def split_documents(survey: Survey, data: DataConfig) -> DocumentSplit:
     """Decide which characters of running text to hold out.
 
     Raises:
         GlassError: the text is too short to be split, or all documents are equal and a random split is requested.
     """
-    if data.split == "random" and found.records > 1:
-        return _random_documents(found, data)
-    total = found.characters
-    wanted = total - int(total * (1 - data.validation_fraction))
-    held = min(wanted, data.validation_limit)  # characters
-    if min(held, total - held) < 1 or total < 2:
+    if data.split == "random" and survey.records > 1:
+        return _random_documents(survey, data)
+    total = survey.characters
+    requested = total - int(total * (1 - data.validation_fraction))
+    held_out = min(requested, data.validation_limit)  # characters
+    if min(held_out, total - held_out) < 1 or total < 2:
         raise GlassError(
-            f"the text is too short to split: validation would get {held:,} of {total:,} characters, "
-            f"training {total - held:,}",
+            f"the text is too short to split: validation would get {held_out:,} of {total:,} characters, "
+            f"training {total - held_out:,}",
             "Give a longer text, or lower data.validation_fraction.",
         )
-    return _tail_of_text(found, data, held) if data.split == "tail" else _end_of_text(found, data, held)
+    return _tail_of_text(survey, data, held_out) if data.split == "tail" else _end_of_text(survey, data, held_out)
 
 
-def _end_of_text(found: Survey, data: DataConfig, held: int) -> DocumentSplit:
-    """Hold out about `held` characters: from the start of a document if one is near enough, else from inside one."""
+def _end_of_text(survey: Survey, data: DataConfig, held_out: int) -> DocumentSplit:
+    """Hold out about `held_out` characters, from the start of a document if one is near, else from inside one."""
     exception = "; one document cannot be split at random" if data.split == "random" else ""
-    if found.records == 1:
+    if survey.records == 1:
         clusters = data.split == "end"
         return DocumentSplit(
-            found.characters - held, True, f"validation: the end of the text{exception}", clusters=clusters
+            survey.characters - held_out, True, f"validation: the end of the text{exception}", clusters=clusters
         )
-    boundary = _near_boundary(found, held, data.validation_limit)
+    boundary = _near_boundary(survey, held_out, data.validation_limit)
     if boundary is None:
         note = "validation: the end of the text, with one document cut in two"
-        return DocumentSplit(found.characters - held, True, note, clusters=True)
-    which = "document" if boundary == found.last_start else "documents"
+        return DocumentSplit(survey.characters - held_out, True, note, clusters=True)
+    which = "document" if boundary == survey.last_start else "documents"
     return DocumentSplit(boundary, False, f"validation: the last {which}")
 
 
-def _near_boundary(found: Survey, held: int, limit: int) -> int | None:
-    """Return the document start nearest to `held` (at most `limit`) characters before the end; None if none is near."""
-    total = found.characters
-    after = bisect_left(found.starts, total - held)
-    candidates = [start for start in found.starts[max(0, after - 1) : after + 1] if start > 0]
+def _near_boundary(survey: Survey, held_out: int, limit: int) -> int | None:
+    """Return the document start nearest to `held_out` characters (at most `limit`) before the end, or None."""
+    total = survey.characters
+    index = bisect_left(survey.starts, total - held_out)
+    candidates = [start for start in survey.starts[max(0, index - 1) : index + 1] if start > 0]
     near = [
-        start for start in candidates if abs(total - start - held) <= NEAR_ENOUGH * held and 0 < total - start <= limit
+        start
+        for start in candidates
+        if abs(total - start - held_out) <= NEAR_ENOUGH * held_out and 0 < total - start <= limit
     ]
-    return min(near, key=lambda start: abs(total - start - held), default=None)
+    return min(near, key=lambda start: abs(total - start - held_out), default=None)
 
 
-def _tail_of_text(found: Survey, data: DataConfig, held: int) -> DocumentSplit:
+def _tail_of_text(survey: Survey, data: DataConfig, held_out: int) -> DocumentSplit:
     """Split as older versions did: whole documents, unless the last one is too long."""
-    total = found.characters
-    start = total - held
-    several = found.records > 1
-    if several and found.last_start >= start:
+    total = survey.characters
+    start = total - held_out
+    several = survey.records > 1
+    if several and survey.last_start >= start:
         return DocumentSplit(start, False, "validation: the last documents")
-    if several and found.last_length <= min(data.validation_limit, total // 2):
-        return DocumentSplit(found.last_start, False, "validation: the last document")
+    if several and survey.last_length <= min(data.validation_limit, total // 2):
+        return DocumentSplit(survey.last_start, False, "validation: the last document")
     which = "of the last document (too long to be held out whole)" if several else "of the text"
     return DocumentSplit(start, True, f"validation: the end {which}")
 
 
-def _random_documents(found: Survey, data: DataConfig) -> DocumentSplit:
+def _random_documents(survey: Survey, data: DataConfig) -> DocumentSplit:
     """Hold out the documents with the lowest hashes: the requested fraction, within the limit, never all documents."""
-    documents = list(accumulate(found.bucket_documents))
-    characters = list(accumulate(found.bucket_characters))
-    filled = [bucket for bucket, count in enumerate(found.bucket_documents) if count]
+    documents = list(accumulate(survey.bucket_documents))
+    characters = list(accumulate(survey.bucket_characters))
+    filled = [bucket for bucket, count in enumerate(survey.bucket_documents) if count]
     if len(filled) < 2:
         raise GlassError(
-            f"all {found.records:,} documents are the same text: a random split puts equal documents in the same split",
+            f"all {survey.records:,} documents are the same text: a random split puts equal documents in the same "
+            "split",
             "Give different documents, or set data.split = end.",
         )
-    wanted = max(1, round(data.validation_fraction * found.records))
+    requested = max(1, round(data.validation_fraction * survey.records))
     choices = [bucket for bucket in filled[:-1] if characters[bucket] <= data.validation_limit] or filled[:1]
-    bucket = next((b for b in choices if documents[b] >= wanted), choices[-1])
+    bucket = next((b for b in choices if documents[b] >= requested), choices[-1])
     note = f"validation: documents drawn at random, seed {data.seed}"
     return DocumentSplit(0, False, note, bucket=bucket, limit=data.validation_limit)
 
@@ -263,139 +266,142 @@ def _is_clean(text: str, position: int) -> bool:
     return not joined and not (before == "\r" and after == "\n") and unicodedata.combining(before) != 9
 
 
-def split_records(found: Survey, data: DataConfig, name: str, own_validation: bool = False) -> RecordSplit:
+def split_records(survey: Survey, data: DataConfig, name: str, separate_validation: bool = False) -> RecordSplit:
     """Choose the records to hold out; none if there is a separate validation source.
 
     Raises:
         GlassError: the records cannot be split, or a classifier cannot learn from their labels.
     """
-    labelled = found.kind.labels != "none"
+    labelled = survey.kind.labels != "none"
     if labelled:
-        _refuse_useless_labels(found, name)
-    held = np.zeros(found.records, dtype=np.bool_) if own_validation else hold_out(found, data)
+        _refuse_useless_labels(survey, name)
+    held_out = np.zeros(survey.records, dtype=np.bool_) if separate_validation else hold_out(survey, data)
     if not labelled:
-        return RecordSplit(held, None, name)
-    numbers = np.frombuffer(found.label_numbers, dtype=np.int32)
-    seen = set(np.unique(numbers[~held[found.label_owners()]]).tolist())
-    names = sorted(name for name, number in found.label_names.items() if number in seen)
+        return RecordSplit(held_out, None, name)
+    label_numbers = np.frombuffer(survey.label_numbers, dtype=np.int32)
+    training_labels = set(np.unique(label_numbers[~held_out[survey.label_owners()]]).tolist())
+    names = sorted(name for name, number in survey.label_names.items() if number in training_labels)
     if len(names) < 2:
         raise GlassError(
             f"the training split of {name} has only one label: {names[0]!r}",
             "Set data.split to random: the file may be sorted by label.",
         )
-    return RecordSplit(held, {name: index for index, name in enumerate(names)}, name)
+    return RecordSplit(held_out, {name: index for index, name in enumerate(names)}, name)
 
 
-def _refuse_useless_labels(found: Survey, name: str) -> None:
+def _refuse_useless_labels(survey: Survey, name: str) -> None:
     """Raise a `GlassError` if there is only one label, or if no label occurs twice."""
-    if len(found.label_names) == 1:
-        only = next(iter(found.label_names))
+    if len(survey.label_names) == 1:
+        only = next(iter(survey.label_names))
         examples = (
-            f"all {found.records:,} examples of {name} have" if found.records > 1 else f"the only example of {name} has"
+            f"all {survey.records:,} examples of {name} have"
+            if survey.records > 1
+            else f"the only example of {name} has"
         )
         raise GlassError(
             f"{examples} the label {only!r}, so there is nothing to classify",
             "Give examples of at least two labels.",
         )
-    if len(found.label_names) == len(found.label_numbers):
+    if len(survey.label_names) == len(survey.label_numbers):
         raise GlassError(
-            f"{name} has {found.records:,} distinct labels in {found.records:,} rows: no label is seen twice",
+            f"{name} has {survey.records:,} distinct labels in {survey.records:,} rows: no label is seen twice",
             "Set data.label_column to a column whose values repeat.",
         )
 
 
-def hold_out(found: Survey, data: DataConfig) -> Held:
+def hold_out(survey: Survey, data: DataConfig) -> Held:
     """Return a (records,) mask, True for each record to hold out: at least one record, never all.
 
     Raises:
         GlassError: the records cannot be split.
     """
-    if found.records < 2:
+    if survey.records < 2:
         raise GlassError("1 example is too few to be split", "Give more examples, or set data.validation.")
-    return _random_records(found, data) if data.split == "random" else _last_records(found, data)
+    return _random_records(survey, data) if data.split == "random" else _last_records(survey, data)
 
 
-def _last_records(found: Survey, data: DataConfig) -> Held:
-    characters = np.cumsum(np.frombuffer(found.lengths, dtype=np.uint32)[::-1], dtype=np.int64)
-    fits = int(np.searchsorted(characters, data.validation_limit, side="right"))
-    wanted = min(round(data.validation_fraction * found.records), fits, found.records - 1)
-    held = np.zeros(found.records, dtype=np.bool_)
-    held[found.records - max(1, wanted) :] = True
-    return held
+def _last_records(survey: Survey, data: DataConfig) -> Held:
+    characters = np.cumsum(np.frombuffer(survey.lengths, dtype=np.uint32)[::-1], dtype=np.int64)
+    max_records = int(np.searchsorted(characters, data.validation_limit, side="right"))
+    held_out_count = min(round(data.validation_fraction * survey.records), max_records, survey.records - 1)
+    held_out = np.zeros(survey.records, dtype=np.bool_)
+    held_out[survey.records - max(1, held_out_count) :] = True
+    return held_out
 
 
-def _random_records(found: Survey, data: DataConfig) -> Held:
+def _random_records(survey: Survey, data: DataConfig) -> Held:
     """Hold out, for each label, groups of examples with equal sources: the groups with the lowest hashes."""
-    marks, group, counts = np.unique(
-        np.frombuffer(found.marks, dtype=np.uint64), return_inverse=True, return_counts=True
+    text_hashes, group_of_record, counts = np.unique(
+        np.frombuffer(survey.marks, dtype=np.uint64), return_inverse=True, return_counts=True
     )
-    if len(marks) < 2:
+    if len(text_hashes) < 2:
         raise GlassError(
-            f"all {found.records:,} examples have the same source: a random split keeps examples with equal sources "
+            f"all {survey.records:,} examples have the same source: a random split keeps examples with equal sources "
             "together",
             "Give examples with different sources, or set data.split = end.",
         )
-    characters = np.zeros(len(marks), dtype=np.int64)
-    np.add.at(characters, group, np.frombuffer(found.lengths, dtype=np.uint32))
-    label = _label_of_groups(found, group, len(marks))
-    held = np.zeros(len(marks), dtype=np.bool_)
+    characters = np.zeros(len(text_hashes), dtype=np.int64)
+    np.add.at(characters, group_of_record, np.frombuffer(survey.lengths, dtype=np.uint32))
+    label_of_group = _label_of_groups(survey, group_of_record, len(text_hashes))
+    held_out_groups = np.zeros(len(text_hashes), dtype=np.bool_)
     total = int(characters.sum())
-    before = 0
-    asked = 0
-    for number in range(int(label.max()) + 1):
-        members = np.flatnonzero(label == number)  # in the order of their hashes
-        before += int(counts[members].sum())
+    examples_so_far = 0
+    requested = 0
+    for number in range(int(label_of_group.max()) + 1):
+        members = np.flatnonzero(label_of_group == number)  # in the order of their hashes
+        examples_so_far += int(counts[members].sum())
         # Round so that all labels together have the requested fraction.
-        asked_so_far = round(data.validation_fraction * before)
-        wanted = asked_so_far - asked
-        asked = asked_so_far
-        room = max(1, data.validation_limit * int(characters[members].sum()) // max(1, total))
-        held[members[_lowest(counts[members], characters[members], wanted, room)]] = True
-    _keep_every_label(found, group, held)
-    if not held.any():
-        held[_one_to_spare(label, counts)] = True
-    side: Held = held[group]
-    return side
+        requested_so_far = round(data.validation_fraction * examples_so_far)
+        max_examples = requested_so_far - requested
+        requested = requested_so_far
+        max_characters = max(1, data.validation_limit * int(characters[members].sum()) // max(1, total))
+        lowest = _lowest_groups(counts[members], characters[members], max_examples, max_characters)
+        held_out_groups[members[lowest]] = True
+    _keep_every_label(survey, group_of_record, held_out_groups)
+    if not held_out_groups.any():
+        held_out_groups[_one_to_spare(label_of_group, counts)] = True
+    held_out: Held = held_out_groups[group_of_record]
+    return held_out
 
 
-def _label_of_groups(found: Survey, group: Numbers, groups: int) -> Numbers:
+def _label_of_groups(survey: Survey, group: Numbers, groups: int) -> Numbers:
     """Return the rank of the rarest label in each group, (groups,); 0 is the rarest label, or stands for no label."""
-    if not found.label_numbers:
+    if not survey.label_numbers:
         return np.zeros(groups, dtype=np.int64)
-    numbers = np.frombuffer(found.label_numbers, dtype=np.int32)
-    rank = np.empty(len(found.label_names), dtype=np.int64)
-    rank[np.argsort(np.bincount(numbers), kind="stable")] = np.arange(len(found.label_names))
-    label = np.full(groups, len(found.label_names), dtype=np.int64)
-    np.minimum.at(label, group[found.label_owners()], rank[numbers])
+    numbers = np.frombuffer(survey.label_numbers, dtype=np.int32)
+    rank = np.empty(len(survey.label_names), dtype=np.int64)
+    rank[np.argsort(np.bincount(numbers), kind="stable")] = np.arange(len(survey.label_names))
+    label = np.full(groups, len(survey.label_names), dtype=np.int64)
+    np.minimum.at(label, group[survey.label_owners()], rank[numbers])
     return label
 
 
-def _lowest(counts: Numbers, characters: Numbers, wanted: int, room: int) -> Numbers:
-    """Return the indices of the first groups, with at most `wanted` examples and `room` characters; never all groups.
+def _lowest_groups(counts: Numbers, characters: Numbers, max_examples: int, max_characters: int) -> Numbers:
+    """Return the indices of the first groups within `max_examples` and `max_characters`; never all groups.
 
     If the next group has more examples than are still wanted, later groups of one example are taken instead.
     """
-    whole = min(
-        int(np.searchsorted(np.cumsum(counts), wanted, side="right")),
-        int(np.searchsorted(np.cumsum(characters), room, side="right")),
+    prefix = min(
+        int(np.searchsorted(np.cumsum(counts), max_examples, side="right")),
+        int(np.searchsorted(np.cumsum(characters), max_characters, side="right")),
         len(counts) - 1,
     )
-    missing = wanted - int(counts[:whole].sum())
-    left = room - int(characters[:whole].sum())
-    single = whole + np.flatnonzero(counts[whole:-1] == 1)[: max(0, missing)]
-    more = int(np.searchsorted(np.cumsum(characters[single]), left, side="right"))
-    return np.concatenate([np.arange(whole), single[:more]])
+    examples_left = max_examples - int(counts[:prefix].sum())
+    characters_left = max_characters - int(characters[:prefix].sum())
+    single_groups = prefix + np.flatnonzero(counts[prefix:-1] == 1)[: max(0, examples_left)]
+    single_count = int(np.searchsorted(np.cumsum(characters[single_groups]), characters_left, side="right"))
+    return np.concatenate([np.arange(prefix), single_groups[:single_count]])
 
 
-def _keep_every_label(found: Survey, group: Numbers, held: Held) -> None:
+def _keep_every_label(survey: Survey, group: Numbers, held_out_groups: Held) -> None:
     """Move one group back to training for each label that has no training record left."""
-    if not found.label_numbers:
+    if not survey.label_numbers:
         return
-    numbers = np.frombuffer(found.label_numbers, dtype=np.int32)
-    owners = group[found.label_owners()]  # the group of each label
-    seen = np.bincount(numbers[~held[owners]], minlength=len(found.label_names))
-    for number in np.flatnonzero(seen == 0):
-        held[owners[numbers == number].max()] = False
+    numbers = np.frombuffer(survey.label_numbers, dtype=np.int32)
+    owners = group[survey.label_owners()]  # the group of each label
+    training_counts = np.bincount(numbers[~held_out_groups[owners]], minlength=len(survey.label_names))
+    for number in np.flatnonzero(training_counts == 0):
+        held_out_groups[owners[numbers == number].max()] = False
 
 
 def _one_to_spare(label: Numbers, counts: Numbers) -> int:

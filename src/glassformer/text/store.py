@@ -151,13 +151,13 @@ class TokenStore:
         `chunk_tokens` tokens comes in several strings, cut between characters.
         """
         start = 0
-        ended = True
+        ends_line = True
         for stop in self.document_ends:
-            if not ended:
+            if not ends_line:
                 yield "\n"
             for text in self._document_text(tokenizer, start, int(stop) - 1, chunk_tokens):
                 yield text
-                ended = text.endswith("\n")
+                ends_line = text.endswith("\n")
             start = int(stop)
 
     def _document_text(self, tokenizer: Tokenizer, start: int, stop: int, chunk: int) -> Iterator[str]:
@@ -189,9 +189,9 @@ class StoreWriter:
         self.tokenizer = tokenizer
         self.dtype = np.dtype("<u2" if tokenizer.vocab_size <= 65_535 else "<u4")
         self.tokens = self.documents = self.characters = self.bytes = self.unknown = 0
-        self._text = hashlib.sha256()
-        self._sums = {".ds": hashlib.sha256(), ".index": hashlib.sha256()}
-        self._document = hashlib.sha256()
+        self._text_hash = hashlib.sha256()
+        self._file_hashes = {".ds": hashlib.sha256(), ".index": hashlib.sha256()}
+        self._document_hash = hashlib.sha256()
         self._files: dict[str, IO[bytes]] = {
             ".ds": _ids_path(prefix).open("wb"),
             ".index": _index_path(prefix).open("wb"),
@@ -201,23 +201,23 @@ class StoreWriter:
         """Append pieces of documents: the text and the ids of each piece, and whether it ends its document."""
         flat: list[int] = []
         ends = array("Q")
-        for text, piece, last in zip(texts, ids, lasts, strict=True):
-            flat.extend(piece)
-            coded = text.encode("utf-8")
+        for text, piece_ids, last in zip(texts, ids, lasts, strict=True):
+            flat.extend(piece_ids)
+            encoded = text.encode("utf-8")
             self.characters += len(text)
-            self.bytes += len(coded)
-            self._document.update(coded)
+            self.bytes += len(encoded)
+            self._document_hash.update(encoded)
             if last:
-                self._document_ended(self._document.digest())
-                self._document = hashlib.sha256()
+                self._document_ended(self._document_hash.digest())
+                self._document_hash = hashlib.sha256()
                 flat.append(self.tokenizer.end_id)
                 ends.append(self.tokens + len(flat))
-        coded_ids = np.fromiter(flat, dtype=self.dtype, count=len(flat))
+        id_array = np.fromiter(flat, dtype=self.dtype, count=len(flat))
         if self.tokenizer.unknown_id is not None:
-            self.unknown += int(np.count_nonzero(coded_ids == self.tokenizer.unknown_id))
+            self.unknown += int(np.count_nonzero(id_array == self.tokenizer.unknown_id))
         self.tokens += len(flat)
         self.documents += len(ends)
-        self._write(".ds", coded_ids.tobytes())
+        self._write(".ds", id_array.tobytes())
         self._write(".index", np.array(ends, dtype="<u8").tobytes())
 
     def append(self, part: Path) -> None:
@@ -228,16 +228,16 @@ class StoreWriter:
                 self._write(".ds", block)
         ends = np.fromfile(_index_path(part), dtype="<u8") + np.uint64(self.tokens)
         self._write(".index", ends.astype("<u8").tobytes())
-        self._text.update(_digests_path(part).read_bytes())
+        self._text_hash.update(_digests_path(part).read_bytes())
         for name in ("tokens", "documents", "characters", "bytes", "unknown"):
             setattr(self, name, getattr(self, name) + header[name])
 
     def _document_ended(self, digest: bytes) -> None:
-        self._text.update(digest)
+        self._text_hash.update(digest)
 
-    def _write(self, which: str, data: bytes) -> None:
-        self._files[which].write(data)
-        self._sums[which].update(data)
+    def _write(self, suffix: str, data: bytes) -> None:
+        self._files[suffix].write(data)
+        self._file_hashes[suffix].update(data)
 
     def abandon(self) -> None:
         """Close the files without completing the store."""
@@ -258,8 +258,8 @@ class StoreWriter:
             "vocab_size": self.tokenizer.vocab_size,
             "end_id": self.tokenizer.end_id,
             "tokenizer_digest": self.tokenizer.digest,
-            "text_hash": self._text.hexdigest(),
-            "sums": {suffix: digest.hexdigest() for suffix, digest in self._sums.items()},
+            "text_hash": self._text_hash.hexdigest(),
+            "sums": {suffix: digest.hexdigest() for suffix, digest in self._file_hashes.items()},
         }
         sync(_ids_path(self.prefix))
         sync(_index_path(self.prefix))
@@ -298,8 +298,10 @@ def _continues_character(token: bytes) -> bool:
     return bool(token) and 0x80 <= token[0] < 0xC0
 
 
-def _damaged(prefix: Path, why: str) -> DamagedStoreError:
-    return DamagedStoreError(f"the token store {prefix} is damaged: {why}", "Prepare the text again from its source.")
+def _damaged(prefix: Path, reason: str) -> DamagedStoreError:
+    return DamagedStoreError(
+        f"the token store {prefix} is damaged: {reason}", "Prepare the text again from its source."
+    )
 
 
 def _read_header(prefix: Path) -> dict[str, Any]:
@@ -315,8 +317,8 @@ def _read_header(prefix: Path) -> dict[str, Any]:
     return header
 
 
-def _check_size(path: Path, wanted: int) -> None:
+def _check_size(path: Path, expected: int) -> None:
     size = path.stat().st_size if path.is_file() else -1
-    if size != wanted or not size:
-        have = "is missing" if size < 0 else f"has {size:,} bytes"
-        raise _damaged(path, f"{path.name} {have}, but {wanted:,} bytes were written")
+    if size != expected or not size:
+        actual = "is missing" if size < 0 else f"has {size:,} bytes"
+        raise _damaged(path, f"{path.name} {actual}, but {expected:,} bytes were written")

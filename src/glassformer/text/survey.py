@@ -116,9 +116,9 @@ class Survey:
         """Return the number of records and rows left out, by reason."""
         return self.tally.left_out
 
-    def add(self, number: int, facts: Facts, whole: bool, data: DataConfig) -> bool:
-        """Count record `number`, which came in one piece if `whole`; return whether it is kept."""
-        if not whole:
+    def add(self, number: int, facts: Facts, single_piece: bool, data: DataConfig) -> bool:
+        """Count record `number`, which came in one piece if `single_piece`; return whether it is kept."""
+        if not single_piece:
             self.large[number] = facts
         reason = why_left_out(facts.words, facts.rest, self.kind, data)
         if not reason and self.repeated and self.repeated[number]:
@@ -151,10 +151,10 @@ class Survey:
         self.marks.append(facts.mark)
         self.whole_marks.append(facts.whole_mark)
         self.lengths.append(facts.characters)
-        others = len(self.kind.roles) - 1
-        self.other_characters += sum(len(part) for part in facts.rest[:others])
+        other_texts = len(self.kind.roles) - 1
+        self.other_characters += sum(len(part) for part in facts.rest[:other_texts])
         if self.kind.labels != "none":
-            self.add_labels(facts.rest[others:])
+            self.add_labels(facts.rest[other_texts:])
 
     def add_labels(self, labels: Sequence[str]) -> None:
         """Count the labels of the next record."""
@@ -205,22 +205,22 @@ def survey(source: Source, seed: int | None = None) -> Survey:
     """
     kind = source.kind
     data = source.data if seed is None else source.data.model_copy(update={"seed": seed})
-    found = Survey(kind)
+    result = Survey(kind)
     if kind.running_text and data.duplicates != "keep":
-        repeats = DuplicateFinder()
+        finder = DuplicateFinder()
         for facts, number, _ in facts_of(source.records(Tally()), data, bands=data.duplicates == "near"):
             if not why_left_out(facts.words, facts.rest, kind, data):
-                repeats.add(number, facts.mark, facts.bands)
-        found.repeated = repeats.found()
-    for facts, number, whole in facts_of(source.records(found.tally), data):
-        found.add(number, facts, whole, data)
-        if found.label_names and len(found.label_names) > MOST_LABELS:
+                finder.add(number, facts.mark, facts.bands)
+        result.repeated = finder.found()
+    for facts, number, single_piece in facts_of(source.records(result.tally), data):
+        result.add(number, facts, single_piece, data)
+        if result.label_names and len(result.label_names) > MOST_LABELS:
             raise GlassError(
-                f"{source.name} has more than {MOST_LABELS:,} distinct labels in its first {found.records:,} rows",
+                f"{source.name} has more than {MOST_LABELS:,} distinct labels in its first {result.records:,} rows",
                 "Set data.label_column to a column whose values repeat.",
             )
-    found.refuse_nothing(source.name)
-    return found
+    result.refuse_nothing(source.name)
+    return result
 
 
 def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = False) -> Iterator[tuple[Facts, int, bool]]:
@@ -233,8 +233,8 @@ def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = Fals
     """
     counting = counts_words(data)
     facts = Facts()
-    empty = _hasher(data.seed)
-    hasher = empty
+    empty_hasher = _new_hasher(data.seed)
+    hasher = empty_hasher
     in_word = False
     sketch = None
     for number, texts, labels, position, first, last, _ in pieces:
@@ -244,7 +244,7 @@ def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = Fals
             if labels or len(texts) > 1:
                 facts.rest = texts[1:] + labels
             facts.position = position
-            hasher = empty.copy()
+            hasher = empty_hasher.copy()
             in_word = False
             sketch = Sketch() if bands else None
         facts.characters += len(text)
@@ -274,33 +274,33 @@ def counts_words(data: DataConfig) -> bool:
 
 def mark_of(text: str, seed: int) -> int:
     """Return a 64-bit hash of a text, keyed by `seed`; equal texts have equal hashes."""
-    return _mark(text, _hasher(seed))
+    return _hash_text(text, _new_hasher(seed))
 
 
-def _mark(text: str, empty: hashlib.blake2b) -> int:
-    hasher = empty.copy()
+def _hash_text(text: str, empty_hasher: hashlib.blake2b) -> int:
+    hasher = empty_hasher.copy()
     hasher.update(text.encode("utf-8"))
     return int.from_bytes(hasher.digest(), "little")
 
 
-def _hasher(seed: int) -> hashlib.blake2b:
+def _new_hasher(seed: int) -> hashlib.blake2b:
     return hashlib.blake2b(digest_size=8, key=(seed % (1 << 64)).to_bytes(8, "little"))
 
 
-def why_left_out(words: int, rest: tuple[str, ...], kind: RecordKind, data: DataConfig) -> str:
+def why_left_out(word_count: int, other_fields: tuple[str, ...], kind: RecordKind, data: DataConfig) -> str:
     """Return the reason to leave out a record with a blank field or a wrong size; empty if the record is kept.
 
     Args:
-        words: number of words in the first text.
-        rest: the other texts and the labels.
+        word_count: number of words in the first text.
+        other_fields: the other texts and the labels.
         kind: kind of the record.
         data: the settings.
     """
-    if words == 0 or (rest and not all(map(str.strip, rest))):
-        return kind.why_incomplete([words == 0, *(not part.strip() for part in rest)])
-    if words < data.min_words:
+    if word_count == 0 or (other_fields and not all(map(str.strip, other_fields))):
+        return kind.why_incomplete([word_count == 0, *(not part.strip() for part in other_fields)])
+    if word_count < data.min_words:
         return f"{'documents' if kind.running_text else 'examples'} with fewer than {data.min_words} words"
-    if data.max_words is not None and words > data.max_words:
+    if data.max_words is not None and word_count > data.max_words:
         return f"{'documents' if kind.running_text else 'examples'} with more than {data.max_words} words"
     return ""
 
@@ -310,8 +310,8 @@ def first_records(source: Source) -> Iterator[tuple[str, ...]]:
     counting = counts_words(source.data)
     for _, texts, labels, _, first, _, _ in source.records(Tally()):
         if first:
-            words = len(texts[0].split()) if counting else int(bool(texts[0].strip()))
-            if not why_left_out(words, texts[1:] + labels, source.kind, source.data):
+            word_count = len(texts[0].split()) if counting else int(bool(texts[0].strip()))
+            if not why_left_out(word_count, texts[1:] + labels, source.kind, source.data):
                 yield texts + labels
 
 
@@ -327,34 +327,34 @@ def kept_records(source: Source) -> Iterator[RecordPiece]:
             yield record
 
 
-def kept_pieces(source: Source, found: Survey, marks: bool) -> Iterator[KeptPiece]:
+def kept_pieces(source: Source, survey: Survey, marks: bool) -> Iterator[KeptPiece]:
     """Yield the kept pieces of running text, in the order of the survey; `mark` is 0 unless `marks` is set."""
-    return filter_pieces(source.records(Tally()), source.data, found, marks)
+    return filter_pieces(source.records(Tally()), source.data, survey, marks)
 
 
 def filter_pieces(
-    pieces: Iterable[RecordPiece], data: DataConfig, found: Survey, marks: bool, start: int = 0
+    pieces: Iterable[RecordPiece], data: DataConfig, survey: Survey, marks: bool, start: int = 0
 ) -> Iterator[KeptPiece]:
     """Yield the kept pieces; `start` is the number of characters in kept records before them."""
     length = 0
     counting = counts_words(data)
-    kind = found.kind
-    empty = _hasher(data.seed)
-    keeping = True
-    mark = 0
+    kind = survey.kind
+    empty_hasher = _new_hasher(data.seed)
+    is_kept = True
+    text_hash = 0
     for number, texts, _, _, first, last, _ in pieces:
         if first:
             text = texts[0]
             start += length
-            if (facts := found.large.get(number)) is not None:
-                words = facts.words
+            if (facts := survey.large.get(number)) is not None:
+                word_count = facts.words
                 length = facts.characters
-                mark = facts.mark
+                text_hash = facts.mark
             else:
-                words = len(text.split()) if counting else int(bool(text) and not text.isspace())
+                word_count = len(text.split()) if counting else int(bool(text) and not text.isspace())
                 length = len(text)
-                mark = _mark(text, empty) if marks else 0
-            keeping = not why_left_out(words, (), kind, data) and not (found.repeated and found.repeated[number])
-            length = length if keeping else 0
-        if keeping:
-            yield KeptPiece(texts, start, first, last, mark)
+                text_hash = _hash_text(text, empty_hasher) if marks else 0
+            is_kept = not why_left_out(word_count, (), kind, data) and not (survey.repeated and survey.repeated[number])
+            length = length if is_kept else 0
+        if is_kept:
+            yield KeptPiece(texts, start, first, last, text_hash)

@@ -64,11 +64,11 @@ class Table:
     notes: tuple[str, ...]
 
 
-def open_table(text: Callable[[], Iterable[str]], format: Format, name: str, data: DataConfig) -> Table:
+def open_table(open_text: Callable[[], Iterable[str]], format: Format, name: str, data: DataConfig) -> Table:
     """Open a table, and detect its dialect and columns from its first rows.
 
     Args:
-        text: function that opens the decoded text again.
+        open_text: function that opens the decoded text again.
         format: format that the file's name indicates.
         name: the file's name, for messages.
         data: settings; if they name a column by a name in row 1, row 1 is a header, unless `header` is no.
@@ -77,32 +77,34 @@ def open_table(text: Callable[[], Iterable[str]], format: Format, name: str, dat
         GlassError: there are no rows of data, a line is not a valid row, or the rows seem to be sentences or to have
             more fields than row 1.
     """
-    wanted = wanted_columns(data)
+    requested_names = wanted_columns(data)
     if format == "jsonl":
-        return _open_json_lines(text, name, wanted)
-    dialect, notes = find_dialect(text, format, name, data)
-    found = [
+        return _open_json_lines(open_text, name, requested_names)
+    dialect, notes = find_dialect(open_text, format, name, data)
+    numbered_rows = [
         (first, [cell[:SAMPLE_CHARACTERS] for cell in cells])
-        for first, _, cells in islice(records(text_lines(text(), name), dialect, name), SAMPLE_ROWS)
+        for first, _, cells in islice(records(text_lines(open_text(), name), dialect, name), SAMPLE_ROWS)
     ]
-    if not found:
+    if not numbered_rows:
         raise GlassError(f"{name} has no rows", "Give a table with at least one row of text.")
-    rows = [cells for _, cells in found]
-    cells = [cell.strip() for cell in rows[0]]
-    header = _has_header(rows, cells, name, data, wanted, notes)
+    rows = [cells for _, cells in numbered_rows]
+    first_row = [cell.strip() for cell in rows[0]]
+    header = _has_header(rows, first_row, name, data, requested_names, notes)
     if not header and (data.delimiter, data.extra_fields) == ("auto", "auto"):
         _refuse_sentences(rows, dialect.delimiter, name)
-    names = _names(cells, name, notes) if header else [str(number + 1) for number in range(_usual_width(rows))]
-    extra: Literal["refuse", "cut", "join"]
+    names = (
+        _unique_names(first_row, name, notes) if header else [str(number + 1) for number in range(_usual_width(rows))]
+    )
+    extra_fields: Literal["refuse", "cut", "join"]
     if data.extra_fields == "auto":
-        extra = "cut" if dialect.delimiter == "\t" else "refuse"
+        extra_fields = "cut" if dialect.delimiter == "\t" else "refuse"
         _refuse_wide_rows(rows, len(names), name)
     else:
-        extra = data.extra_fields
+        extra_fields = data.extra_fields
     columns = tuple(
         tuple(row[index] if index < len(row) else None for row in rows[header:]) for index in range(len(names))
     )
-    return Table(name, format, dialect, header, tuple(names), tuple(cells), columns, extra, tuple(notes))
+    return Table(name, format, dialect, header, tuple(names), tuple(first_row), columns, extra_fields, tuple(notes))
 
 
 def wanted_columns(data: DataConfig) -> list[str]:
@@ -151,14 +153,14 @@ def _delimited_values(
         if last > first:
             tally.remark(BREAKS, f"lines {span(first, last)} of {table.name}", last - first)
         if len(cells) > width:
-            cells = _fitted(cells, table, first, tally)
+            cells = _fit_row(cells, table, first, tally)
         if len(cells) < needed:
             tally.leave_out("rows with too few fields", f"line {first} of {table.name}")
         else:
             yield first, [cells[index] for index in indices]
 
 
-def _fitted(cells: list[str], table: Table, line: int, tally: Tally) -> list[str]:
+def _fit_row(cells: list[str], table: Table, line: int, tally: Tally) -> list[str]:
     """Return the cells to read from a row that has more fields than the table has columns."""
     assert table.dialect is not None
     width = len(table.names)
@@ -183,42 +185,47 @@ def _fitted(cells: list[str], table: Table, line: int, tally: Tally) -> list[str
 
 def _has_header(
     rows: Sequence[Sequence[str]],
-    cells: Sequence[str],
+    first_row: Sequence[str],
     name: str,
     data: DataConfig,
-    wanted: Sequence[str],
+    requested_names: Sequence[str],
     notes: list[str],
 ) -> bool:
     """Return whether row 1 holds names: by `data.header`, by a column that the settings name, or by its values."""
     if data.header == "no":
         return False
-    named = data.header == "yes" or any(one in cells and not one.isdecimal() for one in wanted)  # 2 may be a value
-    if len(rows) == 1 and (named or usual_names([cell for cell in cells if cell])):
+    # A number may be a value.
+    has_names = data.header == "yes" or any(
+        column in first_row and not column.isdecimal() for column in requested_names
+    )
+    if len(rows) == 1 and (has_names or usual_names([cell for cell in first_row if cell])):
         raise GlassError(
-            f"{name} has no rows below the names {', '.join(cells)}",
+            f"{name} has no rows below the names {', '.join(first_row)}",
             "Give rows of text, or set data.header = no if these are not names.",
         )
-    if named:
+    if has_names:
         return True
     verdict = judge_row_1(rows)
     if verdict == "doubtful":
-        notes.append(f"{name}: row 1 ({', '.join(cells)}) is read as data; data.header = yes reads it as column names")
+        notes.append(
+            f"{name}: row 1 ({', '.join(first_row)}) is read as data; data.header = yes reads it as column names"
+        )
     return verdict == "names"
 
 
-def _names(cells: Sequence[str], name: str, notes: list[str]) -> list[str]:
+def _unique_names(cells: Sequence[str], name: str, notes: list[str]) -> list[str]:
     """Return the names of the columns, all different; the name of a column without one is its number."""
     names: list[str] = []
     for number, cell in enumerate(cells, start=1):
-        own = cell or str(number)
-        again = 2
-        while own in names:
-            own = f"{cell}.{again}"
-            again += 1
-        if cell and own != cell:
-            which = {2: "second", 3: "third"}.get(again - 1, f"{again - 1}th")
-            notes.append(f"{name}: row 1 names two columns {cell}; the {which} is called {own}")
-        names.append(own)
+        unique_name = cell or str(number)
+        suffix = 2
+        while unique_name in names:
+            unique_name = f"{cell}.{suffix}"
+            suffix += 1
+        if cell and unique_name != cell:
+            which = {2: "second", 3: "third"}.get(suffix - 1, f"{suffix - 1}th")
+            notes.append(f"{name}: row 1 names two columns {cell}; the {which} is called {unique_name}")
+        names.append(unique_name)
     return names
 
 
@@ -239,9 +246,9 @@ def _refuse_wide_rows(rows: Sequence[Sequence[str]], width: int, name: str) -> N
 
 def _refuse_sentences(rows: Sequence[Sequence[str]], delimiter: str, name: str) -> None:
     """Raise a `GlassError` if the delimiters seem to be punctuation in sentences, which must not be split."""
-    later = [cell for row in rows for cell in row[1:] if cell]
+    later_cells = [cell for row in rows for cell in row[1:] if cell]
     widths = Counter(map(len, rows))
-    if delimiter != "\t" and len(widths) > 1 and later and all(cell.startswith(" ") for cell in later):
+    if delimiter != "\t" and len(widths) > 1 and later_cells and all(cell.startswith(" ") for cell in later_cells):
         raise GlassError(
             f"the rows of {name} have {min(widths)} to {max(widths)} fields, and a space after each {delimiter!r}, "
             "as sentences do",
@@ -252,23 +259,23 @@ def _refuse_sentences(rows: Sequence[Sequence[str]], delimiter: str, name: str) 
 # JSON
 
 
-def _open_json_lines(text: Callable[[], Iterable[str]], name: str, wanted: Sequence[str]) -> Table:
-    first = next(text_lines(text(), name), "")
+def _open_json_lines(open_text: Callable[[], Iterable[str]], name: str, requested_names: Sequence[str]) -> Table:
+    first = next(text_lines(open_text(), name), "")
     refuse_old_line_ends([first], name)
-    rows = _json_rows(text_lines(text(), name), name)
-    objects = [{key: _cut(value) for key, value in row.items()} for _, row in islice(rows, SAMPLE_ROWS)]
+    rows = _json_rows(text_lines(open_text(), name), name)
+    objects = [{key: _truncate(value) for key, value in row.items()} for _, row in islice(rows, SAMPLE_ROWS)]
     keys = list(dict.fromkeys(key for row in objects for key in row))
     if not keys:
         raise GlassError(f"{name} has no rows", "Give a file with at least one JSON object.")
-    for _, row in rows if set(wanted) - set(keys) else ():  # a key may first appear far below
+    for _, row in rows if set(requested_names) - set(keys) else ():  # a key may first appear far below
         keys += [key for key in row if key not in keys]
-        if not set(wanted) - set(keys):
+        if not set(requested_names) - set(keys):
             break
     values = tuple(tuple(row.get(key) for row in objects) for key in keys)
     return Table(name, "jsonl", None, False, tuple(keys), (), values, "cut", ())
 
 
-def _cut(value: object) -> object:
+def _truncate(value: object) -> object:
     if isinstance(value, list | dict):
         return None
     return value[:SAMPLE_CHARACTERS] if isinstance(value, str) else value
@@ -291,9 +298,11 @@ def _json_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str,
         try:
             value = JSON.decode(line)
         except (ValueError, RecursionError) as error:
-            why = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
+            reason = (
+                f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
+            )
             raise GlassError(
-                f"line {number} of {name} is not JSON: {why}",
+                f"line {number} of {name} is not JSON: {reason}",
                 "Correct that line: JSONL has one JSON object in each line.",
             ) from None
         if not isinstance(value, dict):

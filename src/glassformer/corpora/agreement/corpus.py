@@ -79,7 +79,9 @@ class Agreement:
 
     def entropy(self) -> float:
         """Return the mean of -ln p over all kinds of sentences, in nats per document."""
-        return math.fsum(chance * negative_log_probability(kind, self.most) for kind, chance in kinds(self.most))
+        return math.fsum(
+            probability * negative_log_probability(kind, self.most) for kind, probability in kinds(self.most)
+        )
 
     def log_probability(self, document: str) -> float:
         """Return ln p of a document by parsing it; minus infinity for other text, or if the verb does not agree."""
@@ -88,7 +90,7 @@ class Agreement:
 
     def mean_characters(self) -> float:
         """Return the exact mean number of characters of a document."""
-        return math.fsum(chance * mean_length(kind) for kind, chance in kinds(self.most))
+        return math.fsum(probability * mean_length(kind) for kind, probability in kinds(self.most))
 
 
 def _refuse_length(nouns: int, fewest: int, held: bool) -> None:

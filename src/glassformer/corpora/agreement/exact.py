@@ -39,8 +39,8 @@ def kinds(most: int) -> Iterator[tuple[Kind, float]]:
     for subject, nouns, fronted in product(NOUNS, range(most + 1), (False, True)):
         frames = FRAMES[animacy(subject)] if nouns else ("",)
         for frame in frames:
-            chance = (FRONTED if fronted else 1 - FRONTED) / len(NOUNS) / (most + 1) / len(frames)
-            yield (subject, frame, nouns, fronted), chance
+            probability = (FRONTED if fronted else 1 - FRONTED) / len(NOUNS) / (most + 1) / len(frames)
+            yield (subject, frame, nouns, fronted), probability
 
 
 def negative_log_probability(kind: Kind, most: int) -> float:
@@ -79,8 +79,8 @@ def _form_length(noun: str) -> float:
     return mean(len(form(noun, number)) for number in NUMBERS)
 
 
-def _mean(chances: Mapping[str, float], measure: Callable[[str], float]) -> float:
-    return math.fsum(chance * measure(noun) for noun, chance in chances.items())
+def _mean(probabilities: Mapping[str, float], measure: Callable[[str], float]) -> float:
+    return math.fsum(probability * measure(noun) for noun, probability in probabilities.items())
 
 
 def _marginal(kind: Kind, index: int) -> dict[str, float]:
@@ -100,10 +100,10 @@ def _marginal(kind: Kind, index: int) -> dict[str, float]:
 @cache
 def _pattern() -> re.Pattern[str]:
     """Return a pattern that matches every sentence, and some whose words do not fit; `parse` checks them."""
-    noun = _any(form(noun, number) for noun in NOUNS for number in NUMBERS)
-    link = _any({link for noun in NOUNS for link in prepositions(noun)})
-    verb = _any(f"{verb}{ending}" for verb in VERBS for ending in ("", "s"))
-    main = _any({text for pairs in PREDICATES.values() for pair in pairs for text in pair})
+    noun = _alternatives(form(noun, number) for noun in NOUNS for number in NUMBERS)
+    link = _alternatives({link for noun in NOUNS for link in prepositions(noun)})
+    verb = _alternatives(f"{verb}{ending}" for verb in VERBS for ending in ("", "s"))
+    main = _alternatives({text for pairs in PREDICATES.values() for pair in pairs for text in pair})
     chain = f"the {noun}(?: {link} the {noun})*"
     frames = (
         f" (?P<across>{link} {chain})",
@@ -111,11 +111,11 @@ def _pattern() -> re.Pattern[str]:
         f" that (?P<that>{chain} {verb})",
         f" (?P<and>{verb} {chain}) and",
     )
-    start = f"(?:(?P<link>{_any(PREPOSITIONS)}) the (?P<front>{noun}), )?"
+    start = f"(?:(?P<link>{_alternatives(PREPOSITIONS)}) the (?P<front>{noun}), )?"
     return re.compile(f"{start}the (?P<subject>{noun})(?:{'|'.join(frames)})? (?P<main>{main})\\.")
 
 
-def _any(words: Iterable[str]) -> str:
+def _alternatives(words: Iterable[str]) -> str:
     return f"(?:{'|'.join(sorted(words))})"
 
 
@@ -131,14 +131,14 @@ def parse(document: str, most: int) -> Kind | None:
     match = _pattern().fullmatch(document[:1].lower() + document[1:])
     if match is None:
         return None
-    known = {form(noun, number): (noun, number) for noun in NOUNS for number in NUMBERS}
+    noun_of_form = {form(noun, number): (noun, number) for noun in NOUNS for number in NUMBERS}
     frame = next((name for name in ("across", "who", "that", "and") if match[name]), "")
-    found = re.split(r" ?\bthe (\w+) ?", match[frame]) if frame else [""]
-    chain = [known[word] for word in found[1::2]]
-    links = [*(["", *found[2:-1:2]] if frame != "across" else found[:-1:2])][: len(chain)]
-    verb = {"who": found[0], "and": found[0], "that": found[-1]}.get(frame, "")
-    subject, number = known[match["subject"]]
-    front = known[match["front"]] if match["front"] else None
+    segments = re.split(r" ?\bthe (\w+) ?", match[frame]) if frame else [""]
+    chain = [noun_of_form[word] for word in segments[1::2]]
+    links = [*(["", *segments[2:-1:2]] if frame != "across" else segments[:-1:2])][: len(chain)]
+    verb = {"who": segments[0], "and": segments[0], "that": segments[-1]}.get(frame, "")
+    subject, number = noun_of_form[match["subject"]]
+    front = noun_of_form[match["front"]] if match["front"] else None
     predicates = [pair[NUMBERS.index(number)] for pair in PREDICATES[animacy(subject)]]
     if match["main"] not in predicates or not _compatible(
         subject, frame, [noun for noun, _ in chain], links, front, most
@@ -153,7 +153,7 @@ def parse(document: str, most: int) -> Kind | None:
         predicates.index(match["main"]),
         front and (match["link"], front[0]),
     )
-    numbers = "".join(one for _, one in chain)
+    numbers = "".join(noun_number for _, noun_number in chain)
     expected = item.text(number, numbers, front[1] if front else "S", number)
     return (subject, frame, len(chain), front is not None) if expected == document else None
 
@@ -164,8 +164,8 @@ def _compatible(
     """Return whether a document can contain these nouns and prepositions together."""
     nouns = chain + ([front[0]] if front else [])
     heads = [subject, *chain]
-    linked = all(link in prepositions(heads[index]) for index, link in enumerate(links) if link)
-    fits = not frame or frame in FRAMES[animacy(subject)]
-    person = frame != "that" or animacy(chain[0]) == "person"
-    known = len(set(nouns)) == len(nouns) and set(nouns) <= set(partners(subject, held=False))
-    return linked and fits and person and known and len(chain) <= most
+    links_fit = all(link in prepositions(heads[index]) for index, link in enumerate(links) if link)
+    frame_fits = not frame or frame in FRAMES[animacy(subject)]
+    chain_fits = frame != "that" or animacy(chain[0]) == "person"
+    nouns_fit = len(set(nouns)) == len(nouns) and set(nouns) <= set(partners(subject, held=False))
+    return links_fit and frame_fits and chain_fits and nouns_fit and len(chain) <= most

@@ -113,9 +113,9 @@ class Item:
             f"{link} the {form(noun, number)}".strip()
             for link, noun, number in zip(self.links, self.chain, chain, strict=True)
         )
-        doer = chain[0] if self.frame == "that" else subject
-        inner = self.verb + ("s" if doer == "S" else "")
-        after = {
+        verb_number = chain[0] if self.frame == "that" else subject
+        inner = self.verb + ("s" if verb_number == "S" else "")
+        chain_text = {
             "": "",
             "across": f" {nouns}",
             "who": f" who {inner} {nouns}",
@@ -124,29 +124,29 @@ class Item:
         }[self.frame]
         main = PREDICATES[animacy(self.subject)][self.predicate][NUMBERS.index(verb)]
         start = "" if self.front is None else f"{self.front[0]} the {form(self.front[1], front)}, "
-        text = f"{start}the {form(self.subject, subject)}{after} {main}."
+        text = f"{start}the {form(self.subject, subject)}{chain_text} {main}."
         return text[0].upper() + text[1:]
 
 
 def draw_item(numbers: random.Random, nouns: int, fronted: bool, held: bool) -> Item:
     """Draw the words of a sentence with this many nouns in the chain, all different and allowed with the subject."""
-    subject = _one(numbers, NOUNS)
-    frame = _one(numbers, FRAMES[animacy(subject)]) if nouns else ""
+    subject = _draw_one(numbers, NOUNS)
+    frame = _draw_one(numbers, FRAMES[animacy(subject)]) if nouns else ""
     pool = list(partners(subject, held))
     chain: list[str] = []
     for index in range(nouns + fronted):
         fitting = [noun for noun in pool if animacy(noun) == "person"] if frame == "that" and not index else pool
-        chain.append(_one(numbers, fitting))
+        chain.append(_draw_one(numbers, fitting))
         pool.remove(chain[-1])
     heads = (subject, *chain)
     links = tuple(
-        _one(numbers, prepositions(heads[index])) if index or frame == "across" else "" for index in range(nouns)
+        _draw_one(numbers, prepositions(heads[index])) if index or frame == "across" else "" for index in range(nouns)
     )
-    verb = _one(numbers, VERBS) if frame in ("who", "that", "and") else ""
+    verb = _draw_one(numbers, VERBS) if frame in ("who", "that", "and") else ""
     predicate = below(numbers, len(PREDICATES[animacy(subject)]))
-    front = (_one(numbers, PREPOSITIONS), chain[-1]) if fronted else None
+    front = (_draw_one(numbers, PREPOSITIONS), chain[-1]) if fronted else None
     return Item(subject, frame, tuple(chain[:nouns]), links, verb, predicate, front)
 
 
-def _one(numbers: random.Random, options: Sequence[str]) -> str:
+def _draw_one(numbers: random.Random, options: Sequence[str]) -> str:
     return options[below(numbers, len(options))]

@@ -69,11 +69,11 @@ def draw(seed: int, index: int) -> Derivation:
     numbers = generator(seed, index)
     while True:
         derivation = translation_grammar().draw(numbers)
-        if _fits(derivation):
+        if _has_allowed_length(derivation):
             return derivation
 
 
-def _fits(derivation: Derivation) -> bool:
+def _has_allowed_length(derivation: Derivation) -> bool:
     english, *others = (
         sum(word != "," for word in derivation.words(language)) for language in ("english", "french", "bangla")
     )
@@ -82,8 +82,12 @@ def _fits(derivation: Derivation) -> bool:
 
 def readings(text: str, language: str) -> list[Derivation]:
     """Return every derivation of an allowed length that gives exactly this text."""
-    found = translation_grammar().parse(split(text, language), language)
-    return [one for one in found if _fits(one) and write(one.words(language), language) == text]
+    derivations = translation_grammar().parse(split(text, language), language)
+    return [
+        derivation
+        for derivation in derivations
+        if _has_allowed_length(derivation) and write(derivation.words(language), language) == text
+    ]
 
 
 TRANSLATIONS = (

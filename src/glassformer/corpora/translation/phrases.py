@@ -58,8 +58,8 @@ def add_adjectives(rules: Rules) -> None:
     for adjective in ADJECTIVES:
         for of in adjective.of.split():
             for form, french in enumerate(adjective.french):
-                sides = (adjective.english, french, adjective.bangla)
-                rules.add(f"{adjective.place} {of} {form}", [], *sides)
+                forms = (adjective.english, french, adjective.bangla)
+                rules.add(f"{adjective.place} {of} {form}", [], *forms)
                 rules.add(f"predicate {of} {form}", [], adjective.english, french.split("|")[0], adjective.bangla)
 
 
@@ -69,8 +69,8 @@ def add_noun_phrases(rules: Rules) -> None:
         for kind in of.split():
             rules.add(f"preposition {kind}", [], english, french, bangla)
     for animate in ("person", "thing"):
-        for category, place in (("place", "spot"), ("far place", "plain spot")):
-            parts = [f"preposition {animate}", f"{place} {animate}"]
+        for category, spot in (("place", "spot"), ("far place", "plain spot")):
+            parts = [f"preposition {animate}", f"{spot} {animate}"]
             rules.add(category, parts, "0 1", "0 1", "1 0", weight=1 if animate == "person" else 2)
     for kind, number in product(KINDS, NUMBERS):
         for case in CASES:
@@ -93,10 +93,10 @@ def _add_phrases(rules: Rules, kind: str, number: str, case: str) -> None:
     _add_described(rules, the, kind, number, f"noun {kind} {number} {case}", ("the", article, ""))
     for classifier in CLASSIFIERS[kind]:
         noun = f"noun {kind} {number} {classifier} {case}"
-        share = sum(found.kind == kind and found.classifier == classifier for found in NOUNS)
+        weight = sum(entry.kind == kind and entry.classifier == classifier for entry in NOUNS)
         one = ("a|an", ("un", "une")[form % 2], "এক")
         for english, french, bangla in (one,) if number == "sg" else NUMERALS:
-            _add_described(rules, some, kind, number, noun, (english, french, bangla + classifier), share)
+            _add_described(rules, some, kind, number, noun, (english, french, bangla + classifier), weight)
     rules.choose(plain, the, 3)
     rules.choose(plain, some, 1)
     for name, core in (("known", the), ("np", plain)):
@@ -109,13 +109,13 @@ def _add_described(
     rules: Rules, category: str, kind: str, number: str, noun: str, first: Sequence[str], weight: float = 1.0
 ) -> None:
     """Add a noun with its article or numeral and zero to two adjectives."""
-    pre, post = (f"{place} {animacy(kind)} {agreement(kind, number)}" for place in ("pre", "post"))
+    pre, post = (f"{position} {animacy(kind)} {agreement(kind, number)}" for position in ("pre", "post"))
     english, french, bangla = first
     rules.add(category, [noun], f"{english} 0", f"{french} 0", f"{bangla} 0", weight=3 * weight)
     rules.add(category, [pre, noun], f"{english} 0 1", f"{french} 0 1", f"{bangla} 0 1", weight=weight)
     rules.add(category, [post, noun], f"{english} 0 1", f"{french} 1 0", f"{bangla} 0 1", weight=weight)
-    both = [pre, post, noun]
-    rules.add(category, both, f"{english} 0 1 2", f"{french} 0 2 1", f"{bangla} 0 1 2", weight=weight / 3)
+    parts = [pre, post, noun]
+    rules.add(category, parts, f"{english} 0 1 2", f"{french} 0 2 1", f"{bangla} 0 1 2", weight=weight / 3)
 
 
 def add_verbs(rules: Rules) -> None:
@@ -169,11 +169,11 @@ def add_predicates(rules: Rules) -> None:
     The affirmative Bangla present of "to be" is expressed without a verb.
     """
     for kind, number, tense in product(KINDS, NUMBERS, TENSES):
-        both = f"vp {kind} {number} {tense}"
+        category = f"vp {kind} {number} {tense}"
         for truth in TRUTHS:
             _add_predicate(rules, kind, number, tense, truth)
-        rules.choose(both, f"{both} yes", 4)
-        rules.choose(both, f"{both} no", 1)
+        rules.choose(category, f"{category} yes", 4)
+        rules.choose(category, f"{category} no", 1)
 
 
 def _add_predicate(rules: Rules, kind: str, number: str, tense: str, truth: str) -> None:

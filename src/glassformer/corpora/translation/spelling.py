@@ -47,5 +47,5 @@ def split(text: str, language: str) -> list[str]:
     text = text[:1].lower() + text[1:]
     if language != "french":
         return text.split()
-    apart = {joined: list(words) for words, joined in CONTRACTIONS.items()}
-    return [word for part in ELIDED.sub(r"\1' ", text).split() for word in apart.get(part, [part])]
+    expansions = {joined: list(words) for words, joined in CONTRACTIONS.items()}
+    return [word for part in ELIDED.sub(r"\1' ", text).split() for word in expansions.get(part, [part])]

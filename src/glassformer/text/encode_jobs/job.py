@@ -100,9 +100,9 @@ class EncodingJob:
         """Return the path of a part's plan (see `plans`)."""
         return self.work / "plans" / f"{number:05d}"
 
-    def tokens(self, number: int, side: str) -> Path:
-        """Return the path prefix of a part's token store for one split (`side`: train or validation)."""
-        return self.work / "tokens" / f"{number:05d}.{side}"
+    def tokens(self, number: int, split: str) -> Path:
+        """Return the path prefix of a part's token store for one split (train or validation)."""
+        return self.work / "tokens" / f"{number:05d}.{split}"
 
     @property
     def tokenizer_file(self) -> Path:
@@ -117,8 +117,8 @@ class EncodingJob:
         """Return all stages in execution order."""
         from glassformer.text.encode_jobs import steps
 
-        def stage(name: str, tasks: int, work: Callable[[EncodingJob, int], None]) -> EncodingStage:
-            return EncodingStage(name, tasks, EncodingStep(name, self, work))
+        def stage(name: str, tasks: int, function: Callable[[EncodingJob, int], None]) -> EncodingStage:
+            return EncodingStage(name, tasks, EncodingStep(name, self, function))
 
         return (
             stage("read", len(self.portions), steps.read),
@@ -129,8 +129,8 @@ class EncodingJob:
 
     def digest(self) -> str:
         """Return a hash of all inputs that determine the files in `work`."""
-        given = self.vocabulary.file
-        everything = {
+        tokenizer_file = self.vocabulary.file
+        inputs = {
             "version": self.source.kind.version,
             "work": WORK,
             "source": self.source.digest,
@@ -138,31 +138,31 @@ class EncodingJob:
             "tables": self.source.readings,
             "tokenizer": self.vocabulary.config.model_dump(),
             "mask": self.source.kind.mask_token,
-            "file": None if given is None else hashlib.sha256(given.read_bytes()).hexdigest(),
+            "file": None if tokenizer_file is None else hashlib.sha256(tokenizer_file.read_bytes()).hexdigest(),
             "portions": [vars(portion) for portion in self.portions],
             "part_bytes": self.part_bytes,
         }
-        return hashlib.sha256(json.dumps(everything, sort_keys=True).encode("utf-8")).hexdigest()
+        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode("utf-8")).hexdigest()
 
     def begun(self) -> bool:
         """Return whether the work folder was left by an interrupted call with the same job."""
-        note = self.work / "job.json"
+        job_file = self.work / "job.json"
         with convert_os_errors(self.work):
-            return note.is_file() and note.read_text(encoding="utf-8") == self._note()
+            return job_file.is_file() and job_file.read_text(encoding="utf-8") == self._job_json()
 
     def begin(self) -> bool:
         """Make the work folder, unless an interrupted call with the same job left it; return whether it was kept."""
-        found = self.begun()
+        resumed = self.begun()
         with convert_os_errors(self.work):
-            if not found:
+            if not resumed:
                 for name in ("parts", "plans", "tokens", "logs"):
                     shutil.rmtree(self.work / name, ignore_errors=True)
             for name in ("parts", "plans", "tokens"):
                 (self.work / name).mkdir(parents=True, exist_ok=True)
-            write_text(self.work / "job.json", self._note())
-        return found
+            write_text(self.work / "job.json", self._job_json())
+        return resumed
 
-    def _note(self) -> str:
+    def _job_json(self) -> str:
         return json.dumps({"job": self.digest()}) + "\n"
 
 

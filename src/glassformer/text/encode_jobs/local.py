@@ -78,7 +78,7 @@ def run_stage(job: EncodingJob, stage: EncodingStage, workers: int) -> None:
         Exception: the error of a task that failed. Completed tasks are not repeated by the next call.
     """
     with ThreadPoolExecutor(min(workers, stage.tasks)) as threads:
-        tasks = [threads.submit(_in_a_process, job, stage, rank) for rank in range(stage.tasks)]
+        tasks = [threads.submit(_run_in_process, job, stage, rank) for rank in range(stage.tasks)]
         try:
             for task in tasks:
                 task.result()
@@ -86,7 +86,7 @@ def run_stage(job: EncodingJob, stage: EncodingStage, workers: int) -> None:
             threads.shutdown(cancel_futures=True)
 
 
-def _in_a_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
+def _run_in_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
     """Run one task in a child process and wait for it.
 
     A pool would wait forever for a killed child, and would outlive this process if this process is killed.
@@ -94,19 +94,19 @@ def _in_a_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
     if (job.logs(stage) / "completions" / f"{rank:05d}").exists():
         return
     context = _context()
-    result, end = context.Pipe(duplex=False)
-    process = context.Process(target=_run_task, args=(stage, str(job.logs(stage)), rank, end))
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_run_task, args=(stage, str(job.logs(stage)), rank, sender))
     process.start()
-    end.close()
-    killed = GlassError(
+    sender.close()
+    killed_error = GlassError(
         f"stage {stage.name}: the process of task {rank} (of {stage.tasks}, from 0) ended before its task was complete",
         "Run the same command again to resume. If memory ran out, lower --workers, or raise --parts to start over.",
     )
-    wait([result, process.sentinel])
+    wait([receiver, process.sentinel])
     try:
-        error = result.recv() if result.poll() else killed
+        error = receiver.recv() if receiver.poll() else killed_error
     except EOFError:
-        error = killed
+        error = killed_error
     process.join()
     if error is not None:
         raise error
@@ -121,8 +121,8 @@ def _context() -> SpawnContext | ForkServerContext:
     return context
 
 
-def _run_task(stage: EncodingStage, logs: str, rank: int, end: Connection) -> None:
-    """Run one task with datatrove's executor in a child process; send its error, or None on success, through `end`."""
+def _run_task(stage: EncodingStage, logs: str, rank: int, sender: Connection) -> None:
+    """Run one task with datatrove's executor in a child process, and send its error, or None on success."""
     from datatrove.executor import LocalPipelineExecutor
     from loguru import logger
 
@@ -133,9 +133,9 @@ def _run_task(stage: EncodingStage, logs: str, rank: int, end: Connection) -> No
     except KeyboardInterrupt:
         pass  # Ctrl-C reaches all processes, and the parent process handles it
     except Exception as error:
-        end.send(error)
+        sender.send(error)
     else:
-        end.send(None)
+        sender.send(None)
 
 
 def require_datatrove() -> None:

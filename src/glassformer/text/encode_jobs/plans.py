@@ -43,18 +43,18 @@ class PartPlan:
 
 def write_plan(path: Path, plan: PartPlan) -> None:
     """Write a plan atomically."""
-    found = plan.found
+    survey = plan.found
     facts = {
         "start": plan.start,
         "split": asdict(plan.split),
-        "counts": {name: getattr(found, name) for name in COUNTS},
-        "tally": found.tally.as_json(),
+        "counts": {name: getattr(survey, name) for name in COUNTS},
+        "tally": survey.tally.as_json(),
         "large": [
-            [index, each.characters, each.words, each.mark, each.bands.hex()] for index, each in found.large.items()
+            [index, each.characters, each.words, each.mark, each.bands.hex()] for index, each in survey.large.items()
         ],
     }
-    arrays = {name: np.frombuffer(getattr(found, name), np.uint64) for name in ARRAYS}
-    arrays["repeated"] = np.frombuffer(found.repeated, np.uint8)
+    arrays = {name: np.frombuffer(getattr(survey, name), np.uint64) for name in ARRAYS}
+    arrays["repeated"] = np.frombuffer(survey.repeated, np.uint8)
     arrays["facts"] = np.frombuffer(json.dumps(facts).encode("utf-8"), np.uint8)
     packed = io.BytesIO()
     np.savez(packed, allow_pickle=False, **arrays)
@@ -75,13 +75,13 @@ def read_plan(kind: RecordKind, path: Path) -> PartPlan:
             int(index): Facts(int(characters), int(words), int(mark), bytes.fromhex(bands))
             for index, characters, words, mark, bands in facts["large"]
         }
-        found = Survey(kind, large=large, repeated=arrays["repeated"].tobytes())
-        found.tally.add(facts["tally"])
+        survey = Survey(kind, large=large, repeated=arrays["repeated"].tobytes())
+        survey.tally.add(facts["tally"])
         for name in COUNTS:
-            setattr(found, name, int(facts["counts"][name]))
+            setattr(survey, name, int(facts["counts"][name]))
         for name in ARRAYS:
-            setattr(found, name, array("Q", arrays[name].tobytes()))
-        return PartPlan(int(facts["start"]), DocumentSplit(**facts["split"]), found)
+            setattr(survey, name, array("Q", arrays[name].tobytes()))
+        return PartPlan(int(facts["start"]), DocumentSplit(**facts["split"]), survey)
     except (OSError, EOFError, zipfile.BadZipFile, *MALFORMED) as error:
         raise GlassError(
             f"the plan {path} cannot be read: {error}",

@@ -39,27 +39,27 @@ def read(job: EncodingJob, rank: int) -> None:
     portion = job.portions[rank]
     source = replace(job.source, files=job.source.files[portion.first_file : portion.end_file])
     tally = Tally()
-    facts: list[list[Facts]] = [[] for _ in range(portion.parts)]
-    whole: list[list[bool]] = [[] for _ in range(portion.parts)]
+    facts_by_part: list[list[Facts]] = [[] for _ in range(portion.parts)]
+    single_piece_flags: list[list[bool]] = [[] for _ in range(portion.parts)]
     with ExitStack() as stack:
         numbers = range(portion.first_part, portion.first_part + portion.parts)
         files = [stack.enter_context(job.part(number).open("wb")) for number in numbers]
-        current: list[int] = []  # the index of the current document's part
-        written = _written(source.records(tally), files, current, job.part_bytes)
-        near = source.data.duplicates == "near"
-        for known, _, in_one in facts_of(written, source.data, bands=near):
-            facts[current[-1]].append(known)
-            whole[current[-1]].append(in_one)
-    for number, documents, ones in zip(numbers, facts, whole, strict=True):
+        current_part: list[int] = []  # the index of the current document's part
+        pieces = _write_pieces(source.records(tally), files, current_part, job.part_bytes)
+        near_duplicates = source.data.duplicates == "near"
+        for document_facts, _, single_piece in facts_of(pieces, source.data, bands=near_duplicates):
+            facts_by_part[current_part[-1]].append(document_facts)
+            single_piece_flags[current_part[-1]].append(single_piece)
+    for number, documents, flags in zip(numbers, facts_by_part, single_piece_flags, strict=True):
         columns: Columns = {name: np.array([getattr(each, name) for each in documents], "<u8") for name in FACTS[:3]}
         bands = np.frombuffer(b"".join(each.bands for each in documents), "<u8")
-        columns |= {"whole": np.array(ones, "<u8"), "bands": bands}
+        columns |= {"whole": np.array(flags, "<u8"), "bands": bands}
         np.savez(job.facts(number), allow_pickle=False, **columns)
     write_text(_tally_file(job, rank), json.dumps(tally.as_json()))
 
 
-def _written(
-    documents: Iterator[RecordPiece], files: Sequence[IO[bytes]], current: list[int], part_bytes: int
+def _write_pieces(
+    documents: Iterator[RecordPiece], files: Sequence[IO[bytes]], current_part: list[int], part_bytes: int
 ) -> Iterator[RecordPiece]:
     """Write the pieces to the files, one file after the other, and yield them. No document spans two files."""
     number = size = 0
@@ -67,7 +67,7 @@ def _written(
         if piece.first and size >= part_bytes and number + 1 < len(files):
             number += 1
             size = 0
-        current[:] = [number]
+        current_part[:] = [number]
         line = json.dumps([*piece.texts, piece.last], ensure_ascii=False) + "\n"
         size += files[number].write(line.encode("utf-8", "surrogatepass"))
         yield piece
@@ -78,44 +78,48 @@ def decide(job: EncodingJob, rank: int = 0) -> None:
 
     These decisions need all documents, so they are one task.
     """
-    columns = [_facts(job, number) for number in range(job.parts)]
-    found, chosen = _survey(job, columns)
-    found.refuse_nothing(job.source.name)
-    split = split_documents(found, job.source.data)
+    columns = [_load_columns(job, number) for number in range(job.parts)]
+    survey, keep_masks = _survey(job, columns)
+    survey.refuse_nothing(job.source.name)
+    split = split_documents(survey, job.source.data)
     start = 0
     first = 0
-    room = split.limit
-    for number, (each, keep) in enumerate(zip(columns, chosen, strict=True)):
-        documents = len(keep)
-        large = {index - first: facts for index, facts in found.large.items() if first <= index < first + documents}
-        repeated = found.repeated[first : first + documents].ljust(documents, b"\0")
-        own = Survey(found.kind, large=large, repeated=repeated)
-        write_plan(job.plan(number), PartPlan(start, replace(split, limit=room), own))
-        held = keep & ((each["mark"] >> np.uint64(48)).astype(np.int64) <= split.bucket)
-        start += int(each["characters"][keep].sum())
+    remaining_limit = split.limit
+    for number, (part_columns, keep_mask) in enumerate(zip(columns, keep_masks, strict=True)):
+        documents = len(keep_mask)
+        large = {index - first: facts for index, facts in survey.large.items() if first <= index < first + documents}
+        repeated = survey.repeated[first : first + documents].ljust(documents, b"\0")
+        part_survey = Survey(survey.kind, large=large, repeated=repeated)
+        write_plan(job.plan(number), PartPlan(start, replace(split, limit=remaining_limit), part_survey))
+        held_out = keep_mask & ((part_columns["mark"] >> np.uint64(48)).astype(np.int64) <= split.bucket)
+        start += int(part_columns["characters"][keep_mask].sum())
         first += documents
-        room = max(0, room - int(each["characters"][held].sum()))
-    tokenizer = job.vocabulary.tokenizer(job.source.kind, TrainingTexts(lambda: _all_sides(job), [0]))
+        remaining_limit = max(0, remaining_limit - int(part_columns["characters"][held_out].sum()))
+    tokenizer = job.vocabulary.tokenizer(job.source.kind, TrainingTexts(lambda: _all_split_pieces(job), [0]))
     tokenizer.save(job.tokenizer_file)
-    write_plan(_whole_plan(job), PartPlan(0, split, found))
+    write_plan(_whole_plan_file(job), PartPlan(0, split, survey))
 
 
 def _survey(job: EncodingJob, columns: list[Columns]) -> tuple[Survey, list[npt.NDArray[np.bool_]]]:
     """Return the survey of all documents, and for each part a mask of the documents that are kept."""
     data = job.source.data
-    found = Survey(job.source.kind)
+    survey = Survey(job.source.kind)
     for rank in range(len(job.portions)):
-        found.tally.add(json.loads(_tally_file(job, rank).read_text(encoding="utf-8")))
+        survey.tally.add(json.loads(_tally_file(job, rank).read_text(encoding="utf-8")))
     if data.duplicates != "keep":
-        repeats = DuplicateFinder()
+        finder = DuplicateFinder()
         for index, (facts, _) in enumerate(_documents(columns)):
-            if not why_left_out(facts.words, facts.rest, found.kind, data):
-                repeats.add(index, facts.mark, facts.bands)
-        found.repeated = repeats.found()
-    keep = np.fromiter(
-        (found.add(index, facts, whole, data) for index, (facts, whole) in enumerate(_documents(columns))), bool
+            if not why_left_out(facts.words, facts.rest, survey.kind, data):
+                finder.add(index, facts.mark, facts.bands)
+        survey.repeated = finder.found()
+    keep_mask = np.fromiter(
+        (
+            survey.add(index, facts, single_piece, data)
+            for index, (facts, single_piece) in enumerate(_documents(columns))
+        ),
+        bool,
     )
-    return found, np.split(keep, np.cumsum([len(each["mark"]) for each in columns])[:-1])
+    return survey, np.split(keep_mask, np.cumsum([len(each["mark"]) for each in columns])[:-1])
 
 
 def _documents(columns: list[Columns]) -> Iterator[tuple[Facts, bool]]:
@@ -124,16 +128,16 @@ def _documents(columns: list[Columns]) -> Iterator[tuple[Facts, bool]]:
         bands = each["bands"].tobytes()
         width = len(bands) // max(1, len(each["mark"]))
         rows = zip(*(each[name].tolist() for name in FACTS), strict=True)
-        for index, (characters, words, mark, whole) in enumerate(rows):
-            yield Facts(characters, words, mark, bands[width * index : width * (index + 1)]), bool(whole)
+        for index, (characters, words, mark, single_piece) in enumerate(rows):
+            yield Facts(characters, words, mark, bands[width * index : width * (index + 1)]), bool(single_piece)
 
 
-def _all_sides(job: EncodingJob) -> Iterator[SplitPiece]:
+def _all_split_pieces(job: EncodingJob) -> Iterator[SplitPiece]:
     for number in range(job.parts):
-        yield from _part_sides(job, number)
+        yield from _part_split_pieces(job, number)
 
 
-def _part_sides(job: EncodingJob, number: int) -> Iterator[SplitPiece]:
+def _part_split_pieces(job: EncodingJob, number: int) -> Iterator[SplitPiece]:
     """Return the kept pieces of a part's text, each with its split."""
     plan = read_plan(job.source.kind, job.plan(number))
     random = plan.split.bucket >= 0
@@ -158,10 +162,10 @@ def encode(job: EncodingJob, rank: int) -> None:
     tokenizer = Tokenizer.load(job.tokenizer_file)
     kind = job.source.kind
     tokenizers = {"text": tokenizer}
-    writers = {side: RecordWriter(kind, job.tokens(rank, side), tokenizers, store=PartWriter) for side in SPLITS}
+    writers = {split: RecordWriter(kind, job.tokens(rank, split), tokenizers, store=PartWriter) for split in SPLITS}
     try:
-        for side, texts, labels, last, _ in _part_sides(job, rank):
-            writers[side].add(texts, labels, last)
+        for split, texts, labels, last, _ in _part_split_pieces(job, rank):
+            writers[split].add(texts, labels, last)
         for writer in writers.values():
             writer.close()
     finally:
@@ -174,21 +178,21 @@ def merge(job: EncodingJob, rank: int = 0) -> None:
     """Join all parts, in order, into a training and a validation store; `out` appears when it is complete."""
     tokenizer = Tokenizer.load(job.tokenizer_file)
     kind = job.source.kind
-    plan = read_plan(kind, _whole_plan(job))
+    plan = read_plan(kind, _whole_plan_file(job))
     cuts = sum(int(_cuts_file(job, number).read_text(encoding="utf-8")) for number in range(job.parts))
 
     def fill(folder: Path) -> None:
         save_tokenizers(folder, kind, {"text": tokenizer})
-        writers: dict[SplitName, StoreWriter] = {side: StoreWriter(folder / side, tokenizer) for side in SPLITS}
-        for side, writer in writers.items():
+        writers: dict[SplitName, StoreWriter] = {split: StoreWriter(folder / split, tokenizer) for split in SPLITS}
+        for split, writer in writers.items():
             try:
                 for number in range(job.parts):
-                    writer.append(job.tokens(number, side))
+                    writer.append(job.tokens(number, split))
                 writer.close()
             finally:
                 writer.abandon()
         notes = [*job.source.notes, *survey_notes(plan.found)]
-        stores = {side: {"text": writer} for side, writer in writers.items()}
+        stores = {split: {"text": writer} for split, writer in writers.items()}
         notes += document_split_notes(plan.found, plan.split, job.source.data, stores)
         notes += token_notes(kind, {"text": tokenizer}, stores, cuts)
         write_text_facts(folder, job.source, job.vocabulary, tokenizer, notes)
@@ -196,7 +200,7 @@ def merge(job: EncodingJob, rank: int = 0) -> None:
     write_folder(job.out, fill)
 
 
-def _facts(job: EncodingJob, number: int) -> Columns:
+def _load_columns(job: EncodingJob, number: int) -> Columns:
     with np.load(job.facts(number), allow_pickle=False) as stored:
         return {name: stored[name] for name in (*FACTS, "bands")}
 
@@ -209,5 +213,5 @@ def _cuts_file(job: EncodingJob, rank: int) -> Path:
     return job.work / "tokens" / f"{rank:05d}.cuts"
 
 
-def _whole_plan(job: EncodingJob) -> Path:
+def _whole_plan_file(job: EncodingJob) -> Path:
     return job.work / "plans" / "whole"

@@ -30,8 +30,8 @@ class Frame:
         """Return the ids inside the frame, at most `longest` in total; the text is cut first, then the frame."""
         if longest is None:
             return [*self.before, *ids, *self.after]
-        kept = ids[: max(0, longest - len(self))]
-        return [*self.before, *kept, *self.after][:longest]
+        truncated = ids[: max(0, longest - len(self))]
+        return [*self.before, *truncated, *self.after][:longest]
 
 
 def frame_of(tokenizer: Tokenizer, config: Config) -> Frame:

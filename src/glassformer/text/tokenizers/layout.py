@@ -121,7 +121,7 @@ def build_tokenizer_json(config: TokenizerConfig, model: Json, tokens: int, mask
         "normalization": config.normalization,
         "lowercase": config.lowercase,
     }
-    whole = {
+    document = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
@@ -132,8 +132,8 @@ def build_tokenizer_json(config: TokenizerConfig, model: Json, tokens: int, mask
         "decoder": decoder(config.kind),
         "model": {**model, FACTS: facts},
     }
-    facts["sha256"] = checksum(whole)
-    return whole
+    facts["sha256"] = checksum(document)
+    return document
 
 
 def _special(id: int, content: str) -> Json:
@@ -141,11 +141,11 @@ def _special(id: int, content: str) -> Json:
     return {"id": id, "content": content, **plain, "special": True}
 
 
-def checksum(whole: Json) -> str:
+def checksum(document: Json) -> str:
     """Return the SHA-256 of everything in the file except the checksum itself."""
-    facts = {key: value for key, value in whole["model"][FACTS].items() if key != "sha256"}
-    bare = {**whole, "model": {**whole["model"], FACTS: facts}}
-    return hashlib.sha256(json.dumps(bare, sort_keys=True).encode("ascii")).hexdigest()
+    facts = {key: value for key, value in document["model"][FACTS].items() if key != "sha256"}
+    without_checksum = {**document, "model": {**document["model"], FACTS: facts}}
+    return hashlib.sha256(json.dumps(without_checksum, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def byte_letters() -> list[str]:
@@ -173,7 +173,7 @@ def token_bytes(kind: str, tokens: list[str]) -> list[bytes]:
     if kind == "unigram":
         fallback = {f"<0x{value:02X}>": bytes([value]) for value in range(256)}
         return [fallback.get(token, token.encode("utf-8")) for token in tokens]
-    shown = [REPLACEMENT if token == UNKNOWN else token for token in tokens]
+    texts = [REPLACEMENT if token == UNKNOWN else token for token in tokens]
     if kind == "wordpiece":
-        shown = [token[2:] if len(token) > 2 and token.startswith("##") else f" {token}" for token in shown]
-    return [token.encode("utf-8") for token in shown]
+        texts = [token[2:] if len(token) > 2 and token.startswith("##") else f" {token}" for token in texts]
+    return [token.encode("utf-8") for token in texts]

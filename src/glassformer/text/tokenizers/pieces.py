@@ -58,7 +58,7 @@ def pieces(text: str, size: int) -> Iterator[str]:
     while start < len(text):
         end = cut_before(text, start, start + size)
         if end == start:
-            ahead = range(start + size + 1, len(text))
-            end = next((cut for cut in ahead if is_safe(text, cut)), len(text))
+            candidates = range(start + size + 1, len(text))
+            end = next((cut for cut in candidates if is_safe(text, cut)), len(text))
         yield text[start:end] if end - start < len(text) else text
         start = end

@@ -90,9 +90,9 @@ def convert_tokenizer_json(
     facts: dict[str, Any] = {"format": layout.FORMAT, "kind": kind, "normalization": "none", "lowercase": False}
     facts["roles"] = {**roles, "size": size, "drops_space": drops_space}
     bare = {**document, "truncation": None, "padding": None, "post_processor": None}
-    whole = {**bare, "model": {**document["model"], layout.FACTS: facts}}
-    facts["sha256"] = layout.checksum(whole)
-    return whole
+    converted = {**bare, "model": {**document["model"], layout.FACTS: facts}}
+    facts["sha256"] = layout.checksum(converted)
+    return converted
 
 
 def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Vocabulary:
@@ -105,17 +105,17 @@ def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Voc
     pairs = enumerate(token for token, _ in vocab) if isinstance(vocab, list) else ((vocab[t], t) for t in vocab)
     tokens = dict(pairs)
     special = {roles["start"], roles["end"], roles["mask"], roles["unknown"]}
-    parts: list[bytes] = [b""] * size
-    plain = {added["id"]: added["content"] for added in document["added_tokens"]}
+    id_bytes: list[bytes] = [b""] * size
+    added_texts = {added["id"]: added["content"] for added in document["added_tokens"]}
     special |= {added["id"] for added in document["added_tokens"] if added["special"]}
-    ids = [id for id in tokens if id not in plain]
+    ids = [id for id in tokens if id not in added_texts]
     for id, data in zip(ids, layout.token_bytes(kind, [tokens[id] for id in ids]), strict=True):
-        parts[id] = data.replace(METASPACE.encode(), b" ") if kind == "unigram" else data
-    parts = [plain[id].encode() if id in plain else data for id, data in enumerate(parts)]
-    parts = [b"" if id in special else data for id, data in enumerate(parts)]
+        id_bytes[id] = data.replace(METASPACE.encode(), b" ") if kind == "unigram" else data
+    id_bytes = [added_texts[id].encode() if id in added_texts else data for id, data in enumerate(id_bytes)]
+    id_bytes = [b"" if id in special else data for id, data in enumerate(id_bytes)]
     if roles["unknown"] is not None:
-        parts[roles["unknown"]] = layout.REPLACEMENT.encode()
-    no_token = set(range(size)) - tokens.keys() - plain.keys()
+        id_bytes[roles["unknown"]] = layout.REPLACEMENT.encode()
+    unused_ids = set(range(size)) - tokens.keys() - added_texts.keys()
     before = roles.get("before")
     after = roles.get("after")
     return Vocabulary(
@@ -124,9 +124,9 @@ def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Voc
         end=roles["end"],
         mask=roles["mask"],
         unknown=roles["unknown"],
-        bytes=parts,
+        bytes=id_bytes,
         drops_space=roles["drops_space"],
-        special=frozenset(special | no_token) - {None},
+        special=frozenset(special | unused_ids) - {None},
         padding=roles.get("padding"),
         frame=None if before is None or after is None else Frame(tuple(before), tuple(after)),
         target_start=tuple(roles.get("target_start") or (roles["end"],)),

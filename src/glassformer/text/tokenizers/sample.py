@@ -33,22 +33,22 @@ def draw(texts: Iterable[str], limit: int, seed: int) -> list[str]:
         GlassError: a text is not valid Unicode.
     """
     random = Random(seed)
-    kept: list[tuple[float, int, bytes]] = []  # a heap whose first entry has the largest random number
+    heap: list[tuple[float, int, bytes]] = []  # a heap whose first entry has the largest random number
     size = 0
     for index, block in enumerate(blocks(texts)):
         entry = (-random.random(), index, utf8(block))
-        heapq.heappush(kept, entry)
+        heapq.heappush(heap, entry)
         size += len(entry[2]) + OVERHEAD
-        while size > limit and len(kept) > 1:
-            size -= len(heapq.heappop(kept)[2]) + OVERHEAD
-    kept.sort(key=lambda entry: entry[1])
-    return _emptied(kept)
+        while size > limit and len(heap) > 1:
+            size -= len(heapq.heappop(heap)[2]) + OVERHEAD
+    heap.sort(key=lambda entry: entry[1])
+    return _pop_texts(heap)
 
 
-def _emptied(kept: list[tuple[float, int, bytes]]) -> list[str]:
-    """Return the blocks as text; each is removed from `kept` as it is decoded, so only one is held in both forms."""
-    kept.reverse()
+def _pop_texts(entries: list[tuple[float, int, bytes]]) -> list[str]:
+    """Return the blocks as text; each is removed from `entries` as it is decoded, so only one is held in both forms."""
+    entries.reverse()
     texts = []
-    while kept:
-        texts.append(kept.pop()[2].decode("utf-8"))
+    while entries:
+        texts.append(entries.pop()[2].decode("utf-8"))
     return texts

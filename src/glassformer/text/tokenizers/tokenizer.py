@@ -101,29 +101,29 @@ class Tokenizer:
         self.kind: str = facts["kind"]
         self.normalization: str = facts["normalization"]
         self.lowercase: bool = facts["lowercase"]
-        self._saved = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
-        self.digest = hashlib.sha256(self._saved.encode("utf-8")).hexdigest()
-        plain = {key: value for key, value in document["model"].items() if key != layout.FACTS}
-        self._hf: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(json.dumps({**document, "model": plain}))
+        self._json = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+        self.digest = hashlib.sha256(self._json.encode("utf-8")).hexdigest()
+        model = {key: value for key, value in document["model"].items() if key != layout.FACTS}
+        self._hf: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(json.dumps({**document, "model": model}))
         self._hf.encode_special_tokens = True  # text that spells a special token stays text
-        roles = vocabulary_of(document)
-        self.vocab_size = roles.size
-        self.start_id = roles.start
-        self.end_id = roles.end
-        self.mask_id = roles.mask
-        self.unknown_id = roles.unknown
-        self.padding_id = roles.padding
-        self.special = roles.special
-        self.frame = roles.frame
-        self.target_start = roles.target_start
-        self.more_ends = roles.more_ends
-        self._bytes = roles.bytes
-        self.drops_space = roles.drops_space
+        vocabulary = vocabulary_of(document)
+        self.vocab_size = vocabulary.size
+        self.start_id = vocabulary.start
+        self.end_id = vocabulary.end
+        self.mask_id = vocabulary.mask
+        self.unknown_id = vocabulary.unknown
+        self.padding_id = vocabulary.padding
+        self.special = vocabulary.special
+        self.frame = vocabulary.frame
+        self.target_start = vocabulary.target_start
+        self.more_ends = vocabulary.more_ends
+        self._bytes = vocabulary.bytes
+        self.drops_space = vocabulary.drops_space
         self._changes_text = self._hf.normalizer is not None
         self.exact = not self._changes_text and self.kind in ("bytes", "bpe", "unigram") and "roles" not in facts
         self._lookup: _Lookup | None = None
         if self.kind in ("characters", "graphemes") and self.unknown_id is not None:
-            self._lookup = _Lookup(plain["vocab"], self.unknown_id)
+            self._lookup = _Lookup(model["vocab"], self.unknown_id)
 
     @cached_property
     def text_ids(self) -> npt.NDArray[np.int64]:
@@ -207,15 +207,15 @@ class Tokenizer:
         """
         numbers = [int(id) for id in ids]
         if numbers:
-            self._check(min(numbers))
-            self._check(max(numbers))
+            self._check_id(min(numbers))
+            self._check_id(max(numbers))
         text = b"".join([self._bytes[number] for number in numbers]).decode("utf-8", "replace")
         return text.removeprefix(" ") if self.drops_space and self._first_has_space(numbers) else text
 
     def _first_has_space(self, numbers: list[int]) -> bool:
         return next((self._bytes[n] for n in numbers if self._bytes[n]), b"").startswith(b" ")
 
-    def _check(self, id: int) -> None:
+    def _check_id(self, id: int) -> None:
         if not 0 <= id < self.vocab_size:
             raise GlassError(f"token {id} is outside the vocabulary", f"Give an id from 0 to {self.vocab_size - 1}.")
 
@@ -228,7 +228,7 @@ class Tokenizer:
         Raises:
             GlassError: the id is outside the vocabulary.
         """
-        self._check(id)
+        self._check_id(id)
         return self._bytes[id]
 
     def token_text(self, id: int) -> str:
@@ -237,7 +237,7 @@ class Tokenizer:
         Raises:
             GlassError: the id is outside the vocabulary.
         """
-        self._check(id)
+        self._check_id(id)
         if id in self.special:
             return str(self._hf.id_to_token(id) or f"<{id}>")
         return self._bytes[id].decode("utf-8", "backslashreplace").translate(CONTROL)
@@ -275,7 +275,7 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write the `tokenizer.json` that `load` and Hugging Face's `Tokenizer.from_file` read."""
-        write_text(path, self._saved)
+        write_text(path, self._json)
 
     @classmethod
     def load(cls, path: Path) -> Self:

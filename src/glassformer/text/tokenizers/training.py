@@ -44,58 +44,60 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str], mask: bool = 
             is not installed or fails.
     """
     if config.kind == "bytes":
-        _first(texts)
-        return _made(config, _bytes_model(), mask)
+        _first_text(texts)
+        return _build_tokenizer(config, _bytes_model(), mask)
     if config.kind == "characters":
         counts = _count_characters(config, texts)
-        return _made(config, _symbols_model(config, counts), mask)
-    share = UNIGRAM_SHARE if config.kind == "unigram" else 1
-    sample = draw(texts, config.sample_bytes // share, config.seed)
+        return _build_tokenizer(config, _symbols_model(config, counts), mask)
+    divisor = UNIGRAM_SHARE if config.kind == "unigram" else 1
+    sample = draw(texts, config.sample_bytes // divisor, config.seed)
     if not sample:
-        raise _no_text()
+        raise _no_text_error()
     by_kind: dict[str, Callable[[TokenizerConfig, list[str]], Json]] = {
-        "graphemes": _graphemes,
-        "words": _words,
-        "bpe": _bpe,
-        "wordpiece": _wordpiece,
-        "unigram": _unigram,
+        "graphemes": _train_graphemes,
+        "words": _train_words,
+        "bpe": _train_bpe,
+        "wordpiece": _train_wordpiece,
+        "unigram": _train_unigram_model,
     }
-    return _made(config, by_kind[config.kind](config, sample), mask)
+    return _build_tokenizer(config, by_kind[config.kind](config, sample), mask)
 
 
-def _made(config: TokenizerConfig, model: Json, mask: bool) -> Tokenizer:
+def _build_tokenizer(config: TokenizerConfig, model: Json, mask: bool) -> Tokenizer:
     return Tokenizer(layout.build_tokenizer_json(config, model, len(model["vocab"]), mask))
 
 
-def _first(texts: Iterable[str]) -> str:
+def _first_text(texts: Iterable[str]) -> str:
     for text in texts:
         if text:
             return text
-    raise _no_text()
+    raise _no_text_error()
 
 
-def _no_text() -> GlassError:
+def _no_text_error() -> GlassError:
     return GlassError("there is no text to train a tokenizer on", "Give a source that holds some text.")
 
 
-def _too_small(config: TokenizerConfig, least: int, why: str) -> GlassError:
+def _vocabulary_too_small(config: TokenizerConfig, minimum: int, reason: str) -> GlassError:
     return GlassError(
-        f"tokenizer.vocab_size = {config.vocab_size} is too small for {config.kind}: {why}",
-        f"Set tokenizer.vocab_size to {least} or more.",
+        f"tokenizer.vocab_size = {config.vocab_size} is too small for {config.kind}: {reason}",
+        f"Set tokenizer.vocab_size to {minimum} or more.",
     )
 
 
-def _bare(config: TokenizerConfig, model: Json, pre_tokenizer: Json | None = None) -> tokenizers.Tokenizer:
+def _untrained_tokenizer(
+    config: TokenizerConfig, model: Json, pre_tokenizer: Json | None = None
+) -> tokenizers.Tokenizer:
     """Return an untrained Hugging Face tokenizer with this scheme's normalizer and pre-tokenizer."""
-    whole = layout.build_tokenizer_json(config, model, tokens=len(model["vocab"]))
-    whole["added_tokens"] = []
-    whole["pre_tokenizer"] = pre_tokenizer or whole["pre_tokenizer"]
-    return tokenizers.Tokenizer.from_str(json.dumps(whole))
+    document = layout.build_tokenizer_json(config, model, tokens=len(model["vocab"]))
+    document["added_tokens"] = []
+    document["pre_tokenizer"] = pre_tokenizer or document["pre_tokenizer"]
+    return tokenizers.Tokenizer.from_str(json.dumps(document))
 
 
 def _normalized(config: TokenizerConfig, texts: Iterable[str]) -> Iterator[str]:
-    steps = _bare(config, layout.word_level([])).normalizer
-    return (steps.normalize_str(text) for text in texts) if steps is not None else iter(texts)
+    normalizer = _untrained_tokenizer(config, layout.word_level([])).normalizer
+    return (normalizer.normalize_str(text) for text in texts) if normalizer is not None else iter(texts)
 
 
 def _bytes_model() -> Json:
@@ -105,19 +107,19 @@ def _bytes_model() -> Json:
 
 def _count_characters(config: TokenizerConfig, texts: Iterable[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
-    of_ascii = np.zeros(128, dtype=np.int64)
+    ascii_counts = np.zeros(128, dtype=np.int64)
     for block in _normalized(config, blocks(texts)):
         data = utf8(block)
         if len(data) == len(block) >= LONG_BLOCK:  # only ASCII: NumPy counts bytes ten times faster
-            of_ascii += np.bincount(np.frombuffer(data, dtype=np.uint8), minlength=128)
+            ascii_counts += np.bincount(np.frombuffer(data, dtype=np.uint8), minlength=128)
         else:
             counts.update(block)
-    for code in np.flatnonzero(of_ascii).tolist():
-        counts[chr(code)] += int(of_ascii[code])
+    for code in np.flatnonzero(ascii_counts).tolist():
+        counts[chr(code)] += int(ascii_counts[code])
     return counts
 
 
-def _graphemes(config: TokenizerConfig, sample: list[str]) -> Json:
+def _train_graphemes(config: TokenizerConfig, sample: list[str]) -> Json:
     counts: Counter[str] = Counter()
     for block in _normalized(config, sample):
         counts.update(GRAPHEME.findall(block))
@@ -127,47 +129,47 @@ def _graphemes(config: TokenizerConfig, sample: list[str]) -> Json:
 def _symbols_model(config: TokenizerConfig, counts: Counter[str]) -> Json:
     """Return a model of the most frequent symbols, sorted; equally frequent symbols are chosen in sorted order."""
     if not counts:
-        raise _no_text()
-    _check_symbol_room(config)
-    often = [symbol for symbol, count in counts.items() if count >= config.min_count]
-    if not often:
-        raise _none_often_enough(config)
-    often.sort(key=lambda symbol: (-counts[symbol], symbol))
-    return layout.word_level(sorted(often[: config.vocab_size - 2]))
+        raise _no_text_error()
+    _check_symbol_capacity(config)
+    frequent = [symbol for symbol, count in counts.items() if count >= config.min_count]
+    if not frequent:
+        raise _no_frequent_symbol(config)
+    frequent.sort(key=lambda symbol: (-counts[symbol], symbol))
+    return layout.word_level(sorted(frequent[: config.vocab_size - 2]))
 
 
-def _check_symbol_room(config: TokenizerConfig) -> None:
+def _check_symbol_capacity(config: TokenizerConfig) -> None:
     if config.vocab_size < 3:
-        raise _too_small(config, 3, f"{layout.UNKNOWN} and {layout.END} take two ids")
+        raise _vocabulary_too_small(config, 3, f"{layout.UNKNOWN} and {layout.END} take two ids")
 
 
-def _none_often_enough(config: TokenizerConfig) -> GlassError:
+def _no_frequent_symbol(config: TokenizerConfig) -> GlassError:
     return GlassError(
         f"tokenizer.min_count = {config.min_count}: no symbol of the text occurs that often",
         "Lower tokenizer.min_count.",
     )
 
 
-def _words(config: TokenizerConfig, sample: list[str]) -> Json:
+def _train_words(config: TokenizerConfig, sample: list[str]) -> Json:
     """Return a model of the most frequent words; the trainer breaks ties by the word itself."""
-    _check_symbol_room(config)
-    trained = _bare(config, layout.word_level([]))
+    _check_symbol_capacity(config)
+    trained = _untrained_tokenizer(config, layout.word_level([]))
     trainer = trainers.WordLevelTrainer(
         vocab_size=config.vocab_size - 2, min_frequency=config.min_count, show_progress=False, special_tokens=[]
     )
     trained.train_from_iterator(sample, trainer)
     vocabulary = _model_of(trained)["vocab"]
     if not vocabulary:
-        raise _none_often_enough(config)
+        raise _no_frequent_symbol(config)
     return layout.word_level(sorted(vocabulary))
 
 
-def _bpe(config: TokenizerConfig, sample: list[str]) -> Json:
+def _train_bpe(config: TokenizerConfig, sample: list[str]) -> Json:
     """Train byte-level BPE (Sennrich et al. 2016, on bytes as in GPT-2); `Tokenizer.exact` relies on its 256 bytes."""
     if config.vocab_size < 257:
-        raise _too_small(config, 257, f"256 bytes and {layout.END} need an id each")
-    cut = _in_chunks(layout.split(layout.WORD_PIECES), layout.pre_tokenizer("bytes"))
-    trained = _bare(config, {"type": "BPE", "vocab": {}, "merges": []}, cut)
+        raise _vocabulary_too_small(config, 257, f"256 bytes and {layout.END} need an id each")
+    splitter = _in_chunks(layout.split(layout.WORD_PIECES), layout.pre_tokenizer("bytes"))
+    trained = _untrained_tokenizer(config, {"type": "BPE", "vocab": {}, "merges": []}, splitter)
     trainer = trainers.BpeTrainer(
         vocab_size=config.vocab_size - 1,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
@@ -184,16 +186,16 @@ def _with_few_runs(sample: list[str], seed: int) -> list[str]:
     Text without spaces consists of such runs, which rarely repeat, so each one takes memory; repeated words are stored
     once.
     """
-    runs = sum(len(utf8(run)) for block in sample for run in RUN.findall(block))
-    if runs <= RUN_BYTES:
+    run_bytes = sum(len(utf8(run)) for block in sample for run in RUN.findall(block))
+    if run_bytes <= RUN_BYTES:
         return sample
-    return draw(sample, sum(len(utf8(block)) for block in sample) * RUN_BYTES // runs, seed)
+    return draw(sample, sum(len(utf8(block)) for block in sample) * RUN_BYTES // run_bytes, seed)
 
 
-def _in_chunks(words: Json | None, *then: Json | None) -> Json:
+def _in_chunks(word_splitter: Json | None, *later_steps: Json | None) -> Json:
     """Return a pre-tokenizer for training that also cuts long words, such as lines of dashes, every 64 characters."""
     chunks = layout.split(rf"[\s\S]{{1,{layout.LONGEST_WORD}}}")
-    return {"type": "Sequence", "pretokenizers": [words, chunks, *then]}
+    return {"type": "Sequence", "pretokenizers": [word_splitter, chunks, *later_steps]}
 
 
 def _model_of(trained: tokenizers.Tokenizer) -> Json:
@@ -201,7 +203,7 @@ def _model_of(trained: tokenizers.Tokenizer) -> Json:
     return model
 
 
-def _wordpiece(config: TokenizerConfig, sample: list[str]) -> Json:
+def _train_wordpiece(config: TokenizerConfig, sample: list[str]) -> Json:
     """Train WordPiece (Schuster and Nakajima 2012) by pair counts, as open reimplementations of BERT's training do.
 
     The library numbers the continuation letters (`##x`) in the order of a hash map, which differs from run to run and
@@ -209,16 +211,18 @@ def _wordpiece(config: TokenizerConfig, sample: list[str]) -> Json:
     """
     empty = {"type": "WordPiece", "vocab": {}, "unk_token": layout.UNKNOWN, "continuing_subword_prefix": "##"}
     model = {**empty, "max_input_chars_per_word": 100}
-    trained = _bare(config, model, _in_chunks(layout.pre_tokenizer("wordpiece")))
-    letters, inside = _wordpiece_letters(trained, sample)
+    trained = _untrained_tokenizer(config, model, _in_chunks(layout.pre_tokenizer("wordpiece")))
+    letters, inner_letters = _wordpiece_letters(trained, sample)
     if not letters:
         raise GlassError("the text holds no words to train a tokenizer on", "Give a source that holds some text.")
-    least = len(letters) + len(inside) + 2
-    if config.vocab_size < least:
-        raise _too_small(config, least, f"the text has {len(letters)} letters, {len(inside)} of them inside words")
+    minimum = len(letters) + len(inner_letters) + 2
+    if config.vocab_size < minimum:
+        raise _vocabulary_too_small(
+            config, minimum, f"the text has {len(letters)} letters, {len(inner_letters)} of them inside words"
+        )
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocab_size - 2,
-        special_tokens=[f"##{letter}" for letter in inside],
+        special_tokens=[f"##{letter}" for letter in inner_letters],
         continuing_subword_prefix="##",
         show_progress=False,
     )
@@ -227,16 +231,16 @@ def _wordpiece(config: TokenizerConfig, sample: list[str]) -> Json:
     return {**model, "vocab": {token: id for id, token in enumerate([*ordered, layout.UNKNOWN])}}
 
 
-def _wordpiece_letters(cut: tokenizers.Tokenizer, sample: list[str]) -> tuple[list[str], list[str]]:
+def _wordpiece_letters(tokenizer: tokenizers.Tokenizer, sample: list[str]) -> tuple[list[str], list[str]]:
     """Return the characters of all words, and the characters that follow another one in a word; both sorted."""
     letters: set[str] = set()
-    inside: set[str] = set()
+    inner_letters: set[str] = set()
     for block in sample:
-        for word, _ in cut.pre_tokenizer.pre_tokenize_str(cut.normalizer.normalize_str(block)):
+        for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(block)):
             letters.update(word)
-            inside.update(word[1:])
-    return sorted(letters), sorted(inside)
+            inner_letters.update(word[1:])
+    return sorted(letters), sorted(inner_letters)
 
 
-def _unigram(config: TokenizerConfig, sample: list[str]) -> Json:
+def _train_unigram_model(config: TokenizerConfig, sample: list[str]) -> Json:
     return train_unigram(config, _normalized(config, sample))

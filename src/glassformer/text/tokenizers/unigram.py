@@ -74,11 +74,11 @@ def _letters(counts: Counter[str], coverage: float) -> int:
 
 def _train(sentencepiece: Any, lines: list[str], vocab_size: int, coverage: float) -> Any:
     """Return a trained sentencepiece processor. Its unknown token makes room for the end token in our file."""
-    written = io.BytesIO()
+    model_file = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
-            model_writer=written,
+            model_writer=model_file,
             model_type="unigram",
             vocab_size=vocab_size,
             hard_vocab_limit=False,  # a short text may have fewer pieces
@@ -96,17 +96,17 @@ def _train(sentencepiece: Any, lines: list[str], vocab_size: int, coverage: floa
         raise GlassError(
             f"sentencepiece could not train on this text: {error}", "Give more text, or change tokenizer.vocab_size."
         ) from None
-    return sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+    return sentencepiece.SentencePieceProcessor(model_proto=model_file.getvalue())
 
 
-def _model(trained: Any) -> layout.Json:
+def _model(processor: Any) -> layout.Json:
     """Return the model: the 256 bytes, then the trained pieces with spaces instead of sentencepiece's symbol.
 
     Bytes have the score of the rarest piece. The library requires an unknown token, which is never used because all
     bytes are in the vocabulary; it has the id of the first byte.
     """
-    ids = [id for id in range(trained.vocab_size()) if not (trained.is_byte(id) or trained.is_unknown(id))]
-    pieces_and_scores = [[trained.id_to_piece(id).replace(SPACE, " "), trained.get_score(id)] for id in ids]
+    ids = [id for id in range(processor.vocab_size()) if not (processor.is_byte(id) or processor.is_unknown(id))]
+    pieces_and_scores = [[processor.id_to_piece(id).replace(SPACE, " "), processor.get_score(id)] for id in ids]
     rarest = min(score for _, score in pieces_and_scores)
     vocab = [[f"<0x{byte:02X}>", rarest] for byte in range(256)] + pieces_and_scores
     return {"type": "Unigram", "unk_id": 0, "vocab": vocab, "byte_fallback": True}
