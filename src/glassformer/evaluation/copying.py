@@ -71,8 +71,8 @@ def longest_overlap(sample: str, training_text: Iterable[str]) -> Overlap | None
     if not sample:
         return None
     block_length = max(BLOCK, 4 * len(sample))
-    kept = len(sample) - 1 + EXCERPT  # characters before a block that an overlap or its context may include
-    windows = _Windows(sample, Powers(kept + block_length))
+    carry_length = len(sample) - 1 + EXCERPT  # characters before a block that an overlap or its context may include
+    windows = _Windows(sample, Powers(carry_length + block_length))
     automaton = _Automaton(sample)
     best: Overlap | None = None
     block = ""
@@ -85,19 +85,19 @@ def longest_overlap(sample: str, training_text: Iterable[str]) -> Overlap | None
                 best = replace(best, context=best.context + piece[:missing])
             elif best.length == len(sample):
                 break
-        forget = max(0, len(block) - kept)
-        lines += block.count("\n", 0, forget)
-        start += forget
-        block = block[forget:] + piece
-        found = _longest_in(block, windows, automaton, longer_than=best.length if best else 0)
-        if found is not None:
-            at, length = found
+        dropped = max(0, len(block) - carry_length)
+        lines += block.count("\n", 0, dropped)
+        start += dropped
+        block = block[dropped:] + piece
+        longest_match = _longest_in(block, windows, automaton, longer_than=best.length if best else 0)
+        if longest_match is not None:
+            offset, length = longest_match
             best = Overlap(
                 length=length,
-                text=block[at : at + length],
-                position=start + at,
-                line=lines + block.count("\n", 0, at) + 1,
-                context=block[max(0, at - EXCERPT) : at + length + EXCERPT],
+                text=block[offset : offset + length],
+                position=start + offset,
+                line=lines + block.count("\n", 0, offset) + 1,
+                context=block[max(0, offset - EXCERPT) : offset + length + EXCERPT],
             )
     return best
 
@@ -125,24 +125,24 @@ def matches(sample: str, training_text: Iterable[str], least: int) -> list[Match
     if len(sample) < least:
         return []
     automaton = _Automaton(sample)
-    size = max(BLOCK, 4 * len(sample))
-    kept = len(sample) + EXCERPT  # characters before a block that are kept for matches across its boundary
-    windows = _Windows(sample, Powers(kept + size))
+    block_length = max(BLOCK, 4 * len(sample))
+    carry_length = len(sample) + EXCERPT  # characters before a block that are kept for matches across its boundary
+    windows = _Windows(sample, Powers(carry_length + block_length))
     block = ""
     start = 0
-    for piece in blocks_of(training_text, size):
-        forget = max(0, len(block) - kept)
-        start += forget
-        block = block[forget:] + piece
+    for piece in blocks_of(training_text, block_length):
+        dropped = max(0, len(block) - carry_length)
+        start += dropped
+        block = block[dropped:] + piece
         for low, high in windows.stretches(block, least):
-            automaton.meet(block, low, high, start, least)
+            automaton.record_matches(block, low, high, start, least)
     return automaton.matches(least)
 
 
-def cover(length: int, found: Iterable[Match]) -> list[int]:
+def cover(length: int, sample_matches: Iterable[Match]) -> list[int]:
     """Return, for each character of the sample, the length of the longest match that contains the character, or 0."""
     longest = [0] * length
-    for match in found:
+    for match in sample_matches:
         for position in range(match.start, match.start + match.length):
             longest[position] = max(longest[position], match.length)
     return longest
@@ -150,20 +150,20 @@ def cover(length: int, found: Iterable[Match]) -> list[int]:
 
 def blocks_of(pieces: Iterable[str], length: int) -> Iterator[str]:
     """Yield the concatenated text in blocks of `length` characters; the last block may be shorter."""
-    waiting: list[str] = []
+    pending: list[str] = []
     size = 0
     for piece in pieces:
-        waiting.append(piece)
+        pending.append(piece)
         size += len(piece)
         if size < length:
             continue
-        text = "".join(waiting)
-        whole = size - size % length
-        yield from (text[at : at + length] for at in range(0, whole, length))
-        waiting = [text[whole:]]
-        size -= whole
+        text = "".join(pending)
+        complete = size - size % length
+        yield from (text[start : start + length] for start in range(0, complete, length))
+        pending = [text[complete:]]
+        size -= complete
     if size:
-        yield "".join(waiting)
+        yield "".join(pending)
 
 
 class Powers:
@@ -202,19 +202,19 @@ class _Windows:
     def __init__(self, sample: str, powers: Powers) -> None:
         self.powers = powers
         self.sums = powers.prefixes(sample)
-        self._known: tuple[int, Hashes] | None = None  # (window length, hashes of the windows of that length)
+        self._cached_hashes: tuple[int, Hashes] | None = None  # (window length, hashes of the windows of that length)
 
     def stretches(self, block: str, length: int) -> Iterator[tuple[int, int]]:
         """Yield the bounds of each maximal range of a block whose windows of this length all occur in the sample."""
         if min(len(block), len(self.sums) - 1) < length:
             return
-        known = self._hashes(length)
+        sample_hashes = self._hashes(length)
         hashes = self.powers.window_hashes(self.powers.prefixes(block), length)
         # A table look-up of the top 16 bits excludes most positions; the low bits of these hashes are weak.
         likely = np.zeros(1 << 16, dtype=bool)
-        likely[known >> np.uint64(48)] = True
+        likely[sample_hashes >> np.uint64(48)] = True
         positions = np.flatnonzero(likely[hashes >> np.uint64(48)])
-        positions = positions[np.isin(hashes[positions], known)]
+        positions = positions[np.isin(hashes[positions], sample_hashes)]
         if not len(positions):
             return
         breaks = np.flatnonzero(np.diff(positions) > 1)
@@ -224,9 +224,9 @@ class _Windows:
             yield first, last + length
 
     def _hashes(self, length: int) -> Hashes:
-        if self._known is None or self._known[0] != length:
-            self._known = (length, np.unique(self.powers.window_hashes(self.sums, length)))
-        return self._known[1]
+        if self._cached_hashes is None or self._cached_hashes[0] != length:
+            self._cached_hashes = (length, np.unique(self.powers.window_hashes(self.sums, length)))
+        return self._cached_hashes[1]
 
 
 class _Automaton:
@@ -242,7 +242,7 @@ class _Automaton:
             self.prefixes.append(self._add(letter))
         self.best = [0] * len(self.next)  # for each state, the length of its longest substring found so far
         # For each state: end position of that substring, surrounding text, and end in this text. States share texts.
-        self.met: list[tuple[int, str, int] | None] = [None] * len(self.next)
+        self.occurrences: list[tuple[int, str, int] | None] = [None] * len(self.next)
 
     def _add(self, letter: str) -> int:
         last = self.prefixes[-1]
@@ -283,37 +283,37 @@ class _Automaton:
                 length += 1
             yield position, state, length
 
-    def meet(self, block: str, low: int, high: int, start: int, least: int) -> None:
+    def record_matches(self, block: str, low: int, high: int, start: int, least: int) -> None:
         """Record the matches in block[low:high]; `start` is the position of the block in the training text."""
-        first = max(0, low - EXCERPT)
-        around = block[first : high + EXCERPT]
+        context_start = max(0, low - EXCERPT)
+        context = block[context_start : high + EXCERPT]
         for position, state, length in self.walk(block, low, high):
             if length >= least and length > self.best[state]:
                 self.best[state] = length
-                self.met[state] = start + position + 1, around, position + 1 - first
+                self.occurrences[state] = start + position + 1, context, position + 1 - context_start
 
     def matches(self, least: int) -> list[Match]:
         """Return the recorded matches of at least `least` characters, sorted by start."""
-        by_length = sorted(range(1, len(self.next)), key=lambda each: -self.length[each])
+        by_length = sorted(range(1, len(self.next)), key=lambda state: -self.length[state])
         for state in by_length:
-            above = self.link[state]  # the suffix link: its substrings are suffixes of those of `state`
-            if self.best[state] and above > 0 and self.best[above] < self.length[above]:
-                self.best[above] = self.length[above]
-                self.met[above] = self.met[state]
+            suffix_state = self.link[state]  # the suffix link: its substrings are suffixes of those of `state`
+            if self.best[state] and suffix_state > 0 and self.best[suffix_state] < self.length[suffix_state]:
+                self.best[suffix_state] = self.length[suffix_state]
+                self.occurrences[suffix_state] = self.occurrences[state]
         nearest: list[int | None] = [None] * len(self.next)  # for each state, the nearest suffix state with a match
         for state in reversed(by_length):  # one step per state: repetitive text has very long chains of suffix links
             nearest[state] = state if self.best[state] else nearest[self.link[state]]
-        ends = [nearest[state] for state in self.prefixes]
-        lengths = [0 if state is None else self.best[state] for state in ends]
-        found = []
-        for end, (last, length) in enumerate(zip(ends, lengths, strict=True)):
-            more = end < len(self.text) and lengths[end + 1] == length + 1
-            if last is None or length < least or more:
+        end_states = [nearest[state] for state in self.prefixes]
+        lengths = [0 if state is None else self.best[state] for state in end_states]
+        results = []
+        for end, (end_state, length) in enumerate(zip(end_states, lengths, strict=True)):
+            extendable = end < len(self.text) and lengths[end + 1] == length + 1
+            if end_state is None or length < least or extendable:
                 continue
-            met = self.met[last]
-            assert met is not None
-            stop, around, at = met
-            before = around[: at - length][-EXCERPT:]
-            after = around[at : at + EXCERPT]
-            found.append(Match(end - length, length, stop - length, before, after))
-        return sorted(found, key=lambda match: match.start)
+            occurrence = self.occurrences[end_state]
+            assert occurrence is not None
+            end_position, context, context_end = occurrence
+            before = context[: context_end - length][-EXCERPT:]
+            after = context[context_end : context_end + EXCERPT]
+            results.append(Match(end - length, length, end_position - length, before, after))
+        return sorted(results, key=lambda match: match.start)

@@ -21,8 +21,10 @@ def export_hf(subject: VerifiedRun) -> Finding:
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         report = export(ExportRequest(subject.folder, Path(temporary) / "hf", subject.which))
     compared = "; ".join(f"{each.name} {each.value:.1e} (limit {each.limit:.0e})" for each in report.measured)
-    shares = (each.value / each.limit if each.limit else math.inf if each.value else 0.0 for each in report.measured)
-    return Finding(max(shares), f"{report.architecture}: {compared}")
+    limit_fractions = (
+        each.value / each.limit if each.limit else math.inf if each.value else 0.0 for each in report.measured
+    )
+    return Finding(max(limit_fractions), f"{report.architecture}: {compared}")
 
 
 def not_exported(subject: VerifiedRun) -> str | None:

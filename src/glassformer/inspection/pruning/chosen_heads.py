@@ -63,7 +63,7 @@ def prune_by_hand(
             "Inspect the new checkpoint, then try again.",
         )
     before = sum(parameter.numel() for parameter in opened.model.parameters())
-    found = pruned(opened, heads)
-    write_pruned(out, opened, found, {"by": "hand"})
-    after = sum(parameter.numel() for parameter in found.model.parameters())
-    return ByHand(out, opened.checkpoint.name, found.names, (before, after))
+    pruned_model = pruned(opened, heads)
+    write_pruned(out, opened, pruned_model, {"by": "hand"})
+    after = sum(parameter.numel() for parameter in pruned_model.model.parameters())
+    return ByHand(out, opened.checkpoint.name, pruned_model.names, (before, after))
