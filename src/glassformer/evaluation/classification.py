@@ -130,7 +130,7 @@ class ClassificationScores:
         Label names are at the ends of lines, so that the numbers are aligned even if a terminal draws letters, such as
         Bangla or Chinese, with different widths.
         """
-        return _matrix(self) if len(self.classes) <= MATRIX_LABELS else _pairs(self)
+        return _matrix_text(self) if len(self.classes) <= MATRIX_LABELS else _confused_pairs_text(self)
 
 
 def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Sequence[str]) -> ClassificationScores:
@@ -147,7 +147,7 @@ def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Seq
     """
     true_labels = np.atleast_1d(truth)
     probability_matrix = np.asarray(probabilities, dtype=np.float64)
-    _check(true_labels, probability_matrix, names)
+    _check_inputs(true_labels, probability_matrix, names)
     true_labels = true_labels.astype(np.int64)
     predicted = probability_matrix.argmax(axis=1)
     confusion = confusion_matrix(true_labels, predicted, len(names))
@@ -237,7 +237,7 @@ def _reliability(confidence: Floats, correct: NDArray[np.bool_]) -> list[Reliabi
     return rows
 
 
-def _check(truth: NDArray[Any], probabilities: Floats, names: Sequence[str]) -> None:
+def _check_inputs(truth: NDArray[Any], probabilities: Floats, names: Sequence[str]) -> None:
     if not len(truth):
         raise GlassError("there are no labelled examples", "Evaluate on a file that is not empty.")
     shape = (len(truth), len(names))
@@ -261,7 +261,7 @@ def _check(truth: NDArray[Any], probabilities: Floats, names: Sequence[str]) -> 
         )
 
 
-def _matrix(scores: ClassificationScores) -> str:
+def _matrix_text(scores: ClassificationScores) -> str:
     column_width = max(5, len(f"{scores.confusion.max():,}") + 1)
     first_width = len(str(len(scores.classes))) + 2
     lines = ["rows: true label; columns: predicted label"]
@@ -274,7 +274,7 @@ def _matrix(scores: ClassificationScores) -> str:
     return "\n".join(lines)
 
 
-def _pairs(scores: ClassificationScores) -> str:
+def _confused_pairs_text(scores: ClassificationScores) -> str:
     errors = scores.confusion - np.diag(np.diag(scores.confusion))
     order = np.argsort(-errors, axis=None, kind="stable")[:PAIRS]
     most_confused = [index for index in order.tolist() if errors.flat[index]]

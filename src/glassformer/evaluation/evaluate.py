@@ -94,7 +94,7 @@ def evaluate_run(request: EvaluationRequest) -> Report:
     """
     opened = OpenedRun.load(request.folder, request.which, request.device, note=request.note)
     config = opened.config
-    _check(request, config)
+    _check_request(request, config)
     if _names_own_text(request, config):
         request.note(f"{request.source} is the training data of {request.folder}: evaluating on its validation split")
         locations = {"source": request.source, "target": request.target}
@@ -121,7 +121,7 @@ def evaluate_run(request: EvaluationRequest) -> Report:
         return _evaluate_examples(request, model, Path(temporary))
 
 
-def _check(request: EvaluationRequest, config: Config) -> None:
+def _check_request(request: EvaluationRequest, config: Config) -> None:
     """Raise a `GlassError` if an option is invalid or would have no effect on the evaluation of this run."""
     _check_ablation(request)
     parse_changes(request.changes)  # report unknown settings first
@@ -354,11 +354,11 @@ def _comparison_model(
             "Compare runs with the same tokenizer and chat template, or evaluate each run separately.",
         )
     other.config = other.config.with_changes(_sample_changes(request))
-    ours = model.config.sample.model_dump()
-    theirs = other.config.sample.model_dump()
-    differing = [key for key in ours if ours[key] != theirs[key] and key != "prompt"]
+    settings = model.config.sample.model_dump()
+    other_settings = other.config.sample.model_dump()
+    differing = [key for key in settings if settings[key] != other_settings[key] and key != "prompt"]
     if task in WRITERS and differing:
-        differences = ", ".join(f"sample.{key} = {ours[key]} and {theirs[key]}" for key in differing)
+        differences = ", ".join(f"sample.{key} = {settings[key]} and {other_settings[key]}" for key in differing)
         request.note(f"{request.folder} and {request.against} generate with different settings: {differences}")
     return other
 

@@ -90,12 +90,12 @@ def log_ratios(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> li
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
     scores = dict(zip(texts, model(texts), strict=True))
     for text, tokens in scores.items():
-        _check(text, tokens)
+        _check_coverage(text, tokens)
     ratios = []
     for pair in pairs:
         good = scores[pair.good]
         bad = scores[pair.bad]
-        start = _start(pair, good, bad)
+        start = _scoring_start(pair, good, bad)
         good_score = _score_after(good, start)
         bad_score = _score_after(bad, start)
         # Two texts with probability 0 are a tie; the difference of their logarithms would be NaN.
@@ -148,7 +148,7 @@ def _proportions(groups: Sequence[Group], outcomes: Sequence[float]) -> dict[Gro
     return {group: Proportion(sum(scores[group]), len(scores[group])) for group in sorted(scores)}  # type: ignore[type-var]
 
 
-def _start(pair: MinimalPair, good: TokenScores, bad: TokenScores) -> int:
+def _scoring_start(pair: MinimalPair, good: TokenScores, bad: TokenScores) -> int:
     """Return the character after which tokens are scored.
 
     If the texts are equal up to `scored_from`, but a token of only one text spans this position, scores would begin at
@@ -164,7 +164,7 @@ def _score_after(tokens: TokenScores, start: int) -> float:
     return math.fsum(score for end, score in tokens if end > start)
 
 
-def _check(text: str, tokens: TokenScores) -> None:
+def _check_coverage(text: str, tokens: TokenScores) -> None:
     """Check that every character is scored once; a text that was cut to fit the context would seem too likely."""
     ends = [end for end, _ in tokens]
     if ends != sorted(ends) or max(ends, default=0) != len(text):

@@ -71,7 +71,7 @@ class KneserNey:
         ranks = np.zeros(len(tokens), dtype=np.int64)  # rank of the context of each token, -1 if never seen
         for order in self._orders:
             probabilities = self._interpolated(order, ranks, tokens, probabilities)
-            ends = _find(order.keys, ranks, tokens, self.vocab_size)
+            ends = _ranks_of(order.keys, ranks, tokens, self.vocab_size)
             # The context for the next order, one token longer, ends one token earlier.
             ranks = np.concatenate([np.array([-1]), ends[:-1]])
         return probabilities
@@ -83,7 +83,7 @@ class KneserNey:
         """
         seen = np.flatnonzero((ranks >= 0) & (order.totals[ranks] > 0))
         context = ranks[seen]
-        found_ranks = _find(order.keys, context, tokens[seen], self.vocab_size)
+        found_ranks = _ranks_of(order.keys, context, tokens[seen], self.vocab_size)
         discounted = np.where(found_ranks >= 0, order.weights[found_ranks], 0.0)
         probabilities = lower.copy()
         probabilities[seen] = (discounted + order.discount_sums[context] * lower[seen]) / order.totals[context]
@@ -104,7 +104,7 @@ def _distinct(codes: Integers) -> tuple[Integers, Ranks, Integers]:
     return keys, ranks, np.diff(starts, append=len(codes))
 
 
-def _find(keys: Integers, contexts: Integers, tokens: NDArray[np.integer], vocab_size: int) -> Integers:
+def _ranks_of(keys: Integers, contexts: Integers, tokens: NDArray[np.integer], vocab_size: int) -> Integers:
     """Return the rank of each (context, token) pair, or -1 if it was never seen."""
     if not len(keys):
         return np.full(len(tokens), -1, dtype=np.int64)

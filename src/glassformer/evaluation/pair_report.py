@@ -114,9 +114,9 @@ def pair_metrics(hypotheses: Sequence[str], references: Sequence[str]) -> list[M
     rouge = rouge_of_each(hypotheses, references)
     return [
         *(_by_sacrebleu(hypotheses, references) if can_score() else []),
-        mean("rouge1", "ROUGE-1", [each.rouge1.f for each in rouge]),
-        mean("rouge2", "ROUGE-2", [each.rouge2.f for each in rouge]),
-        mean("rougeL", "ROUGE-L", [each.rougeL.f for each in rouge]),
+        mean("rouge1", "ROUGE-1", [scores.rouge1.f for scores in rouge]),
+        mean("rouge2", "ROUGE-2", [scores.rouge2.f for scores in rouge]),
+        mean("rougeL", "ROUGE-L", [scores.rougeL.f for scores in rouge]),
         share("exact_match", "exact match", exact_matches(hypotheses, references)),
     ]
 

@@ -69,7 +69,7 @@ def mean_of(values: ArrayLike) -> Statistic:
     >>> float(mean_of([0.0, 1.0, 5.0])(np.array([1, 1, 2])))
     2.3333333333333335
     """
-    numbers = _numbers(values)
+    numbers = _float_array(values)
     return lambda examples: float(numbers[examples].mean())
 
 
@@ -94,7 +94,7 @@ def bootstrap_interval(
     Raises:
         GlassError: there are no examples, or `repeats` or `level` is out of range.
     """
-    _check(n, repeats, level)
+    _check_arguments(n, repeats, level)
     if n == 1:
         return None
     return _percentiles(np.array([statistic(indices) for indices in _resamples(n, repeats, seed)]), level)
@@ -123,7 +123,7 @@ def paired_bootstrap(
     Raises:
         GlassError: as in `bootstrap_interval`.
     """
-    _check(n, repeats, level)
+    _check_arguments(n, repeats, level)
     all_indices = np.arange(n)
     difference = first(all_indices) - second(all_indices)
     resampled = np.array([first(examples) - second(examples) for examples in _resamples(n, repeats, seed)])
@@ -154,20 +154,20 @@ def paired_permutation(
     Raises:
         GlassError: there are no examples, the numbers of scores differ, or `repeats` or `level` is out of range.
     """
-    first_scores = _numbers(first)
-    second_scores = _numbers(second)
+    first_scores = _float_array(first)
+    second_scores = _float_array(second)
     if len(first_scores) != len(second_scores):
         raise GlassError(
             "a paired test needs the same examples in both runs, "
             f"but there are {len(first_scores):,} and {len(second_scores):,}",
             "Evaluate both runs on the same file.",
         )
-    _check(len(first_scores), repeats, level)
+    _check_arguments(len(first_scores), repeats, level)
     differences = first_scores - second_scores
     total = differences.sum()
     extreme_count = 0
     generator = _generator(seed)
-    for count in _blocks(repeats, len(first_scores)):
+    for count in _batch_sizes(repeats, len(first_scores)):
         swapped = generator.integers(2, size=(count, len(first_scores)), dtype=np.int8) == 1
         # Swapping the two scores of an example changes the sign of its difference.
         shuffled = total - 2 * (swapped @ differences)
@@ -195,7 +195,7 @@ def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
         raise GlassError(f"right = {right:g} of {n:,} examples is out of range", f"Give a number from 0 to {n:,}.")
     if n == 0:
         return 0.0, 1.0
-    _check(n, 1, level)
+    _check_arguments(n, 1, level)
     z = NormalDist().inv_cdf((1 + level) / 2)
     proportion = right / n
     weight = z * z / n
@@ -205,7 +205,7 @@ def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
     return min(proportion, max(0.0, centre - half_width)), max(proportion, min(1.0, centre + half_width))
 
 
-def _check(n: int, repeats: int, level: float) -> None:
+def _check_arguments(n: int, repeats: int, level: float) -> None:
     if n < 1:
         raise GlassError("there are no examples to resample", "Evaluate on a file that is not empty.")
     if repeats < 1:
@@ -216,7 +216,7 @@ def _check(n: int, repeats: int, level: float) -> None:
         )
 
 
-def _numbers(values: ArrayLike) -> Floats:
+def _float_array(values: ArrayLike) -> Floats:
     return np.asarray(values, dtype=np.float64).reshape(-1)
 
 
@@ -227,11 +227,11 @@ def _generator(seed: int) -> np.random.Generator:
 def _resamples(n: int, repeats: int, seed: int) -> Iterator[Indices]:
     """Yield `repeats` resamples: the indices of n out of n examples, drawn with replacement."""
     generator = _generator(seed)
-    for count in _blocks(repeats, n):
+    for count in _batch_sizes(repeats, n):
         yield from generator.integers(n, size=(count, n))
 
 
-def _blocks(repeats: int, n: int) -> Iterator[int]:
+def _batch_sizes(repeats: int, n: int) -> Iterator[int]:
     """Yield the number of repeats in each batch, so that memory does not grow with the number of repeats."""
     batch_size = max(1, AT_ONCE // n)
     for start in range(0, repeats, batch_size):

@@ -49,12 +49,12 @@ def shared_spans(one: Surprisals, other: Surprisals) -> list[SharedSpan]:
             "characters or normalizes them",
             "Give a text that both tokenizers can represent.",
         )
-    sums = [_by_end(each) for each in (one, other)]
-    ends = sorted(set(sums[0]) & set(sums[1]))
+    nats_by_run = [_by_end(each) for each in (one, other)]
+    ends = sorted(set(nats_by_run[0]) & set(nats_by_run[1]))
     spans = []
     start = 0
     for end in ends:
-        nats = [_between(each, start, end) for each in sums]
+        nats = [_nats_between(nats_by_end, start, end) for nats_by_end in nats_by_run]
         spans.append(SharedSpan(one.text[start:end], start, end, nats[0], nats[1]))
         start = end
     return spans
@@ -69,9 +69,9 @@ def _by_end(surprisals: Surprisals) -> dict[int, list[float | None]]:
     return nats_by_end
 
 
-def _between(sums: dict[int, list[float | None]], start: int, end: int) -> float | None:
+def _nats_between(nats_by_end: dict[int, list[float | None]], start: int, end: int) -> float | None:
     """Return the total nats of the tokens that end in (start, end]; None if a token has no probability."""
-    span_nats = [nats for position, each in sums.items() if start < position <= end for nats in each]
+    span_nats = [nats for position, token_nats in nats_by_end.items() if start < position <= end for nats in token_nats]
     defined = [nats for nats in span_nats if nats is not None]
     return sum(defined) if len(defined) == len(span_nats) else None
 
@@ -98,7 +98,7 @@ def compare_predictions(one: Prediction, other: Prediction, n: int) -> list[Comp
     compared = [
         ComparedPrediction(name, first_probabilities.get(name), second_probabilities.get(name)) for name in names
     ]
-    return sorted(compared, key=lambda each: -max(each.one or 0.0, each.other or 0.0))
+    return sorted(compared, key=lambda prediction: -max(prediction.one or 0.0, prediction.other or 0.0))
 
 
 def _by_name(prediction: Prediction) -> dict[str, float]:

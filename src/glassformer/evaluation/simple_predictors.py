@@ -48,7 +48,7 @@ def fast_baselines(config: Config, data: Prepared) -> list[FastBaseline]:
     validation = data.validation.tokens["text"]
     if config.train.task == "lm":
         results = baselines(train, validation, data.tokenizer, corpus, config.data.windows, COUNTED)
-        return [FastBaseline(each.name, each.loss, None, each.note) for each in results]
+        return [FastBaseline(baseline.name, baseline.loss, None, baseline.note) for baseline in results]
     text_ids = data.tokenizer.text_ids  # special tokens are never masked
     size = data.tokenizer.vocab_size
     return by_frequency(counts_of(train.tokens, size)[text_ids], counts_of(validation.tokens, size)[text_ids], size)

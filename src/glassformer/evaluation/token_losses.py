@@ -105,9 +105,9 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
             `MOST_HOLES`), a target is missing, or the task takes no target.
     """
     if (target is not None) != isinstance(model, Translator):
-        what = "a target was given" if target is not None else "no target was given"
+        problem = "a target was given" if target is not None else "no target was given"
         remedy = "Give a target for the tasks translate and summarize, and leave it out for other tasks."
-        raise GlassError(f"{what} to a run of train.task = {model.config.train.task}", remedy)
+        raise GlassError(f"{problem} to a run of train.task = {model.config.train.task}", remedy)
     tokenizer = model.tokenizer
     if isinstance(model, Translator):
         assert target is not None
@@ -217,7 +217,7 @@ def predict(model: AnyTextModel, subject: Subject, forward: Forward | None = Non
     row = (logits[0] if isinstance(model, TextClassifier) else logits[0, position]).cpu().double()  # (V) or (C)
     if subject.special:
         row = row.index_fill(0, torch.tensor(subject.special), -torch.inf)
-    return Prediction(_what(model, first), position, row.softmax(dim=-1), subject.name)
+    return Prediction(_prediction_name(model, first), position, row.softmax(dim=-1), subject.name)
 
 
 def _position(model: AnyTextModel, subject: Subject, first: bool) -> int:
@@ -228,7 +228,7 @@ def _position(model: AnyTextModel, subject: Subject, first: bool) -> int:
     return subject.places[0] if isinstance(model, MaskFiller) else subject.places[-1]
 
 
-def _what(model: AnyTextModel, first: bool) -> str:
+def _prediction_name(model: AnyTextModel, first: bool) -> str:
     if isinstance(model, ChatModel):
         return "the first token of the answer"
     if isinstance(model, TextModel):

@@ -39,14 +39,14 @@ def cached_logits(subject: VerifiedRun) -> Finding:
     with inference(model):
         rows_by_step, sources = _growing_rows(subject)
         max_distance = _cache_distance(model, rows_by_step, sources)
-        note = _note(rows_by_step)
+        note = _size_note(rows_by_step)
         if isinstance(model, EncoderDecoder):
             return Finding(max_distance, note)
         prompts = subject.prompts
         context = model.config.context
         if context > LONGEST_PAST:
             return Finding(max_distance, f"{note}; not tested at the end of the context of {context}")
-        ends = [_tiled(prompt, max(1, context - 2 - index)) for index, prompt in enumerate(prompts[:ROWS_PAST])]
+        ends = [_repeated(prompt, max(1, context - 2 - index)) for index, prompt in enumerate(prompts[:ROWS_PAST])]
         past_distance = _cache_distance(model, _extended_prompts(subject, ends, PAST))
         return Finding(
             max(max_distance, past_distance), f"{note}; and {ROWS_PAST} rows beyond the context of {context}"
@@ -62,11 +62,11 @@ def backend_logits(subject: VerifiedRun) -> Finding:
         max_distance = _cache_distance(model, rows_by_step, sources, open_engine("onnxruntime", model))
         exact_loss = _added_token_loss(model, rows_by_step, sources, None)
         quantized_loss = _added_token_loss(model, rows_by_step, sources, open_engine("onnxruntime-int8", model))
-    note = f"{version_of('onnxruntime')}, {_note(rows_by_step)}"
+    note = f"{version_of('onnxruntime')}, {_size_note(rows_by_step)}"
     return Finding(max_distance, f"{note}; 8-bit weights change the loss by {quantized_loss - exact_loss:+.4f} nats")
 
 
-def _note(rows_by_step: Sequence[Sequence[Sequence[int]]]) -> str:
+def _size_note(rows_by_step: Sequence[Sequence[Sequence[int]]]) -> str:
     """Return the number of rows and of steps."""
     return f"{counted(len(rows_by_step[0]), 'rows')}, {counted(len(rows_by_step), 'steps')}"
 
@@ -74,7 +74,7 @@ def _note(rows_by_step: Sequence[Sequence[Sequence[int]]]) -> str:
 def _growing_rows(subject: VerifiedRun) -> tuple[list[list[list[int]]], Sequence[Sequence[int]]]:
     """Return the rows at each of up to `STEPS` steps, each time one token longer, and an encoder-decoder's sources."""
     if isinstance(subject.model, EncoderDecoder):
-        targets = [_tiled(row.inputs.tolist(), STEPS) for row in subject.rows]
+        targets = [_repeated(row.inputs.tolist(), STEPS) for row in subject.rows]
         steps = min(STEPS, subject.model.config.context)
         return [[row[: count + 1] for row in targets] for count in range(steps)], subject.prompts
     return _extended_prompts(subject, subject.prompts, STEPS), ()
@@ -133,11 +133,11 @@ def no_backend(subject: VerifiedRun) -> str | None:
 
 def _extended_prompts(subject: VerifiedRun, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
     """Return the prompts at each step, extended by one more token of the run's text each time."""
-    added = [_tiled(row.inputs.tolist(), steps) for row in subject.rows]
+    added = [_repeated(row.inputs.tolist(), steps) for row in subject.rows]
     return [[prompt + more[:count] for prompt, more in zip(prompts, added, strict=False)] for count in range(steps)]
 
 
-def _tiled(ids: list[int], length: int) -> list[int]:
+def _repeated(ids: list[int], length: int) -> list[int]:
     return (ids * (length // len(ids) + 1))[:length]
 
 
@@ -186,11 +186,11 @@ def _settings(temperature: float = 0.0, beams: int = 1) -> SampleConfig:
     return SampleConfig(tokens=tokens, temperature=temperature, beams=beams)
 
 
-def _end(subject: VerifiedRun) -> int:
+def _end_id(subject: VerifiedRun) -> int:
     return subject.opened.tokenizer.end_id
 
 
-def _start(subject: VerifiedRun) -> tuple[int, ...]:
+def _target_start(subject: VerifiedRun) -> tuple[int, ...]:
     return subject.opened.tokenizer.target_start
 
 
@@ -203,7 +203,9 @@ def _generated(
     model = subject.double
     generated = [list[int]() for _ in rows]
     assert isinstance(model, Decoder | EncoderDecoder)
-    for step in generate(model, rows, settings, _end(subject), seeds=seeds, cached=cached, start=_start(subject)):
+    for step in generate(
+        model, rows, settings, _end_id(subject), seeds=seeds, cached=cached, start=_target_start(subject)
+    ):
         for row, token in zip(step.rows, step.tokens, strict=True):
             generated[row].append(token)
     return generated
@@ -215,7 +217,7 @@ def _beam_hypotheses(subject: VerifiedRun, beams: int, cached: bool) -> list[lis
     rows = subject.prompts
     settings = _settings(beams=beams)
     assert isinstance(model, Decoder | EncoderDecoder)
-    return beam_search(model, rows, settings, _end(subject), cached=cached, start=_start(subject))
+    return beam_search(model, rows, settings, _end_id(subject), cached=cached, start=_target_start(subject))
 
 
 def _token_differences(

@@ -191,14 +191,14 @@ def moved(subject: VerifiedRun) -> Finding:
     texts = _inputs(subject)
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary) / "elsewhere"
-        _copy(subject, folder)
+        _copy_run(subject, folder)
         original_outputs = _output(OpenedRun.load(subject.folder, subject.which, "cpu").text_model, texts)
         copy_outputs = _output(OpenedRun.load(folder, subject.which, "cpu").text_model, texts)
     differing = sum(a != b for a, b in zip(original_outputs, copy_outputs, strict=True))
     return Finding(differing, f"{len(texts)} texts, with the run's files only")
 
 
-def _copy(subject: VerifiedRun, folder: Path) -> None:
+def _copy_run(subject: VerifiedRun, folder: Path) -> None:
     """Copy the run's files and one checkpoint to `folder`, and erase the location of the text."""
     checkpoint = _checkpoint_folder(subject, subject.which)
     subject.run.manifest()  # so that the error for a missing or damaged manifest names the original, not the copy

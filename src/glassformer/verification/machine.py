@@ -145,7 +145,10 @@ def _device(name: str) -> Device:
     memory = None if device.type == "mps" else free_memory(device)
     times = {dtype: _seconds(device, dtype) if computes_in(device, dtype) else None for dtype in PRECISIONS}
     float32_time = times[torch.float32] or 0.0
-    speeds = {str(dtype).removeprefix("torch."): float32_time / took if took else None for dtype, took in times.items()}
+    speeds = {
+        str(dtype).removeprefix("torch."): float32_time / seconds if seconds else None
+        for dtype, seconds in times.items()
+    }
     gflops = asdict(processor_speeds()) if device.type == "cpu" else {}
     if gflops:
         speeds["bfloat16"] = processor_speeds().ratio

@@ -44,11 +44,14 @@ def padding_blind(subject: VerifiedRun) -> Finding:
     batch = subject.batch
     generator = subject.generator()
     changed = replace(
-        batch, inputs=_filled(batch.inputs, batch.attention_mask, generator, subject.opened.tokenizer.vocab_size)
+        batch,
+        inputs=_with_random_padding(batch.inputs, batch.attention_mask, generator, subject.opened.tokenizer.vocab_size),
     )
     if batch.source is not None and batch.source_attention_mask is not None:
         size = subject.opened.source_tokenizer.vocab_size
-        changed = replace(changed, source=_filled(batch.source, batch.source_attention_mask, generator, size))
+        changed = replace(
+            changed, source=_with_random_padding(batch.source, batch.source_attention_mask, generator, size)
+        )
     with inference(model):
         actual = logits_of(model, changed)  # (B, T, V) or (B, C)
         expected = logits_of(model, batch)  # (B, T, V) or (B, C)
@@ -59,7 +62,7 @@ def padding_blind(subject: VerifiedRun) -> Finding:
         if isinstance(model, Decoder):
             ids = batch.inputs.flip(1)  # (B, T)
             attention_mask = batch.attention_mask.flip(1)  # (B, T): padding is now on the left
-            filled = _filled(ids, attention_mask, generator, model.vocab_size)
+            filled = _with_random_padding(ids, attention_mask, generator, model.vocab_size)
             max_distance = max(
                 max_distance,
                 distance(model(filled, attention_mask)[attention_mask], model(ids, attention_mask)[attention_mask]),
@@ -131,7 +134,7 @@ def no_future(subject: VerifiedRun) -> str | None:
     return no_causal_mask(subject)
 
 
-def _filled(ids: Tensor, attention_mask: Tensor, generator: torch.Generator, size: int) -> Tensor:
+def _with_random_padding(ids: Tensor, attention_mask: Tensor, generator: torch.Generator, size: int) -> Tensor:
     """Replace the ids at padding by random ids."""
     return torch.where(attention_mask, ids, torch.randint(1, max(2, size), ids.shape, generator=generator))
 

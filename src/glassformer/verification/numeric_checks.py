@@ -88,8 +88,8 @@ def bf16(subject: VerifiedRun) -> Finding:
     spread = float((exact - exact.mean(dim=-1, keepdim=True)).norm())
     relative_error = float((rounded - exact).norm()) / max(spread, 1e-12)
     changed = float((rounded.argmax(dim=-1) != exact.argmax(dim=-1)).float().mean())
-    how = "norm of the difference / norm of the centred logits"
-    return Finding(relative_error, f"{how}; the likeliest output changes in {changed:.1%} of cases")
+    measure = "norm of the difference / norm of the centred logits"
+    return Finding(relative_error, f"{measure}; the likeliest output changes in {changed:.1%} of cases")
 
 
 def bf16_norms(subject: VerifiedRun) -> Finding:

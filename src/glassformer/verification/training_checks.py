@@ -98,25 +98,25 @@ def _row_nats(model: Model, row: Row) -> tuple[float, int]:
     """Return the sum of -log p over the targets of a row in nats (float64), and the number of targets."""
     if isinstance(model, EncoderDecoder):
         assert row.source is not None
-        memory = model.encode(_ids(row.source))  # (1, S, D)
-        logits = model.decode(_ids(row.ids[:-1]), memory)[0]  # (T, V)
-        targets = _ids(row.ids[1:])[0]  # (T)
+        memory = model.encode(_id_tensor(row.source))  # (1, S, D)
+        logits = model.decode(_id_tensor(row.ids[:-1]), memory)[0]  # (T, V)
+        targets = _id_tensor(row.ids[1:])[0]  # (T)
     elif isinstance(model, Classifier):
-        logits = model(_ids(row.inputs))  # (1, C)
-        targets = _ids(row.targets)[0]  # (1)
+        logits = model(_id_tensor(row.inputs))  # (1, C)
+        targets = _id_tensor(row.targets)[0]  # (1)
     elif isinstance(model, Encoder):
         assert row.loss_mask is not None
         masked = torch.from_numpy(row.loss_mask)  # (T)
-        logits = model(_ids(row.inputs))[0][masked]  # (holes, V)
-        targets = _ids(row.targets)[0][masked]  # (holes)
+        logits = model(_id_tensor(row.inputs))[0][masked]  # (holes, V)
+        targets = _id_tensor(row.targets)[0][masked]  # (holes)
     else:
-        logits = model(_ids(row.ids[:-1]))[0]  # (T, V)
-        targets = _ids(row.ids[1:])[0]  # (T)
+        logits = model(_id_tensor(row.ids[:-1]))[0]  # (T, V)
+        targets = _id_tensor(row.ids[1:])[0]  # (T)
     log_probabilities = logits.double().log_softmax(dim=-1)  # (targets, V)
     return -float(log_probabilities.gather(1, targets[:, None]).sum()), len(targets)
 
 
-def _ids(ids: Ids) -> Tensor:
+def _id_tensor(ids: Ids) -> Tensor:
     return torch.tensor([ids.tolist()])  # (1, T)
 
 
@@ -192,9 +192,9 @@ def resume(subject: VerifiedRun) -> Finding:
         expected = _saved_state(uninterrupted.run)
         actual = _saved_state(resumed.run)
     differing = [name for name in expected.keys() | actual.keys() if not _equal(expected.get(name), actual.get(name))]
-    named = f"; {min(differing)} differs" if differing else ""
+    example = f"; {min(differing)} differs" if differing else ""
     note = f"{STEPS} steps on {subject.rows_source}, killed after the checkpoint at step {SAVED}"
-    return Finding(len(differing), f"{note}; {len(expected)} tensors and numbers{named}")
+    return Finding(len(differing), f"{note}; {len(expected)} tensors and numbers{example}")
 
 
 def _trainer(subject: VerifiedRun, folder: Path, reporter: Silent, fresh: bool = True) -> Trainer:

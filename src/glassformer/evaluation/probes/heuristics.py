@@ -30,7 +30,7 @@ def numbers_of_nouns(text: str) -> str:
     return "".join(_NUMBER_OF[noun] for noun in re.findall(r"\bthe (\w+)", text.lower()))
 
 
-def _agrees(number: Callable[[str], str]) -> Heuristic:
+def _agreement_heuristic(number: Callable[[str], str]) -> Heuristic:
     """Return the heuristic that predicts the verb's number from the nouns' numbers; "" means no preference."""
 
     def rule(pair: MinimalPair) -> float:
@@ -79,9 +79,9 @@ def _closes_last(pair: MinimalPair) -> float:
 
 HEURISTICS: Mapping[str, Mapping[str, Heuristic]] = {
     "agreement": {
-        "last noun": _agrees(lambda numbers: numbers[-1]),
-        "first noun": _agrees(lambda numbers: numbers[0]),
-        "majority": _agrees(_majority_number),
+        "last noun": _agreement_heuristic(lambda numbers: numbers[-1]),
+        "first noun": _agreement_heuristic(lambda numbers: numbers[0]),
+        "majority": _agreement_heuristic(_majority_number),
     },
     "coreference": {
         "last noun": _nth_noun(-1),

@@ -132,9 +132,9 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
     if request.pairs is not None and pairs is not None:
         about = f"{counted(len(pairs), 'minimal pairs')} of {request.pairs}"
         add(probe_pairs("pairs", about, pairs, model, token_counts))
-    for name in _names(request):
+    for name in _requested_probes(request):
         try:
-            add(_probe(name, request, model, data, token_counts))
+            add(_run_probe(name, request, model, data, token_counts))
         except GlassError as error:
             if request.probes or request.text is not None:
                 raise
@@ -146,7 +146,7 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
     return ProbeReport(str(request.folder), results, notes)
 
 
-def _names(request: ProbeRequest) -> list[str]:
+def _requested_probes(request: ProbeRequest) -> list[str]:
     """Return the names of the requested probes without repetitions, in the order of `PROBES`."""
     requested = {*request.probes, *(("surprisal",) if request.text is not None else ())}
     if not requested and request.pairs is None:
@@ -164,7 +164,7 @@ def _training_data(opened: OpenedRun) -> tuple[Prepared | None, list[str]]:
         return None, [*notes, reason]
 
 
-def _probe(
+def _run_probe(
     name: str, request: ProbeRequest, model: ScorableModel, data: Prepared | None, token_counts: TokenCounts | None
 ) -> ProbeResult | SurprisalResult:
     if name == "surprisal":

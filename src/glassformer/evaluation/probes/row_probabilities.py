@@ -52,9 +52,9 @@ def require_scorable(model: AnyTextModel) -> ScorableModel:
     task = model.config.train.task
     if isinstance(model, ScorableModel) and task not in CONVERSATIONS:
         return model
-    why = "it assigns no probability to tokens" if task in LABELLED else "it generates a text from another text"
+    reason = "it assigns no probability to tokens" if task in LABELLED else "it generates a text from another text"
     raise GlassError(
-        f"this run was trained to {TASK_FACTS[task].verb}: {why}, so there is nothing to probe",
+        f"this run was trained to {TASK_FACTS[task].verb}: {reason}, so there is nothing to probe",
         "Give a run of --task lm or --task masked; glass evaluate measures this one.",
     )
 

@@ -173,7 +173,7 @@ def grouped(
         "place in the row": _group_by_range(all_nats, positions, powers, powers[-1]),
         f"times in {counted_in}": _group_by_range(all_nats, times, TENS, None),
         "seen earlier in its row": [
-            _part(name, all_nats, hits == hit)
+            _make_part(name, all_nats, hits == hit)
             for name, hit in (("hits", True), ("other tokens", False))
             if np.any(hits == hit)
         ],
@@ -218,9 +218,9 @@ def _group_by_range(
                 name += " or more"
             elif high - 1 > low:
                 name += f" to {high - 1:,}"
-            parts.append(_part(name, nats, selected))
+            parts.append(_make_part(name, nats, selected))
     return parts
 
 
-def _part(name: str, nats: npt.NDArray[np.float64], selected: npt.NDArray[np.bool_]) -> Part:
+def _make_part(name: str, nats: npt.NDArray[np.float64], selected: npt.NDArray[np.bool_]) -> Part:
     return Part(name, int(selected.sum()), float(nats[selected].mean()), float(nats[selected].sum() / nats.sum()))

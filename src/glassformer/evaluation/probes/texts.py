@@ -41,7 +41,7 @@ def surprisal_of_file(
     counts: Counts | None,
     reading: Mapping[str, str] | None = None,
     note: Callable[[str], None] = lambda text: None,
-    most: int | None = None,
+    max_tokens: int | None = None,
 ) -> SurprisalResult:
     """Measure the surprisal of a file.
 
@@ -51,10 +51,11 @@ def surprisal_of_file(
         counts: count of each token in the training text, (V,); None: count the tokens of this text.
         reading: settings of `data` for reading a table, such as its column.
         note: called with each note for the user on how the file was read.
-        most: maximum number of tokens; None: no limit.
+        max_tokens: maximum number of tokens; None: no limit.
 
     Raises:
-        GlassError: the file does not exist, cannot be read, or has fewer than two tokens or more than `most`.
+        GlassError: the file does not exist, cannot be read, or has fewer than two tokens or more than
+            `max_tokens`.
     """
     if str(text) != "-" and not text.exists():
         raise GlassError(f"{text} does not exist", "Give a file with text.")
@@ -68,9 +69,9 @@ def surprisal_of_file(
         store = encoded.store.tokens["text"]
         if len(store) < 2:
             raise GlassError(f"{text} has {counted(len(store), 'tokens')}", "Give a longer text: --text FILE.")
-        if most is not None and len(store) > most:
+        if max_tokens is not None and len(store) > max_tokens:
             raise GlassError(
-                f"the text has {len(store):,} tokens, but at most {most:,} are allowed", "Give a shorter text."
+                f"the text has {len(store):,} tokens, but at most {max_tokens:,} are allowed", "Give a shorter text."
             )
         for remark in encoded.notes:
             note(remark)
@@ -78,13 +79,13 @@ def surprisal_of_file(
 
 
 def surprisal_of_text(
-    model: ScorableModel, text: str, counts: Counts | None, most: int | None = None
+    model: ScorableModel, text: str, counts: Counts | None, max_tokens: int | None = None
 ) -> SurprisalResult:
     """Measure the surprisal of a string as if it were read from a file; see `surprisal_of_file`."""
     with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
         path = Path(temporary) / "text.txt"
         path.write_text(text, encoding="utf-8", errors="replace")
-        return replace(surprisal_of_file(model, path, counts, most=most), about="of this text")
+        return replace(surprisal_of_file(model, path, counts, max_tokens=max_tokens), about="of this text")
 
 
 def surprisal_of_split(model: ScorableModel | Translator, data: Prepared, counts: Counts | None) -> SurprisalResult:

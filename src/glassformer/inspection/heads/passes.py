@@ -72,7 +72,7 @@ def passes(
             model_trace = trace(model, torch.from_numpy(model_inputs.ids), None, _padding(model_inputs))
             stack_traces = [("dec" if isinstance(model, Decoder) else "enc", model_trace.stack, model_inputs, None)]
         for name, stack, inputs, memory in stack_traces:
-            yield from _layers(model, name, stack, inputs, memory, probe, rows)
+            yield from _probed_layers(model, name, stack, inputs, memory, probe, rows)
 
 
 def _stack_inputs(rows: list[Ids], special: frozenset[int]) -> _StackInputs:
@@ -93,7 +93,7 @@ def _batches(model: Model, probe: HeadProbe) -> Iterator[list[int]]:
     return (list(range(start, min(start + size, len(probe.rows)))) for start in range(0, len(probe.rows), size))
 
 
-def _layers(
+def _probed_layers(
     model: Model,
     name: str,
     stack: StackTrace,

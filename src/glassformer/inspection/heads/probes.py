@@ -116,9 +116,9 @@ def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[He
             continue
         description = f"{EXAMPLES} sequences of {length} random tokens"
         description += f", {copies} times" if copies > 1 else ", all different"
-        sampled = [_sample(generator, source, length, copies) for _ in range(EXAMPLES)]
+        sampled = [_random_segments(generator, source, length, copies) for _ in range(EXAMPLES)]
         if isinstance(model, EncoderDecoder):
-            sampled_targets = [_sample(generator, target, length, copies) for _ in range(EXAMPLES)]
+            sampled_targets = [_random_segments(generator, target, length, copies) for _ in range(EXAMPLES)]
             rows = [np.append(ids, source.end) for ids in sampled]
             probes.append(
                 HeadProbe(name, description, rows, [np.insert(ids, 0, target.end) for ids in sampled_targets])
@@ -128,7 +128,7 @@ def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[He
     return probes
 
 
-def _sample(generator: np.random.Generator, token_pool: TokenPool, length: int, copies: int) -> Ids:
+def _random_segments(generator: np.random.Generator, token_pool: TokenPool, length: int, copies: int) -> Ids:
     ids: Ids = np.tile(generator.choice(token_pool.pool, length, replace=False), copies)
     return ids
 

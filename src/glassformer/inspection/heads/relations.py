@@ -56,7 +56,7 @@ def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
         nouns = 1 + below(rng, Agreement.most)
         item = draw_item(rng, nouns, rng.random() < 1 / 2, held=False)
         subject, front, *chain = (NUMBERS[below(rng, 2)] for _ in range(nouns + 2))
-        yield _linked(item, subject, "".join(chain), front)
+        yield _linked_sentence(item, subject, "".join(chain), front)
 
 
 def sentences_with_it(size: int, seed: int = 0) -> Iterator[Sentence]:
@@ -89,7 +89,7 @@ def why_none(corpus: str | None, causal: bool) -> str:
     return f"no sentence of {corpus} fits into the context and can be aligned with the tokens"
 
 
-def _linked(item: Item, subject: str, chain: str, front: str) -> Sentence:
+def _linked_sentence(item: Item, subject: str, chain: str, front: str) -> Sentence:
     text = item.text(subject, chain, front, subject)
     start = 0 if item.front is None else len(f"{item.front[0]} the {form(item.front[1], front)}, ")
     noun = _span_of(text, form(item.subject, subject), start)

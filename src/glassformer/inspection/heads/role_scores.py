@@ -123,7 +123,7 @@ def score_heads(
     total = tally.rows.sum()
     scores = tally.score.sum(axis=0) / total  # (H,)
     chances = tally.chance.sum(axis=0) / total  # (H,)
-    counts = _counts(N, seed)  # (repeats, N)
+    counts = _bootstrap_counts(N, seed)  # (repeats, N)
     with np.errstate(invalid="ignore"):
         bootstrap_scores = (counts @ tally.score) / (counts @ tally.rows)[:, None]  # (repeats, H)
     low, high = np.nanquantile(bootstrap_scores, [0.025, 0.975], axis=0)  # (H,) each
@@ -144,7 +144,7 @@ def score_heads(
 
 
 @cache
-def _counts(n: int, seed: int) -> Floats:
+def _bootstrap_counts(n: int, seed: int) -> Floats:
     """Return bootstrap counts (repeats, n): how often each of n sequences occurs in a sample of n with replacement."""
     generator = np.random.Generator(np.random.Philox(seed))
     return generator.multinomial(n, np.full(n, 1 / n), size=REPEATS).astype(np.float64)

@@ -41,9 +41,9 @@ def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str
         yield f"sinks: {report.sinks:.0%} of the last stack's self-attention heads (mean weight above 0.3 on token 0)"
     for part in dict.fromkeys(each.part for each in report.left_out):
         reasons: dict[str, list[str]] = {}
-        for each in report.left_out:
-            if each.part == part:
-                reasons.setdefault(each.reason, []).append(each.role)
+        for left_out in report.left_out:
+            if left_out.part == part:
+                reasons.setdefault(left_out.reason, []).append(left_out.role)
         for reason, roles in reasons.items():
             yield f"left out of {part}: {', '.join(map(_display_name, roles))} ({reason})"
     yield from report.notes
@@ -72,9 +72,9 @@ def head_lines(report: HeadSurvey, head_report: HeadReport) -> Iterator[str]:
     if head_report.importance is not None:
         yield f"{'importance':<24}{head_report.importance:>8.4f}"
     part = f"{head.site.stack}.{head.site.part}"
-    for each in report.left_out:
-        if each.part == part:
-            yield f"left out: {_display_name(each.role)} ({each.reason})"
+    for left_out in report.left_out:
+        if left_out.part == part:
+            yield f"left out: {_display_name(left_out.role)} ({left_out.reason})"
 
 
 def _earned_roles(head_report: HeadReport) -> str:

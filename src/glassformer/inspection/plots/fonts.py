@@ -51,8 +51,10 @@ class Fonts:
         """Return a one-line message on missing characters, or None if there are none."""
         if not self.missing:
             return None
-        some = " ".join(sorted(self.missing)[:20])
-        return f"no installed font has {some}: tokens with these characters are shown as ids (install a font for them)"
+        sample = " ".join(sorted(self.missing)[:20])
+        return (
+            f"no installed font has {sample}: tokens with these characters are shown as ids (install a font for them)"
+        )
 
 
 def find_fonts(texts: Iterable[str]) -> Fonts:

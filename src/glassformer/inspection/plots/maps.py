@@ -119,7 +119,7 @@ def draw_maps(
                 axes = sheet.image(painted(values, scale), x, y, (plan.cell, plan.cell))
                 is_lowest = row == len(grid) - 1 or column >= len(grid[row + 1][1])
                 _label_axes(sheet, axes, labels, block, plan, (column == 0, is_lowest))
-    grey = "masked" if any(np.isnan(each).any() for each in arrays) else ""
+    grey = "masked" if any(np.isnan(cells).any() for cells in arrays) else ""
     sheet.colour_bar(right, plan.top + plan.above, bar, scale, what, grey)
     return sheet.figure
 
@@ -151,8 +151,8 @@ def _plan(
     grid: Grid, arrays: Sequence[Floats], block: int, labels: MapLabels | None, size: int, families: Families
 ) -> _Plan:
     """Compute the layout: size of cells, notes, and position of the first map."""
-    rows = max(each.shape[0] for each in arrays)
-    columns = max(each.shape[1] for each in arrays)
+    rows = max(cells.shape[0] for cells in arrays)
+    columns = max(cells.shape[1] for cells in arrays)
     cell = min(LARGEST_CELL, -(-size // max(rows, columns)))
     left = MARGIN + max(text_width(name, NOTE, families) for name, _ in grid) + 8
     below = 0

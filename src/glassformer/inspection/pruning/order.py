@@ -76,22 +76,22 @@ def _random_heads(generator: torch.Generator, model: Model, count: int) -> Seque
 
 
 def prune_steps(
-    model: Model, choose: Choose, evaluation_rows: TaskRows, step: int, most: int
+    model: Model, choose: Choose, evaluation_rows: TaskRows, step: int, max_heads: int
 ) -> Iterator[tuple[Point, Model]]:
-    """Yield the points of a pruning curve with their models, from the full model until `most` heads are removed.
+    """Yield the points of a pruning curve with their models, from the full model until `max_heads` heads are removed.
 
     Args:
         model: the full model; it is not modified.
         choose: function that chooses the next heads before each step.
         evaluation_rows: rows to measure the loss on.
         step: number of heads removed at a time; the last step may be smaller.
-        most: maximum number of heads to remove in total.
+        max_heads: maximum number of heads to remove in total.
     """
     estimate = loss_on_rows(model, evaluation_rows)
     yield Point(0, estimate.loss, estimate.ci95, ()), model
     removed = 0
-    while removed < most:
-        names = tuple(choose(model, min(step, most - removed)))
+    while removed < max_heads:
+        names = tuple(choose(model, min(step, max_heads - removed)))
         model = without_heads(model, names)
         removed += len(names)
         estimate = loss_on_rows(model, evaluation_rows)

@@ -126,7 +126,7 @@ class PruningReport:
 
     def areas(self) -> dict[str, float]:
         """Return the mean loss along the curve of each order, averaged if an order has several curves."""
-        return {name: math.fsum(map(area, each)) / len(each) for name, each in self.curves.items()}
+        return {name: math.fsum(map(area, curves)) / len(curves) for name, curves in self.curves.items()}
 
     def facts(self) -> dict[str, Any]:
         """Return the report as a JSON-serializable dict."""
@@ -135,7 +135,7 @@ class PruningReport:
             "loss": self.loss,
             "tokens": self.rows,
             "ablation": self.ablation,
-            "effects": [asdict(each) for each in self.effects],
+            "effects": [asdict(effect) for effect in self.effects],
             "note": SELF_REPAIR if self.effects else None,
             "points": [asdict(point) for point in self.points],
             "curves": {name: [[asdict(p) for p in points] for points in each] for name, each in self.curves.items()},
@@ -169,11 +169,11 @@ def _lines(report: PruningReport) -> Iterator[str]:
 
 def _effect_lines(report: PruningReport) -> Iterator[str]:
     assert report.ablation is not None
-    width = max(len(each.name) for each in report.effects)
+    width = max(len(effect.name) for effect in report.effects)
     yield f"{'head':<{width}}  {'importance':>10}  {report.ablation + ' effect':>15}  {'direct effect':>13}"
-    for each in report.effects:
-        direct = "" if each.direct is None else f"{each.direct:+.5f}"
-        yield f"{each.name:<{width}}  {each.importance:>10.5f}  {each.ablation:>+15.5f}  {direct:>13}".rstrip()
+    for effect in report.effects:
+        direct = "" if effect.direct is None else f"{effect.direct:+.5f}"
+        yield f"{effect.name:<{width}}  {effect.importance:>10.5f}  {effect.ablation:>+15.5f}  {direct:>13}".rstrip()
     yield ""
     yield f"{report.ablation} effect: loss without the head minus loss; the head is {ABLATION_KINDS[report.ablation]}"
     yield "direct effect: loss without the head's direct path to the logits minus loss; empty if it is not defined"
@@ -185,7 +185,9 @@ def _curve_lines(report: PruningReport) -> Iterator[str]:
     yield f"{'heads removed':<16}" + "".join(f"{name:>12}" for name in names)
     for index, point in enumerate(report.curves[names[0]][0]):
         losses = [[points[index].loss for points in report.curves[name]] for name in names]
-        yield f"{point.removed:<16}" + "".join(f"{sum(each) / len(each):>12.4f}" for each in losses)
+        yield f"{point.removed:<16}" + "".join(
+            f"{sum(order_losses) / len(order_losses):>12.4f}" for order_losses in losses
+        )
     yield f"{'mean loss':<16}" + "".join(f"{value:>12.4f}" for value in report.areas().values())
     yield f"random: the mean of {len(report.curves.get('random', []))} orders"
     yield ""
@@ -281,7 +283,7 @@ def _max_heads(request: PruningRequest, total: int) -> int:
     return request.heads or total
 
 
-def _step(request: PruningRequest, total: int) -> int:
+def _step_size(request: PruningRequest, total: int) -> int:
     return max(1, round(request.step * total))
 
 
@@ -301,7 +303,7 @@ def _measure_curves(
     evaluation_rows: TaskRows,
 ) -> None:
     """Measure the curves of the requested order, the reverse order and random orders, all on the same rows."""
-    step = _step(request, len(heads(opened.model)))
+    step = _step_size(request, len(heads(opened.model)))
     orders: list[tuple[Order, int]] = [(request.order, request.seed)] if request.order != "random" else []
     orders += [("reverse", 0)] if request.order != "reverse" else []
     orders += [("random", request.seed + number) for number in range(request.random_orders)]
@@ -321,7 +323,7 @@ def _write_pruned_run(
     max_heads: int,
 ) -> None:
     assert request.out is not None
-    before = _parameter_count(opened)
+    parameters_before = _parameter_count(opened)
     if request.l0 is not None:
         pruned_model = pruned_by_gates(opened, request.l0, request.note)
         facts: dict[str, Any] = {"by": "l0", **asdict(request.l0)}
@@ -334,7 +336,7 @@ def _write_pruned_run(
     report.new = request.out
     report.removed = pruned_model.names
     report.new_loss = loss_on_rows(pruned_model.model, evaluation_rows).loss
-    report.parameters = (before, _pruned_parameter_count(pruned_model))
+    report.parameters = (parameters_before, _pruned_parameter_count(pruned_model))
 
 
 def _heads_by_order(
@@ -347,7 +349,7 @@ def _heads_by_order(
 ) -> list[str]:
     """Return the heads to remove; with a limit on the loss, stop before the first step that exceeds it."""
     choose = choose_by(request.order, selection_rows, request.per_layer, request.seed)
-    step = _step(request, len(heads(opened.model)))
+    step = _step_size(request, len(heads(opened.model)))
     limit = request.max_loss
     for point, _ in prune_steps(opened.model, choose, evaluation_rows, step, max_heads):
         if limit is not None and point.loss > limit:

@@ -50,12 +50,12 @@ def without_heads(model: Model, names: Collection[str]) -> Model:
     config = model.config.replace(removed_heads=(*model.config.removed_heads, *names))
     smaller = _build_like(model, config)
     cuts = parameter_cuts(model, smaller)
-    before = model.state_dict()
+    weights = model.state_dict()
     with torch.no_grad():
         for name, value in smaller.state_dict().items():
-            value.copy_(_cut(before[name], cuts.get(name)))
-    first = next(model.parameters())
-    return smaller.to(first.device, first.dtype).eval()
+            value.copy_(_cut(weights[name], cuts.get(name)))
+    parameter = next(model.parameters())
+    return smaller.to(parameter.device, parameter.dtype).eval()
 
 
 def _build_like(model: Model, config: ModelConfig) -> Model:

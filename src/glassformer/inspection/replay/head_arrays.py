@@ -76,16 +76,16 @@ def measure_heads(
     roles = tuple(dict.fromkeys(role for each in reports for role in each.roles))
     statistics = tuple(dict.fromkeys(number for each in reports for number in each.numbers))
     labels = SnapshotLabels(
-        tuple(str(each.head) for each in reports), roles, statistics, tuple(text.shown for text in texts)
+        tuple(str(report.head) for report in reports), roles, statistics, tuple(text.shown for text in texts)
     )
     scores = np.full((len(reports), len(roles)), np.nan, dtype=np.float32)  # (heads, R)
     reached = np.zeros(scores.shape, dtype=np.bool_)  # (heads, R)
     numbers = np.full((len(reports), len(statistics)), np.nan, dtype=np.float32)  # (heads, M)
-    for row, each in enumerate(reports):
-        for role, role_score in each.roles.items():
+    for row, report in enumerate(reports):
+        for role, role_score in report.roles.items():
             scores[row, roles.index(role)] = role_score.score
             reached[row, roles.index(role)] = _is_reached(role_score)
-        for statistic, value in each.numbers.items():
+        for statistic, value in report.numbers.items():
             numbers[row, statistics.index(statistic)] = value
     return HeadArrays(labels, scores, reached, numbers, _maps(model, texts))
 

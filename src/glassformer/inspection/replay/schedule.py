@@ -38,17 +38,17 @@ def snapshot_steps(count: int, end: int | None) -> list[int]:
     return steps
 
 
-def thinned(steps: Iterable[int], most: int = MOST) -> list[int]:
+def thinned(steps: Iterable[int], max_count: int = MOST) -> list[int]:
     """Return the steps to keep: the first, the last, and steps that are evenly spaced in their logarithm.
 
     Steps are removed one at a time: the step whose neighbours are closest in ratio, and the earliest one in a tie.
     Therefore, thinning to a larger number first does not change the result.
 
-    >>> thinned([0, 1, 2, 5, 10, 22, 46, 90, 100], most=8)
+    >>> thinned([0, 1, 2, 5, 10, 22, 46, 90, 100], max_count=8)
     [0, 1, 2, 5, 10, 22, 46, 100]
     """
     selected = sorted(steps)
-    while len(selected) > max(2, most):
+    while len(selected) > max(2, max_count):
         ratios = [(after + 1) / (before + 1) for before, after in zip(selected, selected[2:], strict=False)]
         del selected[1 + ratios.index(min(ratios))]
     return selected
