@@ -69,7 +69,7 @@ class Counted(list[int]):
 def test_a_text_that_repeats_itself_takes_no_more_steps_than_any() -> None:
     """Its states form one long chain; following it from each state would take quadratic time."""
     automaton = meter._Automaton("a" * 3_000)
-    automaton.meet("b" + "a" * 9, 0, 10, 0, 4)
+    automaton.record_matches("b" + "a" * 9, 0, 10, 0, 4)
     automaton.link = Counted(automaton.link)
     found = automaton.matches(4)
     assert (found[0].length, found[0].position) == (9, 1)

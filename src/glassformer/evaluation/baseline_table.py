@@ -109,64 +109,70 @@ def baselines(
     if predicted <= 0:
         return []
 
-    def step(name: str, nats: float, note: str) -> Baseline:
+    def make_baseline(name: str, nats: float, note: str) -> Baseline:
         bits = None if validation.unknown else nats / math.log(2) / max(1, validation.bytes)
         return Baseline(name, nats / predicted, bits, note)
 
     vocab_size = tokenizer.vocab_size
-    ladder = [step("uniform", predicted * math.log(vocab_size), f"each of {vocab_size:,} tokens equally likely")]
+    results = [
+        make_baseline("uniform", predicted * math.log(vocab_size), f"each of {vocab_size:,} tokens equally likely")
+    ]
     note = f"token frequencies in {len(train.tokens):,} training tokens, one added to each count"
-    ladder.append(step("unigram", _unigram_nats(train, validation, vocab_size, first), note))
-    counted = train.tokens[-ngram_tokens:]
-    share = "all" if len(counted) == len(train.tokens) else f"the last {len(counted):,}"
-    note = f"modified Kneser-Ney, interpolated, on {share} of {len(train.tokens):,} training tokens"
-    ladder.append(step("5-gram", _ngram_nats(counted, validation, vocab_size, tokenizer.end_id, first), note))
+    results.append(make_baseline("unigram", _unigram_nats(train, validation, vocab_size, first), note))
+    train_tokens = train.tokens[-ngram_tokens:]
+    extent = "all" if len(train_tokens) == len(train.tokens) else f"the last {len(train_tokens):,}"
+    note = f"modified Kneser-Ney, interpolated, on {extent} of {len(train.tokens):,} training tokens"
+    results.append(
+        make_baseline("5-gram", _ngram_nats(train_tokens, validation, vocab_size, tokenizer.end_id, first), note)
+    )
     if validation.unknown:
-        return ladder
+        return results
     note = "compressed size after the last 32 KiB of the training text (the window of gzip), level 9"
-    ladder.append(step("gzip", _gzip_nats(train, validation, tokenizer), note))
+    results.append(make_baseline("gzip", _gzip_nats(train, validation, tokenizer), note))
     if corpus is not None:
         truth = true_nats(validation, tokenizer, corpus)
         if truth is not None:
-            ladder.append(step("true entropy", *truth))
-    return ladder
+            results.append(make_baseline("true entropy", *truth))
+    return results
 
 
 def _unigram_nats(train: Text, validation: Text, vocab_size: int, first: int) -> float:
     counts = np.ones(vocab_size)
     for start in range(0, len(train.tokens), CHUNK):
         counts += np.bincount(train.tokens[start : start + CHUNK], minlength=vocab_size)
-    costs = -np.log(counts / counts.sum())
+    losses = -np.log(counts / counts.sum())
     tokens = validation.tokens
-    return sum(float(costs[tokens[at : at + CHUNK]].sum()) for at in range(first, len(tokens), CHUNK))
+    return sum(float(losses[tokens[start : start + CHUNK]].sum()) for start in range(first, len(tokens), CHUNK))
 
 
-def _ngram_nats(counted: NDArray[np.integer[Any]], validation: Text, vocab_size: int, end_id: int, first: int) -> float:
-    model = KneserNey(counted, vocab_size)
+def _ngram_nats(
+    train_tokens: NDArray[np.integer[Any]], validation: Text, vocab_size: int, end_id: int, first: int
+) -> float:
+    model = KneserNey(train_tokens, vocab_size)
     tokens = validation.tokens
     nats = 0.0
-    for at in range(first, len(tokens), CHUNK):
-        before = np.asarray(tokens[max(0, at - BEFORE) : at], dtype=np.int64)
-        if at == 0:  # in document windows, the first document also follows an end token
-            before = np.array([end_id])
-        part = np.concatenate([before, np.asarray(tokens[at : at + CHUNK], dtype=np.int64)])
-        nats -= float(np.log(model.probabilities(part)[len(before) :]).sum())
+    for start in range(first, len(tokens), CHUNK):
+        context = np.asarray(tokens[max(0, start - BEFORE) : start], dtype=np.int64)
+        if start == 0:  # in document windows, the first document also follows an end token
+            context = np.array([end_id])
+        chunk = np.concatenate([context, np.asarray(tokens[start : start + CHUNK], dtype=np.int64)])
+        nats -= float(np.log(model.probabilities(chunk)[len(context) :]).sum())
     return nats
 
 
 def _gzip_nats(train: Text, validation: Text, tokenizer: VocabularyDecoder) -> float:
     """Return the nats of the validation text by gzip: its addition to the compressed end of the training text."""
-    known = tokenizer.decode(train.tokens[-GZIP_TAIL_TOKENS:].tolist()).encode("utf-8", "surrogatepass")
-    before = zlib.compressobj(9, wbits=31)
-    with_text = zlib.compressobj(9, wbits=31)
-    size = -len(before.compress(known[-DEFLATE_WINDOW:])) - len(before.flush())
-    size += len(with_text.compress(known[-DEFLATE_WINDOW:]))
+    train_bytes = tokenizer.decode(train.tokens[-GZIP_TAIL_TOKENS:].tolist()).encode("utf-8", "surrogatepass")
+    train_compressor = zlib.compressobj(9, wbits=31)
+    full_compressor = zlib.compressobj(9, wbits=31)
+    size = -len(train_compressor.compress(train_bytes[-DEFLATE_WINDOW:])) - len(train_compressor.flush())
+    size += len(full_compressor.compress(train_bytes[-DEFLATE_WINDOW:]))
     start = 0
     for end in _document_groups(validation):
         text = tokenizer.decode(validation.tokens[start:end].tolist())
-        size += len(with_text.compress(text.encode("utf-8", "surrogatepass")))
+        size += len(full_compressor.compress(text.encode("utf-8", "surrogatepass")))
         start = end
-    return (size + len(with_text.flush())) * 8 * math.log(2)
+    return (size + len(full_compressor.flush())) * 8 * math.log(2)
 
 
 def _document_groups(text: Text) -> list[int]:

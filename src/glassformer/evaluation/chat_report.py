@@ -24,7 +24,7 @@ def chat_report(
     model: ChatModel,
     text: str,
     store: RecordStore,
-    chosen: Sequence[int],
+    indices: Sequence[int],
     estimate: LossEstimate,
     train: RecordStore | None,
     other: ChatModel | None,
@@ -36,36 +36,36 @@ def chat_report(
         model: the run.
         text: name of the evaluation data, for the report.
         store: all conversations.
-        chosen: indices of the conversations whose last answer is generated.
+        indices: indices of the conversations whose last answer is generated.
         estimate: the loss over all answers.
         train: training conversations, for the baseline "the most frequent answer"; None if not available.
         other: a second run to compare with; None: no comparison.
         notes: notes that the user was shown.
     """
-    parts = [last_question(store, index) for index in chosen]
-    asked = [ids for ids, _ in parts]
-    references = [model.tokenizer.decode(answer).strip() for _, answer in parts]
-    written = _answers(model, asked)
-    metrics = pair_metrics(written, references)
+    questions_and_answers = [last_question(store, index) for index in indices]
+    prompts = [ids for ids, _ in questions_and_answers]
+    references = [model.tokenizer.decode(answer).strip() for _, answer in questions_and_answers]
+    answers = _answers(model, prompts)
+    metrics = pair_metrics(answers, references)
     against = None
     if other is not None:
-        against = paired_tests(metrics, pair_metrics(_answers(other, asked), references), len(asked))
-    sources = [model.decode_conversation(ids) for ids in asked]
+        against = paired_tests(metrics, pair_metrics(_answers(other, prompts), references), len(prompts))
+    sources = [model.decode_conversation(ids) for ids in prompts]
     questions = [source.rstrip().removesuffix(model.chat.before_answer).rstrip() for source in sources]
     baselines = {"the last words of the question": figures_of(_last_words(questions, references), references)}
     if train is not None:
-        frequent = most_frequent_answer(model, train)
-        baselines["the most frequent answer"] = figures_of([frequent] * len(references), references)
+        frequent_answer = most_frequent_answer(model, train)
+        baselines["the most frequent answer"] = figures_of([frequent_answer] * len(references), references)
     return PairReport(
         measured_on=text,
         estimate=estimate,
         bits_per_byte=None,
         unknown_share=store.target.unknown_share,
         unknown_source_share=0.0,
-        examples=len(asked),
+        examples=len(prompts),
         metrics=metrics,
         baselines=baselines,
-        samples=list(zip(sources, references, written, strict=True))[:: max(1, len(asked) // SHOWN)][:SHOWN],
+        samples=list(zip(sources, references, answers, strict=True))[:: max(1, len(prompts) // SHOWN)][:SHOWN],
         against=against,
         notes=notes,
         backend=model.backend,
@@ -77,8 +77,8 @@ def chat_report(
 def most_frequent_answer(model: ChatModel, train: RecordStore) -> str:
     """Return the most frequent last answer in at most `COUNTED` training conversations."""
     count = min(len(train), COUNTED)
-    numbers = np.arange(count) * len(train) // count
-    answers = Counter(tuple(last_question(train, int(number))[1]) for number in numbers)
+    indices = np.arange(count) * len(train) // count
+    answers = Counter(tuple(last_question(train, int(number))[1]) for number in indices)
     return model.tokenizer.decode(list(answers.most_common(1)[0][0])).strip()
 
 
@@ -88,8 +88,8 @@ def _answers(model: ChatModel, conversations: Sequence[Sequence[int]]) -> list[s
 
 def _last_words(sources: Sequence[str], references: Sequence[str]) -> list[str]:
     """Return the last n words of each source, where n is the number of words in its reference."""
-    found = []
+    endings = []
     for source, reference in zip(sources, references, strict=True):
         words = source.split()
-        found.append(" ".join(words[max(0, len(words) - len(reference.split())) :]))
-    return found
+        endings.append(" ".join(words[max(0, len(words) - len(reference.split())) :]))
+    return endings

@@ -107,7 +107,7 @@ class ClassificationScores:
         return {
             "accuracy": self.accuracy,
             "macro_f1": self.macro_f1,
-            "confusion": self.confusion.tolist() if len(self.classes) <= JSON_LABELS else self._occurring(),
+            "confusion": self.confusion.tolist() if len(self.classes) <= JSON_LABELS else self._nonzero_entries(),
             "classes": [asdict(scores) for scores in self.classes],
             "calibration_error": self.calibration_error,
             "reliability": [asdict(row) for row in self.reliability],
@@ -116,7 +116,7 @@ class ClassificationScores:
             "examples": self.examples,
         }
 
-    def _occurring(self) -> list[dict[str, Any]]:
+    def _nonzero_entries(self) -> list[dict[str, Any]]:
         names = [scores.name for scores in self.classes]
         entries = zip(*(axis.tolist() for axis in np.nonzero(self.confusion)), strict=True)
         return [
@@ -130,7 +130,7 @@ class ClassificationScores:
         Label names are at the ends of lines, so that the numbers are aligned even if a terminal draws letters, such as
         Bangla or Chinese, with different widths.
         """
-        return _matrix(self) if len(self.classes) <= MATRIX_LABELS else _pairs(self)
+        return _matrix_text(self) if len(self.classes) <= MATRIX_LABELS else _confused_pairs_text(self)
 
 
 def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Sequence[str]) -> ClassificationScores:
@@ -145,26 +145,26 @@ def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Seq
         GlassError: the shapes do not match, there are no examples, a true label is not an index of `names`, or a row is
             not a probability distribution.
     """
-    answers = np.atleast_1d(truth)
-    chances = np.asarray(probabilities, dtype=np.float64)
-    _check(answers, chances, names)
-    answers = answers.astype(np.int64)
-    predicted = chances.argmax(axis=1)
-    confusion = confusion_matrix(answers, predicted, len(names))
+    true_labels = np.atleast_1d(truth)
+    probability_matrix = np.asarray(probabilities, dtype=np.float64)
+    _check_inputs(true_labels, probability_matrix, names)
+    true_labels = true_labels.astype(np.int64)
+    predicted = probability_matrix.argmax(axis=1)
+    confusion = confusion_matrix(true_labels, predicted, len(names))
     precision, recall, f1 = _by_class(confusion)
     support = confusion.sum(axis=1)
-    each = zip(names, precision.tolist(), recall.tolist(), f1.tolist(), support.tolist(), strict=True)
-    reliability = _reliability(chances.max(axis=1), predicted == answers)
+    class_rows = zip(names, precision.tolist(), recall.tolist(), f1.tolist(), support.tolist(), strict=True)
+    reliability = _reliability(probability_matrix.max(axis=1), predicted == true_labels)
     gaps = [abs(row.confidence - row.accuracy) * row.count for row in reliability]
-    true_probabilities = chances[np.arange(len(answers)), answers]  # (N,)
+    true_probabilities = probability_matrix[np.arange(len(true_labels)), true_labels]  # (N,)
     # The sum of (p - truth)^2 over labels is expanded, which avoids a second (N, C) array.
-    brier = np.einsum("ij,ij->i", chances, chances) - 2 * true_probabilities + 1
+    brier = np.einsum("ij,ij->i", probability_matrix, probability_matrix) - 2 * true_probabilities + 1
     return ClassificationScores(
-        accuracy=float((predicted == answers).mean()),
+        accuracy=float((predicted == true_labels).mean()),
         macro_f1=macro_f1(confusion),
         confusion=confusion,
-        classes=[ClassScores(*scores) for scores in each],
-        calibration_error=float(sum(gaps) / len(answers)),
+        classes=[ClassScores(*scores) for scores in class_rows],
+        calibration_error=float(sum(gaps) / len(true_labels)),
         reliability=reliability,
         # A probability that underflowed to 0 would give an infinite loss; scikit-learn clips at the same value.
         log_loss=float(-np.log(np.clip(true_probabilities, np.finfo(np.float64).eps, None)).mean()),
@@ -191,51 +191,53 @@ def macro_f1_of(truth: ArrayLike, predicted: ArrayLike, labels: int) -> Statisti
         truth, predicted: (N,) label indices.
         labels: C, the number of labels.
     """
-    answers = np.asarray(truth, dtype=np.int64)
-    guesses = np.asarray(predicted, dtype=np.int64)
-    hits = answers == guesses
+    true_labels = np.asarray(truth, dtype=np.int64)
+    predicted_labels = np.asarray(predicted, dtype=np.int64)
+    correct = true_labels == predicted_labels
 
     def of(examples: Indices) -> float:
         # F1 needs only counts per label; a (C, C) matrix for each of a thousand resamples would be slow.
-        known = answers[examples]
-        hit = hits[examples]
-        right = np.bincount(known[hit], minlength=labels)
-        both = np.bincount(known, minlength=labels) + np.bincount(guesses[examples], minlength=labels)
-        occurs = both > 0
-        return float((2 * right[occurs] / both[occurs]).mean())
+        sampled_labels = true_labels[examples]
+        sampled_correct = correct[examples]
+        true_positives = np.bincount(sampled_labels[sampled_correct], minlength=labels)
+        counts = np.bincount(sampled_labels, minlength=labels) + np.bincount(
+            predicted_labels[examples], minlength=labels
+        )
+        occurs = counts > 0
+        return float((2 * true_positives[occurs] / counts[occurs]).mean())
 
     return of
 
 
 def _by_class(confusion: Integers) -> tuple[Floats, Floats, Floats]:
     """Return precision, recall and F1 of each label, 0 where undefined."""
-    right = np.diag(confusion).astype(np.float64)
+    true_positives = np.diag(confusion).astype(np.float64)
     predicted = confusion.sum(axis=0)
     true = confusion.sum(axis=1)
-    precision = right / np.maximum(predicted, 1)
-    recall = right / np.maximum(true, 1)
-    return precision, recall, 2 * right / np.maximum(predicted + true, 1)
+    precision = true_positives / np.maximum(predicted, 1)
+    recall = true_positives / np.maximum(true, 1)
+    return precision, recall, 2 * true_positives / np.maximum(predicted + true, 1)
 
 
-def _reliability(confidence: Floats, right: NDArray[np.bool_]) -> list[ReliabilityBin]:
+def _reliability(confidence: Floats, correct: NDArray[np.bool_]) -> list[ReliabilityBin]:
     edges = np.arange(BINS + 1) / BINS
     bins = np.digitize(confidence, edges[1:-1], right=True)  # a bin includes its upper bound
     rows = []
-    for number in np.unique(bins).tolist():
-        inside = bins == number
+    for index in np.unique(bins).tolist():
+        in_bin = bins == index
         rows.append(
             ReliabilityBin(
-                low=float(edges[number]),
-                high=float(edges[number + 1]),
-                confidence=float(confidence[inside].mean()),
-                accuracy=float(right[inside].mean()),
-                count=int(inside.sum()),
+                low=float(edges[index]),
+                high=float(edges[index + 1]),
+                confidence=float(confidence[in_bin].mean()),
+                accuracy=float(correct[in_bin].mean()),
+                count=int(in_bin.sum()),
             )
         )
     return rows
 
 
-def _check(truth: NDArray[Any], probabilities: Floats, names: Sequence[str]) -> None:
+def _check_inputs(truth: NDArray[Any], probabilities: Floats, names: Sequence[str]) -> None:
     if not len(truth):
         raise GlassError("there are no labelled examples", "Evaluate on a file that is not empty.")
     shape = (len(truth), len(names))
@@ -249,45 +251,45 @@ def _check(truth: NDArray[Any], probabilities: Floats, names: Sequence[str]) -> 
             f"the true labels go from {truth.min()!s} to {truth.max()!s} ({truth.dtype})",
             f"Give integers from 0 to {len(names) - 1}, the indices of the label names.",
         )
-    fine = np.isfinite(probabilities) & (probabilities >= 0)
-    if not fine.all() or np.abs(probabilities.sum(axis=1) - 1).max() > SUM_TOLERANCE:
-        wrong = ~fine.all(axis=1) | (np.abs(probabilities.sum(axis=1) - 1) > SUM_TOLERANCE)
-        row = int(np.flatnonzero(wrong)[0])
+    valid = np.isfinite(probabilities) & (probabilities >= 0)
+    if not valid.all() or np.abs(probabilities.sum(axis=1) - 1).max() > SUM_TOLERANCE:
+        invalid_rows = ~valid.all(axis=1) | (np.abs(probabilities.sum(axis=1) - 1) > SUM_TOLERANCE)
+        row = int(np.flatnonzero(invalid_rows)[0])
         raise GlassError(
             f"row {row} of the probabilities is {probabilities[row].round(4).tolist()}",
             "Each row must be non-negative and sum to 1. Apply softmax to logits first.",
         )
 
 
-def _matrix(scores: ClassificationScores) -> str:
-    count = max(5, len(f"{scores.confusion.max():,}") + 1)
-    first = len(str(len(scores.classes))) + 2
+def _matrix_text(scores: ClassificationScores) -> str:
+    column_width = max(5, len(f"{scores.confusion.max():,}") + 1)
+    first_width = len(str(len(scores.classes))) + 2
     lines = ["rows: true label; columns: predicted label"]
-    numbers = "".join(f"{column + 1:>{count}}" for column in range(len(scores.classes)))
-    lines.append(f"{'':{first}}{numbers}{'precision':>11}{'recall':>8}{'F1':>8}{'of':>8}  label")
+    numbers = "".join(f"{column + 1:>{column_width}}" for column in range(len(scores.classes)))
+    lines.append(f"{'':{first_width}}{numbers}{'precision':>11}{'recall':>8}{'F1':>8}{'of':>8}  label")
     for number, (row, label) in enumerate(zip(scores.confusion.tolist(), scores.classes, strict=True), start=1):
-        counts = "".join(f"{value:>{count},}" if value else f"{'.':>{count}}" for value in row)
-        measured = f"{label.precision:>11.3f}{label.recall:>8.3f}{label.f1:>8.3f}{label.support:>8,}"
-        lines.append(f"{number:>{first}}{counts}{measured}  {shown(label.name)}")
+        counts = "".join(f"{value:>{column_width},}" if value else f"{'.':>{column_width}}" for value in row)
+        label_scores = f"{label.precision:>11.3f}{label.recall:>8.3f}{label.f1:>8.3f}{label.support:>8,}"
+        lines.append(f"{number:>{first_width}}{counts}{label_scores}  {shown(label.name)}")
     return "\n".join(lines)
 
 
-def _pairs(scores: ClassificationScores) -> str:
-    wrong = scores.confusion - np.diag(np.diag(scores.confusion))
-    order = np.argsort(-wrong, axis=None, kind="stable")[:PAIRS]
-    chosen = [index for index in order.tolist() if wrong.flat[index]]
-    if not chosen:
+def _confused_pairs_text(scores: ClassificationScores) -> str:
+    errors = scores.confusion - np.diag(np.diag(scores.confusion))
+    order = np.argsort(-errors, axis=None, kind="stable")[:PAIRS]
+    most_confused = [index for index in order.tolist() if errors.flat[index]]
+    if not most_confused:
         return "no two labels were confused"
     lines = [f"most confused of {len(scores.classes)} labels", f"{'times':>7}{'of':>8}  true -> predicted"]
-    for index in chosen:
+    for index in most_confused:
         true, predicted = divmod(index, len(scores.classes))
         label = scores.classes[true]
         names = f"{shown(label.name)} -> {shown(scores.classes[predicted].name)}"
-        lines.append(f"{wrong.flat[index]:>7,}{label.support:>8,}  {names}")
+        lines.append(f"{errors.flat[index]:>7,}{label.support:>8,}  {names}")
     return "\n".join(lines)
 
 
 def shown(name: str) -> str:
     """Return a label name on one line, shortened to `NAME` characters."""
-    seen = regex.findall(r"\X", " ".join(name.split()))  # grapheme clusters, so that a letter keeps its vowel sign
-    return "".join(seen if len(seen) <= NAME else [*seen[: NAME - 1], "…"])
+    graphemes = regex.findall(r"\X", " ".join(name.split()))  # grapheme clusters, so that a letter keeps its vowel sign
+    return "".join(graphemes if len(graphemes) <= NAME else [*graphemes[: NAME - 1], "…"])

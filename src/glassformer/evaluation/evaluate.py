@@ -94,16 +94,20 @@ def evaluate_run(request: EvaluationRequest) -> Report:
     """
     opened = OpenedRun.load(request.folder, request.which, request.device, note=request.note)
     config = opened.config
-    _check(request, config)
+    _check_request(request, config)
     if _names_own_text(request, config):
         request.note(f"{request.source} is the training data of {request.folder}: evaluating on its validation split")
-        given = {"source": request.source, "target": request.target}
-        moved = {name: value for name, value in given.items() if value is not None}
+        locations = {"source": request.source, "target": request.target}
+        moved = {name: value for name, value in locations.items() if value is not None}
         request = replace(request, source=None, target=None, moved=moved)
     if request.ablate:
         data = opened.held_out(request.tokens, request.precision)
-        what = "the validation split" if request.tokens is None else "evenly spaced rows of the validation split"
-        return ablation_report(opened.model, data, check_ablation(opened.model, request.ablate, request.instead), what)
+        rows_description = (
+            "the validation split" if request.tokens is None else "evenly spaced rows of the validation split"
+        )
+        return ablation_report(
+            opened.model, data, check_ablation(opened.model, request.ablate, request.instead), rows_description
+        )
     model = opened.text_model
     model.config = config.with_changes(_sample_changes(request))
     if request.against is not None and config.train.task not in EXAMPLES:
@@ -113,11 +117,11 @@ def evaluate_run(request: EvaluationRequest) -> Report:
         )
     with tempfile.TemporaryDirectory(prefix="glass-evaluate-", ignore_cleanup_errors=True) as temporary:
         if isinstance(model, TextModel | MaskFiller) and not isinstance(model, ChatModel):
-            return _of_text(request, model, Path(temporary))
-        return _of_examples(request, model, Path(temporary))
+            return _evaluate_text(request, model, Path(temporary))
+        return _evaluate_examples(request, model, Path(temporary))
 
 
-def _check(request: EvaluationRequest, config: Config) -> None:
+def _check_request(request: EvaluationRequest, config: Config) -> None:
     """Raise a `GlassError` if an option is invalid or would have no effect on the evaluation of this run."""
     _check_ablation(request)
     parse_changes(request.changes)  # report unknown settings first
@@ -161,30 +165,32 @@ def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
         return False
     if request.source in CORPORA or any(key.startswith("data.") for key in request.changes):
         return False
-    given = {"source": request.source, "target": request.target}
+    locations = {"source": request.source, "target": request.target}
     run = open_run(request.folder)
-    for data in candidate_texts(run, config.data, {name: value for name, value in given.items() if value is not None}):
+    for data in candidate_texts(
+        run, config.data, {name: value for name, value in locations.items() if value is not None}
+    ):
         try:
-            found = text_hash(RECORD_KINDS[config.train.task], data, token_cache(run.folder))
+            source_hash = text_hash(RECORD_KINDS[config.train.task], data, token_cache(run.folder))
         except GlassError:  # not readable with the run's settings, so it is another text
             continue
-        if found == run.manifest()["data"]["text_hash"]:
+        if source_hash == run.manifest()["data"]["text_hash"]:
             return True
     return False
 
 
 def _check_ablation(request: EvaluationRequest) -> None:
     """Raise a `GlassError` for an option that excludes or needs `--ablate`, or for an invalid `--tokens`."""
-    given = {
+    options = {
         "another text": request.source,
         "--against": request.against,
         "--seed": request.seed,
         "a setting": request.changes or None,
     }
-    idle = next((name for name, value in given.items() if value is not None), None)
-    if request.ablate and idle:
+    conflict = next((name for name, value in options.items() if value is not None), None)
+    if request.ablate and conflict:
         raise GlassError(
-            f"--ablate measures the loss on the run's own validation split, but {idle} was given", "Leave it out."
+            f"--ablate measures the loss on the run's own validation split, but {conflict} was given", "Leave it out."
         )
     if not request.ablate and (request.tokens is not None or request.instead != "zero"):
         name = "--instead" if request.tokens is None else "--tokens"
@@ -199,7 +205,7 @@ def _sample_changes(request: EvaluationRequest) -> dict[str, str]:
     return changes if request.seed is None else {**changes, "sample.seed": str(request.seed)}
 
 
-def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: Path) -> Report:
+def _evaluate_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: Path) -> Report:
     """Evaluate a language model or a masked model on a text."""
     config = model.config
     notes: list[str] = []
@@ -208,113 +214,115 @@ def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: 
         notes.append(text)
         request.note(text)
 
-    own = _own(request, config, note)
-    train = None if own is None else own.train.tokens["text"]
+    own_data = _own_data(request, config, note)
+    train = None if own_data is None else own_data.train.tokens["text"]
     if request.source is None:
-        assert own is not None
+        assert own_data is not None
         text = "the validation split"
-        measured = own
+        evaluated = own_data
         reading = Reading({}, None, notes)
     else:
         kind = RECORD_KINDS[config.train.task]
         tokenizers = {"text": model.tokenizer}
-        whole = encode_evaluation_data(kind, _reading(config, request).data, tokenizers, folder)
-        known = whole.store if own is None else own.train
-        measured = Prepared(kind, tokenizers, known, whole.store, (), folder, whole.text_hash, False, whole.notes)
+        encoded = encode_evaluation_data(kind, _reading_config(config, request).data, tokenizers, folder)
+        train_split = encoded.store if own_data is None else own_data.train
+        evaluated = Prepared(
+            kind, tokenizers, train_split, encoded.store, (), folder, encoded.text_hash, False, encoded.notes
+        )
         text = request.source
-        tokens = len(whole.store.tokens["text"])
+        tokens = len(encoded.store.tokens["text"])
         if tokens < 2:
             raise GlassError(f"{text} has {counted(tokens, 'tokens')}", "Give a longer text.")
-        seen = _seen(request.folder, whole, train)
-        for remark in (*whole.notes, *seen.notes(text)):
+        overlap = _training_overlap(request.folder, encoded, train)
+        for remark in (*encoded.notes, *overlap.notes(text)):
             note(remark)
-        reading = Reading(whole.left_out, seen, notes)
+        reading = Reading(encoded.left_out, overlap, notes)
     precision = request.precision or config.train.precision
     if isinstance(model, TextModel):
         corpus = _corpus(request, config)
-        store = measured.validation.tokens["text"]
+        store = evaluated.validation.tokens["text"]
         model.engine = choose_engine(request.backend, model.model, config.sample, 1)
         return language_report(model, text, store, train, corpus, precision, config.sample, reading)
     device = next(model.model.parameters()).device
-    task = MaskedTask(config, measured)
+    task = MaskedTask(config, evaluated)
     return masked_report(model.model, task, text, device, choose_precision(precision, device), reading)
 
 
-def _seen(folder: Path, whole: EvaluationData, train: TokenStore | None) -> TrainingOverlap:
+def _training_overlap(folder: Path, encoded: EvaluationData, train: TokenStore | None) -> TrainingOverlap:
     """Measure how much of a text is in the training text of the run in `folder`."""
     manifest = open_run(folder).manifest()
-    same = manifest["data"]["text_hash"] == whole.text_hash
+    same_text = manifest["data"]["text_hash"] == encoded.text_hash
     if train is None:
-        return TrainingOverlap(same, None, None)
-    passages, seen = count_seen(whole.store.tokens["text"], train)
-    return TrainingOverlap(same, passages, seen)
+        return TrainingOverlap(same_text, None, None)
+    passages, seen_passages = count_seen(encoded.store.tokens["text"], train)
+    return TrainingOverlap(same_text, passages, seen_passages)
 
 
-def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) -> Report:
+def _evaluate_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) -> Report:
     """Evaluate a run that was trained on examples: pairs, labelled texts or conversations."""
     assert isinstance(model, Translator | TextClassifier | ChatModel)
     notes: list[str] = []
-    tell = request.note
+    request_note = request.note
 
     def note(text: str) -> None:
         notes.append(text)
-        tell(text)
+        request_note(text)
 
-    own = _own(request, model.config, note)
+    own_data = _own_data(request, model.config, note)
     request = replace(request, note=note)
-    other = _other(request, model)
-    text, store, config = _measured_on(request, model, own, folder)
+    other = _comparison_model(request, model)
+    text, store, config = _evaluation_examples(request, model, own_data, folder)
     for remark in length_notes(store, config, text):
         note(remark)
-    train = None if own is None else own.train
+    train = None if own_data is None else own_data.train
     if request.source is not None and train is not None and (overlap := overlap_note(store, train)):
         note(overlap)
     estimate = _loss(request, model, store, config)
-    used = used_record_mask(store, config)
+    used_mask = used_record_mask(store, config)
     if isinstance(model, TextClassifier):
         assert other is None or isinstance(other, TextClassifier)
-        examples = list(drawn_texts(store, None, used))
+        examples = list(drawn_texts(store, None, used_mask))
         corpus = _corpus(request, config)
-        unknown = store.source.unknown_share
-        return label_report(model, text, examples, estimate, unknown, train, corpus, other, notes)
-    numbers = drawn_records(store, request.examples, used)
+        unknown_share = store.source.unknown_share
+        return label_report(model, text, examples, estimate, unknown_share, train, corpus, other, notes)
+    indices = drawn_records(store, request.examples, used_mask)
     if not can_score():
         note(
             'BLEU and chrF++ are left out, because they need sacrebleu: pip install -c constraints.txt -e ".[metrics]"'
         )
-    for writer in (model, other):
-        if isinstance(writer, Translator | ChatModel):
-            writer.engine = choose_engine(request.backend, writer.model, writer.config.sample, len(numbers))
-    tell(f"generating {counted(len(numbers), 'texts')} ({model.backend}, {model.precision})")
+    for text_model in (model, other):
+        if isinstance(text_model, Translator | ChatModel):
+            text_model.engine = choose_engine(request.backend, text_model.model, text_model.config.sample, len(indices))
+    request_note(f"generating {counted(len(indices), 'texts')} ({model.backend}, {model.precision})")
     if isinstance(model, ChatModel):
         assert other is None or isinstance(other, ChatModel)
-        return chat_report(model, text, store, numbers.tolist(), estimate, train, other, notes)
+        return chat_report(model, text, store, indices.tolist(), estimate, train, other, notes)
     assert other is None or isinstance(other, Translator)
-    examples = list(drawn_texts(store, request.examples, used))
+    examples = list(drawn_texts(store, request.examples, used_mask))
     return pair_report(model, text, examples, estimate, store, train, other, notes)
 
 
-def _measured_on(
+def _evaluation_examples(
     request: EvaluationRequest,
     model: Translator | TextClassifier | ChatModel,
-    own: Prepared | None,
+    own_data: Prepared | None,
     folder: Path,
 ) -> tuple[str, RecordStore, Config]:
     """Return the name of the evaluation data, its examples, and the settings that turn them into rows."""
     config = model.config
     if request.source is None:
-        assert own is not None
-        return "the validation split", own.validation, config
+        assert own_data is not None
+        return "the validation split", own_data.validation, config
     text = request.source if request.target is None else f"{request.source} and {request.target}"
     labels = model.labels if isinstance(model, TextClassifier) else ()
     source = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
-    config = _reading(config, request)
+    config = _reading_config(config, request)
     kind = RECORD_KINDS[config.train.task]
     tokenizers = {kind.roles[-1]: model.tokenizer, kind.roles[0]: source}
-    whole = encode_evaluation_data(kind, config.data, tokenizers, folder, labels)
-    for note in whole.notes:
+    encoded = encode_evaluation_data(kind, config.data, tokenizers, folder, labels)
+    for note in encoded.notes:
         request.note(note)
-    return text, whole.store, config
+    return text, encoded.store, config
 
 
 def _loss(
@@ -327,7 +335,9 @@ def _loss(
     return validation_loss(model.model, rows_of(store, config), device, dtype)
 
 
-def _other(request: EvaluationRequest, model: Translator | TextClassifier | ChatModel) -> AnyTextModel | None:
+def _comparison_model(
+    request: EvaluationRequest, model: Translator | TextClassifier | ChatModel
+) -> AnyTextModel | None:
     """Load the run to compare with, and apply the same changes of settings; return None without such a run."""
     if request.against is None:
         return None
@@ -344,16 +354,16 @@ def _other(request: EvaluationRequest, model: Translator | TextClassifier | Chat
             "Compare runs with the same tokenizer and chat template, or evaluate each run separately.",
         )
     other.config = other.config.with_changes(_sample_changes(request))
-    ours = model.config.sample.model_dump()
-    theirs = other.config.sample.model_dump()
-    differing = [key for key in ours if ours[key] != theirs[key] and key != "prompt"]
+    settings = model.config.sample.model_dump()
+    other_settings = other.config.sample.model_dump()
+    differing = [key for key in settings if settings[key] != other_settings[key] and key != "prompt"]
     if task in WRITERS and differing:
-        told = ", ".join(f"sample.{key} = {ours[key]} and {theirs[key]}" for key in differing)
-        request.note(f"{request.folder} and {request.against} generate with different settings: {told}")
+        differences = ", ".join(f"sample.{key} = {settings[key]} and {other_settings[key]}" for key in differing)
+        request.note(f"{request.folder} and {request.against} generate with different settings: {differences}")
     return other
 
 
-def _own(request: EvaluationRequest, config: Config, note: Callable[[str], None]) -> Prepared | None:
+def _own_data(request: EvaluationRequest, config: Config, note: Callable[[str], None]) -> Prepared | None:
     """Return the run's own encoded data; if it is missing and other data is evaluated, print a note and return None."""
     try:
         return find_or_encode_text(open_run(request.folder), config, request.note, request.moved)
@@ -364,20 +374,26 @@ def _own(request: EvaluationRequest, config: Config, note: Callable[[str], None]
         return None
 
 
-def _reading(config: Config, request: EvaluationRequest) -> Config:
+def _reading_config(config: Config, request: EvaluationRequest) -> Config:
     """Return the run's settings, with the section `data` changed for reading the other data.
 
     Settings that decide how rows are cut are kept from training; settings of the file format start from the defaults.
     """
-    own = config.data
+    data_config = config.data
     task = config.train.task
-    fresh = DataConfig(
-        source=request.source or "", windows=own.windows, document=own.document, seed=own.seed + 1, size=1000
+    reading_data = DataConfig(
+        source=request.source or "",
+        windows=data_config.windows,
+        document=data_config.document,
+        seed=data_config.seed + 1,
+        size=1000,
     )
     if task in EXAMPLES:
-        fresh = fresh.replace(target=request.target, too_long=own.too_long, chat_template=own.chat_template)
-    given = {key: value for key, value in request.changes.items() if key.startswith("data.")}
-    return config.replace(data=fresh.model_dump()).with_changes(given)
+        reading_data = reading_data.replace(
+            target=request.target, too_long=data_config.too_long, chat_template=data_config.chat_template
+        )
+    data_changes = {key: value for key, value in request.changes.items() if key.startswith("data.")}
+    return config.replace(data=reading_data.model_dump()).with_changes(data_changes)
 
 
 def _corpus(request: EvaluationRequest, config: Config) -> str | None:

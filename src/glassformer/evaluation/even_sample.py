@@ -14,22 +14,22 @@ MOST = 200_000
 
 
 def drawn_texts(
-    store: RecordStore, limit: int | None = MOST, kept: NDArray[np.bool_] | None = None
+    store: RecordStore, limit: int | None = MOST, mask: NDArray[np.bool_] | None = None
 ) -> Iterator[tuple[str, ...]]:
     """Yield the texts and labels of at most `limit` records, evenly spaced over the store, in order.
 
     Args:
         store: records with their texts.
         limit: maximum number of records; None: all.
-        kept: (records,) mask of the records that may be selected; None: all.
+        mask: (records,) mask of the records that may be selected; None: all.
     """
-    chosen = np.zeros(len(store), dtype=np.bool_)
-    chosen[drawn_records(store, limit, kept)] = True
-    return (texts for texts, wanted_here in zip(store.texts(), chosen, strict=True) if wanted_here)
+    selected = np.zeros(len(store), dtype=np.bool_)
+    selected[drawn_records(store, limit, mask)] = True
+    return (texts for texts, is_selected in zip(store.texts(), selected, strict=True) if is_selected)
 
 
-def drawn_records(store: RecordStore, limit: int | None, kept: NDArray[np.bool_] | None = None) -> NDArray[np.intp]:
+def drawn_records(store: RecordStore, limit: int | None, mask: NDArray[np.bool_] | None = None) -> NDArray[np.intp]:
     """Return the indices of the records that `drawn_texts` yields, in order."""
-    allowed = np.arange(len(store)) if kept is None else np.flatnonzero(kept)
-    wanted = len(allowed) if limit is None else min(len(allowed), limit)
-    return allowed[np.arange(wanted) * len(allowed) // max(1, wanted)]
+    candidates = np.arange(len(store)) if mask is None else np.flatnonzero(mask)
+    count = len(candidates) if limit is None else min(len(candidates), limit)
+    return candidates[np.arange(count) * len(candidates) // max(1, count)]

@@ -116,39 +116,41 @@ def label_report(
     truth = [label for _, label in examples]
     if other is not None:
         _same_labels(model.labels, other.labels)
-    scores, metrics = _measured(model, texts, truth)
+    scores, metrics = _scores_and_metrics(model, texts, truth)
     against = None
     if other is not None:
-        against = paired_tests(metrics, _measured(other, texts, truth)[1], len(texts))
+        against = paired_tests(metrics, _scores_and_metrics(other, texts, truth)[1], len(texts))
     baselines = [] if train is None else _baselines(train, texts, truth, model.labels)
-    generated = CORPORA.get(corpus or "")
-    if isinstance(generated, LabelledCorpus):
-        best = 1 - generated.bayes_error()
+    generated_corpus = CORPORA.get(corpus or "")
+    if isinstance(generated_corpus, LabelledCorpus):
+        best = 1 - generated_corpus.bayes_error()
         baselines.append(("best possible on average", best, None, f"1 - the Bayes error of {corpus}"))
     return LabelReport(text, estimate, unknown_share, scores, metrics, baselines, against, notes)
 
 
 def _same_labels(ours: Sequence[str], theirs: Sequence[str]) -> None:
     """Raise a `GlassError` if two runs have different labels, because a label of only one run would bias the test."""
-    only = [("this run", sorted(set(ours) - set(theirs))), ("the other", sorted(set(theirs) - set(ours)))]
+    exclusive_labels = [("this run", sorted(set(ours) - set(theirs))), ("the other", sorted(set(theirs) - set(ours)))]
     differing = "; ".join(
-        f"only {which} has {listed([shown(name) for name in names])}" for which, names in only if names
+        f"only {run_name} has {listed([shown(name) for name in names])}"
+        for run_name, names in exclusive_labels
+        if names
     )
     if differing:
         raise GlassError(f"the two runs have different labels: {differing}", "Compare runs with the same labels.")
 
 
-def _measured(
+def _scores_and_metrics(
     model: TextClassifier, texts: Sequence[str], truth: Sequence[str]
 ) -> tuple[ClassificationScores, list[Metric]]:
     index = {name: number for number, name in enumerate(model.labels)}
-    numbers = np.array([index[label] for label in truth])
-    chances = model.probabilities(texts)
-    predicted = chances.argmax(axis=1)
+    true_labels = np.array([index[label] for label in truth])
+    probabilities = model.probabilities(texts)
+    predicted = probabilities.argmax(axis=1)
     n = len(texts)
-    return classification_scores(numbers, chances, model.labels), [
-        share("accuracy", "accuracy", predicted == numbers),
-        whole_set("macro_f1", "macro-F1", macro_f1_of(numbers, predicted, len(model.labels)), n),
+    return classification_scores(true_labels, probabilities, model.labels), [
+        share("accuracy", "accuracy", predicted == true_labels),
+        whole_set("macro_f1", "macro-F1", macro_f1_of(true_labels, predicted, len(model.labels)), n),
     ]
 
 
@@ -156,29 +158,36 @@ def _baselines(
     train: RecordStore, texts: Sequence[str], truth: Sequence[str], labels: Sequence[str]
 ) -> list[tuple[str, float, float | None, str]]:
     """Return the majority baseline and, if scikit-learn and the data allow it, TF-IDF + logistic regression."""
-    known = list(drawn_texts(train))
-    majority = Counter(label for _, label in known).most_common(1)[0][0]
-    row = _scored("majority", [majority] * len(truth), truth, labels, f"always {shown(majority)}")
+    train_examples = list(drawn_texts(train))
+    majority = Counter(label for _, label in train_examples).most_common(1)[0][0]
+    majority_row = _baseline_row("majority", [majority] * len(truth), truth, labels, f"always {shown(majority)}")
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.linear_model import LogisticRegression
     except ImportError:
-        return [(*row[:3], f'{row[3]}; for {LINEAR}: pip install -c constraints.txt -e ".[sklearn]"')]
+        return [(*majority_row[:3], f'{majority_row[3]}; for {LINEAR}: pip install -c constraints.txt -e ".[sklearn]"')]
     if len(labels) > LINEAR_LABELS:
-        return [(*row[:3], f"{row[3]}; without {LINEAR}, which takes too long with {len(labels):,} labels")]
-    if not any(words(text) for text, _ in known):
-        return [(*row[:3], f"{row[3]}; without {LINEAR}: the training texts have no words")]
-    counts = TfidfVectorizer(tokenizer=words, token_pattern=None, sublinear_tf=True, ngram_range=(1, 2))
-    linear = LogisticRegression(max_iter=1000, C=10)
-    linear.fit(counts.fit_transform([text for text, _ in known]), [label for _, label in known])
-    predicted = linear.predict(counts.transform(texts)).tolist()
-    return [row, _scored(LINEAR, predicted, truth, labels, "words and pairs of words, C = 10")]
+        return [
+            (
+                *majority_row[:3],
+                f"{majority_row[3]}; without {LINEAR}, which takes too long with {len(labels):,} labels",
+            )
+        ]
+    if not any(words(text) for text, _ in train_examples):
+        return [(*majority_row[:3], f"{majority_row[3]}; without {LINEAR}: the training texts have no words")]
+    vectorizer = TfidfVectorizer(tokenizer=words, token_pattern=None, sublinear_tf=True, ngram_range=(1, 2))
+    classifier = LogisticRegression(max_iter=1000, C=10)
+    classifier.fit(
+        vectorizer.fit_transform([text for text, _ in train_examples]), [label for _, label in train_examples]
+    )
+    predicted = classifier.predict(vectorizer.transform(texts)).tolist()
+    return [majority_row, _baseline_row(LINEAR, predicted, truth, labels, "words and pairs of words, C = 10")]
 
 
-def _scored(
+def _baseline_row(
     name: str, predicted: Sequence[str], truth: Sequence[str], labels: Sequence[str], note: str
 ) -> tuple[str, float, float | None, str]:
     index = {label: number for number, label in enumerate(labels)}
-    guesses, answers = (np.array([index[label] for label in side]) for side in (predicted, truth))
-    f1 = macro_f1_of(answers, guesses, len(labels))(np.arange(len(answers)))
-    return name, float((guesses == answers).mean()), f1, note
+    predicted_labels, true_labels = (np.array([index[label] for label in names]) for names in (predicted, truth))
+    f1 = macro_f1_of(true_labels, predicted_labels, len(labels))(np.arange(len(true_labels)))
+    return name, float((predicted_labels == true_labels).mean()), f1, note

@@ -58,7 +58,7 @@ class LanguageReport:
         return {
             **self.estimate.facts(self.bits_per_byte, self.unknown_share),
             "sliding_loss": self.sliding,
-            "baselines": [asdict(rung) for rung in self.baselines],
+            "baselines": [asdict(baseline) for baseline in self.baselines],
             "sample": self.sample,
             "longest_copy": asdict(self.overlap) if self.overlap else None,
             "backend": self.backend,
@@ -81,12 +81,12 @@ class LanguageReport:
                 f"{self.sliding:.4f}"
             )
         if self.baselines:
-            rungs = [(r.name, r.loss, r.bits_per_byte, r.note) for r in self.baselines]
-            rungs.append(("this model", self.loss, self.bits_per_byte, ""))
+            rows = [(r.name, r.loss, r.bits_per_byte, r.note) for r in self.baselines]
+            rows.append(("this model", self.loss, self.bits_per_byte, ""))
             lines += ["", f"{'predictor':<14}{'nats/token':>11}{'bits/byte':>11}"]
-            for name, loss, bits, note in sorted(rungs, key=lambda rung: -rung[1]):
-                shown = "-" if bits is None else f"{bits:.4f}"
-                lines.append(f"{name:<14}{loss:>11.4f}{shown:>11}   {note}".rstrip())
+            for name, loss, bits, note in sorted(rows, key=lambda row: -row[1]):
+                bits_text = "-" if bits is None else f"{bits:.4f}"
+                lines.append(f"{name:<14}{loss:>11.4f}{bits_text:>11}   {note}".rstrip())
         if self.overlap is not None:
             copied = " ".join(self.overlap.text.split())
             lines.append("")
@@ -129,10 +129,10 @@ def language_report(
     if config.data.windows == "stream":
         sliding = sliding_loss(model.model, store.tokens, config.model.context, device, dtype).loss
     sample = model.generate([settings.prompt], settings)[0]
-    ladder = []
+    baseline_results = []
     overlap = None
     if train is not None:
-        ladder = baselines(train, store, model.tokenizer, corpus, config.data.windows)
+        baseline_results = baselines(train, store, model.tokenizer, corpus, config.data.windows)
         overlap = longest_overlap(sample.text, train.iter_text(model.tokenizer))
     return LanguageReport(
         measured_on=text,
@@ -140,7 +140,7 @@ def language_report(
         bits_per_byte=estimate.bits_per_byte(store.recoverable_bytes),
         unknown_share=store.unknown_share,
         sliding=sliding,
-        baselines=ladder,
+        baselines=baseline_results,
         overlap=overlap,
         sample=sample.text,
         reading=reading,

@@ -79,7 +79,7 @@ def masked_report(
 
     Args:
         model: an encoder.
-        task: masked task whose validation split is the text to metric.
+        task: masked task whose validation split is the text to evaluate.
         text: name of the evaluation data, for the report.
         device, dtype: the device of the model, and the precision of its matrix multiplications.
         reading: documents that were left out, and overlap of the text with the training text.
@@ -91,17 +91,17 @@ def masked_report(
     with inference(model), autocast(device, dtype):
         for group in groups(rows, min(8192, tokens_at_once(model))):
             batch = Batch.from_rows(group).to(device)
-            best = model(batch.inputs, batch.attention_mask).topk(min(5, task.choices), dim=-1).indices  # (B, T, 5)
-            right = (best == batch.targets[..., None]) & batch.loss_mask[..., None]  # (B, T, 5)
-            first = right[..., 0].sum(1)
-            five = right.any(-1).sum(1)
-            hidden = batch.loss_mask.sum(1)
-            hits += list(zip(first.tolist(), five.tolist(), hidden.tolist(), strict=True))
+            top_five = model(batch.inputs, batch.attention_mask).topk(min(5, task.choices), dim=-1).indices  # (B, T, 5)
+            correct = (top_five == batch.targets[..., None]) & batch.loss_mask[..., None]  # (B, T, 5)
+            top_one_hits = correct[..., 0].sum(1)
+            top_five_hits = correct.any(-1).sum(1)
+            masked_counts = batch.loss_mask.sum(1)
+            hits += list(zip(top_one_hits.tolist(), top_five_hits.tolist(), masked_counts.tolist(), strict=True))
             truth.append(batch.targets[batch.loss_mask].cpu().numpy())
     counts = np.array(hits, dtype=np.float64)  # (rows, 3)
     metrics = [
-        whole_set("accuracy", "accuracy", lambda chosen: _share(counts, 0, chosen), len(counts)),
-        whole_set("accuracy_of_five", "top-5 accuracy", lambda chosen: _share(counts, 1, chosen), len(counts)),
+        whole_set("accuracy", "accuracy", lambda indices: _accuracy(counts, 0, indices), len(counts)),
+        whole_set("accuracy_of_five", "top-5 accuracy", lambda indices: _accuracy(counts, 1, indices), len(counts)),
     ]
     return MaskedReport(
         measured_on=text,
@@ -113,20 +113,20 @@ def masked_report(
     )
 
 
-def _share(counts: np.ndarray, column: int, chosen: Indices) -> float:
+def _accuracy(counts: np.ndarray, column: int, indices: Indices) -> float:
     """Return the accuracy in the chosen rows: hits divided by masked tokens."""
-    return float(counts[chosen, column].sum() / max(1, counts[chosen, 2].sum()))
+    return float(counts[indices, column].sum() / max(1, counts[indices, 2].sum()))
 
 
 def _baselines(task: MaskedTask, truth: np.ndarray) -> list[tuple[str, float, float, str]]:
     """Return the loss and accuracy of the uniform and unigram predictors on the masked tokens."""
     V = task.choices
-    words = task.tokenizer.text_ids  # special tokens are never masked
-    known = counts_of(task.train.tokens, V)[words]
-    hidden = counts_of(truth, V)[words]
-    uniform, unigram = by_frequency(known, hidden, V)
-    right = float(hidden[known.argmax()] / max(1, hidden.sum()))
+    text_ids = task.tokenizer.text_ids  # special tokens are never masked
+    train_counts = counts_of(task.train.tokens, V)[text_ids]
+    masked_counts = counts_of(truth, V)[text_ids]
+    uniform, unigram = by_frequency(train_counts, masked_counts, V)
+    accuracy = float(masked_counts[train_counts.argmax()] / max(1, masked_counts.sum()))
     return [
         (uniform.name, uniform.loss or 0.0, 1 / V, uniform.note),
-        (unigram.name, unigram.loss or 0.0, right, unigram.note),
+        (unigram.name, unigram.loss or 0.0, accuracy, unigram.note),
     ]

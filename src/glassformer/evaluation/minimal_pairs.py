@@ -90,16 +90,16 @@ def log_ratios(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> li
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
     scores = dict(zip(texts, model(texts), strict=True))
     for text, tokens in scores.items():
-        _check(text, tokens)
+        _check_coverage(text, tokens)
     ratios = []
     for pair in pairs:
         good = scores[pair.good]
         bad = scores[pair.bad]
-        start = _start(pair, good, bad)
-        for_good = _from(good, start)
-        for_bad = _from(bad, start)
+        start = _scoring_start(pair, good, bad)
+        good_score = _score_after(good, start)
+        bad_score = _score_after(bad, start)
         # Two texts with probability 0 are a tie; the difference of their logarithms would be NaN.
-        ratios.append(0.0 if for_good == for_bad else for_good - for_bad)
+        ratios.append(0.0 if good_score == bad_score else good_score - bad_score)
     return ratios
 
 
@@ -118,15 +118,15 @@ def results_of(pairs: Sequence[MinimalPair], ratios: Sequence[float]) -> PairRes
         )
     if any(math.isnan(ratio) for ratio in ratios):
         raise GlassError("a log-ratio is NaN", "Check the training log of the model for a loss that is not finite.")
-    right = [_score(ratio) for ratio in ratios]
+    outcomes = [_outcome(ratio) for ratio in ratios]
     groups: dict[int, list[float]] = defaultdict(list)
-    for pair, score in zip(pairs, right, strict=True):
+    for pair, score in zip(pairs, outcomes, strict=True):
         groups[pair.twin].append(score)
     twins = [scores for scores in groups.values() if len(scores) > 1]
     return PairResults(
-        overall=Proportion(sum(right), len(right)),
-        by_cell=_shares([pair.cell for pair in pairs], right),
-        by_attractors=_shares([pair.attractors for pair in pairs], right),
+        overall=Proportion(sum(outcomes), len(outcomes)),
+        by_cell=_proportions([pair.cell for pair in pairs], outcomes),
+        by_attractors=_proportions([pair.attractors for pair in pairs], outcomes),
         # The product of the pairs' scores, so that a model that ties everywhere scores the same as guessing.
         twins=Proportion(sum(map(math.prod, twins)), len(twins)) if twins else None,
         twins_chance=sum(0.5 ** len(scores) for scores in twins) / len(twins) if twins else 0.25,
@@ -134,21 +134,21 @@ def results_of(pairs: Sequence[MinimalPair], ratios: Sequence[float]) -> PairRes
     )
 
 
-def _score(ratio: float) -> float:
+def _outcome(ratio: float) -> float:
     if ratio > 0:
         return 1.0
     return 0.5 if ratio == 0 else 0.0
 
 
-def _shares(groups: Sequence[Group], right: Sequence[float]) -> dict[Group, Proportion]:
+def _proportions(groups: Sequence[Group], outcomes: Sequence[float]) -> dict[Group, Proportion]:
     """Return the proportion of correct pairs in each group, sorted by group."""
     scores: dict[Group, list[float]] = defaultdict(list)
-    for group, score in zip(groups, right, strict=True):
+    for group, score in zip(groups, outcomes, strict=True):
         scores[group].append(score)
     return {group: Proportion(sum(scores[group]), len(scores[group])) for group in sorted(scores)}  # type: ignore[type-var]
 
 
-def _start(pair: MinimalPair, good: TokenScores, bad: TokenScores) -> int:
+def _scoring_start(pair: MinimalPair, good: TokenScores, bad: TokenScores) -> int:
     """Return the character after which tokens are scored.
 
     If the texts are equal up to `scored_from`, but a token of only one text spans this position, scores would begin at
@@ -160,11 +160,11 @@ def _start(pair: MinimalPair, good: TokenScores, bad: TokenScores) -> int:
     return max(boundary for boundary in boundaries if boundary <= pair.scored_from)
 
 
-def _from(tokens: TokenScores, start: int) -> float:
+def _score_after(tokens: TokenScores, start: int) -> float:
     return math.fsum(score for end, score in tokens if end > start)
 
 
-def _check(text: str, tokens: TokenScores) -> None:
+def _check_coverage(text: str, tokens: TokenScores) -> None:
     """Check that every character is scored once; a text that was cut to fit the context would seem too likely."""
     ends = [end for end, _ in tokens]
     if ends != sorted(ends) or max(ends, default=0) != len(text):

@@ -34,16 +34,18 @@ class Nearest:
                 self._postings[word].append(number)
             bags.append(bag)
             self.answers.append(answer)
-        self._weight = {word: math.log((1 + len(bags)) / len(at)) for word, at in self._postings.items()}
+        self._weight = {word: math.log((1 + len(bags)) / len(indices)) for word, indices in self._postings.items()}
         self._length = [math.sqrt(sum(self._weight[word] ** 2 for word in bag)) or 1.0 for bag in bags]
 
     def answer(self, text: str) -> str:
         """Return the answer of the most similar training text; the first training answer if no word is known."""
-        known = [word for word in set(words(text)) if word in self._postings]
-        rare = [word for word in known if len(self._postings[word]) <= max(20, SHARE * len(self.answers))] or known
-        shared: defaultdict[int, float] = defaultdict(float)
-        for word in rare:
+        known_words = [word for word in set(words(text)) if word in self._postings]
+        rare_words = [
+            word for word in known_words if len(self._postings[word]) <= max(20, SHARE * len(self.answers))
+        ] or known_words
+        similarity: defaultdict[int, float] = defaultdict(float)
+        for word in rare_words:
             for number in self._postings[word]:
-                shared[number] += self._weight[word] ** 2
-        best = max(shared, key=lambda number: (shared[number] / self._length[number], -number), default=0)
+                similarity[number] += self._weight[word] ** 2
+        best = max(similarity, key=lambda number: (similarity[number] / self._length[number], -number), default=0)
         return self.answers[best]

@@ -28,13 +28,13 @@ class _Order:
         keys: for each n-gram, (rank of its context) x V + last token, sorted; an n-gram's index here is its rank.
         weights: count of each n-gram after discounting.
         totals: for each context (an (n-1)-gram), the sum of the counts before discounting.
-        freed: for each context, the sum of the discounts, which weights the next lower order.
+        discount_sums: for each context, the sum of the discounts, which weights the next lower order.
     """
 
     keys: Integers
     weights: Floats
     totals: Floats
-    freed: Floats
+    discount_sums: Floats
 
 
 class KneserNey:
@@ -67,47 +67,50 @@ class KneserNey:
 
     def probabilities(self, tokens: NDArray[np.integer]) -> Floats:
         """Return the probability (N,) of each token given the up to n - 1 tokens before it in the same array."""
-        chances = np.full(len(tokens), 1 / self.vocab_size)
+        probabilities = np.full(len(tokens), 1 / self.vocab_size)
         ranks = np.zeros(len(tokens), dtype=np.int64)  # rank of the context of each token, -1 if never seen
-        for counted in self._orders:
-            chances = self._interpolated(counted, ranks, tokens, chances)
-            ends = _find(counted.keys, ranks, tokens, self.vocab_size)
+        for order in self._orders:
+            probabilities = self._interpolated(order, ranks, tokens, probabilities)
+            ends = _ranks_of(order.keys, ranks, tokens, self.vocab_size)
             # The context for the next order, one token longer, ends one token earlier.
             ranks = np.concatenate([np.array([-1]), ends[:-1]])
-        return chances
+        return probabilities
 
-    def _interpolated(self, counted: _Order, ranks: Integers, tokens: NDArray[np.integer], lower: Floats) -> Floats:
-        """Return p(w | h) = (kept(h, w) + freed(h) p(w | shorter h)) / total(h); unseen h back off to the shorter h."""
-        known = np.flatnonzero((ranks >= 0) & (counted.totals[ranks] > 0))
-        context = ranks[known]
-        found = _find(counted.keys, context, tokens[known], self.vocab_size)
-        kept = np.where(found >= 0, counted.weights[found], 0.0)
-        chances = lower.copy()
-        chances[known] = (kept + counted.freed[context] * lower[known]) / counted.totals[context]
-        return chances
+    def _interpolated(self, order: _Order, ranks: Integers, tokens: NDArray[np.integer], lower: Floats) -> Floats:
+        """Return p(w | h) = (discounted(h, w) + discounts(h) p(w | shorter h)) / total(h).
+
+        An unseen h backs off to the shorter h.
+        """
+        seen = np.flatnonzero((ranks >= 0) & (order.totals[ranks] > 0))
+        context = ranks[seen]
+        found_ranks = _ranks_of(order.keys, context, tokens[seen], self.vocab_size)
+        discounted = np.where(found_ranks >= 0, order.weights[found_ranks], 0.0)
+        probabilities = lower.copy()
+        probabilities[seen] = (discounted + order.discount_sums[context] * lower[seen]) / order.totals[context]
+        return probabilities
 
 
 def _distinct(codes: Integers) -> tuple[Integers, Ranks, Integers]:
     """Return the sorted distinct values, the rank of each given value among them, and their counts."""
     order = np.argsort(codes, kind="stable")
-    in_order = codes[order]
+    sorted_codes = codes[order]
     first = np.ones(len(codes), dtype=bool)
-    first[1:] = in_order[1:] != in_order[:-1]
+    first[1:] = sorted_codes[1:] != sorted_codes[:-1]
     starts = np.flatnonzero(first)
-    keys = in_order[starts]
-    del in_order  # free memory at its peak
+    keys = sorted_codes[starts]
+    del sorted_codes  # free memory at its peak
     ranks = np.empty(len(codes), dtype=np.int32)
     ranks[order] = np.cumsum(first, dtype=np.int32) - 1
     return keys, ranks, np.diff(starts, append=len(codes))
 
 
-def _find(keys: Integers, contexts: Integers, tokens: NDArray[np.integer], vocab_size: int) -> Integers:
+def _ranks_of(keys: Integers, contexts: Integers, tokens: NDArray[np.integer], vocab_size: int) -> Integers:
     """Return the rank of each (context, token) pair, or -1 if it was never seen."""
     if not len(keys):
         return np.full(len(tokens), -1, dtype=np.int64)
-    wanted = contexts * vocab_size + tokens
-    ranks = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where((contexts >= 0) & (keys[ranks] == wanted), ranks, -1)
+    codes = contexts * vocab_size + tokens
+    ranks = np.minimum(np.searchsorted(keys, codes), len(keys) - 1)
+    return np.where((contexts >= 0) & (keys[ranks] == codes), ranks, -1)
 
 
 def _smoothed(keys: Integers, counts: Integers, contexts: int, vocab_size: int) -> _Order:
@@ -117,7 +120,7 @@ def _smoothed(keys: Integers, counts: Integers, contexts: int, vocab_size: int) 
         keys=keys,
         weights=counts - discounts,
         totals=np.bincount(context, weights=counts, minlength=contexts).astype(np.float64),
-        freed=np.bincount(context, weights=discounts, minlength=contexts).astype(np.float64),
+        discount_sums=np.bincount(context, weights=discounts, minlength=contexts).astype(np.float64),
     )
 
 
@@ -131,8 +134,8 @@ def _discounts(counts: Integers) -> Floats:
     discounts = np.array([0.0, 0.5, 0.5, 0.5])
     if n1 and n2 and n3:
         y = n1 / (n1 + 2 * n2)
-        for count, (here, above) in enumerate(((n1, n2), (n2, n3), (n3, n4)), start=1):
-            estimate = count - (count + 1) * y * above / here
+        for count, (count_n, count_next) in enumerate(((n1, n2), (n2, n3), (n3, n4)), start=1):
+            estimate = count - (count + 1) * y * count_next / count_n
             if 0 < estimate < count:
                 discounts[count] = estimate
     return discounts

@@ -92,10 +92,10 @@ class PairReport:
             *(metric.line() for metric in self.metrics),
         ]
         if self.baselines:
-            own = {metric.key: metric.value for metric in self.metrics}
-            keys = [key for key in SCORES if key in own]
+            model_scores = {metric.key: metric.value for metric in self.metrics}
+            keys = [key for key in SCORES if key in model_scores]
             lines += ["", f"{'without a model':<28}" + "".join(f"{key:>13}" for key in keys)]
-            for name, scores in [*self.baselines.items(), ("this model", own)]:
+            for name, scores in [*self.baselines.items(), ("this model", model_scores)]:
                 lines.append(f"{name:<28}" + "".join(f"{scores[key]:>13.4f}" for key in keys))
         for source, reference, text in self.samples:
             lines += ["", f"source     {source}", f"reference  {reference}", f"generated  {text}"]
@@ -114,9 +114,9 @@ def pair_metrics(hypotheses: Sequence[str], references: Sequence[str]) -> list[M
     rouge = rouge_of_each(hypotheses, references)
     return [
         *(_by_sacrebleu(hypotheses, references) if can_score() else []),
-        mean("rouge1", "ROUGE-1", [each.rouge1.f for each in rouge]),
-        mean("rouge2", "ROUGE-2", [each.rouge2.f for each in rouge]),
-        mean("rougeL", "ROUGE-L", [each.rougeL.f for each in rouge]),
+        mean("rouge1", "ROUGE-1", [scores.rouge1.f for scores in rouge]),
+        mean("rouge2", "ROUGE-2", [scores.rouge2.f for scores in rouge]),
+        mean("rougeL", "ROUGE-L", [scores.rougeL.f for scores in rouge]),
         share("exact_match", "exact match", exact_matches(hypotheses, references)),
     ]
 
@@ -124,12 +124,14 @@ def pair_metrics(hypotheses: Sequence[str], references: Sequence[str]) -> list[M
 def _by_sacrebleu(hypotheses: Sequence[str], references: Sequence[str]) -> list[Metric]:
     n = len(references)
     scores = translation_scores(hypotheses, references)
-    lower = translation_scores(hypotheses, references, lowercase=True)
-    sums, lower_sums = (sentence_statistics(hypotheses, references, lowercase=low) for low in (False, True))
+    lowercase_scores = translation_scores(hypotheses, references, lowercase=True)
+    statistics, lowercase_statistics = (
+        sentence_statistics(hypotheses, references, lowercase=ignore_case) for ignore_case in (False, True)
+    )
     return [
-        whole_set("bleu", "BLEU", sums.bleu, n, scores.bleu_signature),
-        whole_set("bleu_lowercase", "BLEU, any case", lower_sums.bleu, n, lower.bleu_signature),
-        whole_set("chrf", "chrF++", sums.chrf, n, scores.chrf_signature),
+        whole_set("bleu", "BLEU", statistics.bleu, n, scores.bleu_signature),
+        whole_set("bleu_lowercase", "BLEU, any case", lowercase_statistics.bleu, n, lowercase_scores.bleu_signature),
+        whole_set("chrf", "chrF++", statistics.chrf, n, scores.chrf_signature),
     ]
 
 
@@ -157,12 +159,12 @@ def pair_report(
     """
     sources = [source for source, _ in examples]
     references = [reference for _, reference in examples]
-    written = _texts(model, sources)
-    metrics = pair_metrics(written, references)
+    generated = _texts(model, sources)
+    metrics = pair_metrics(generated, references)
     against = None
     if other is not None:
         against = paired_tests(metrics, pair_metrics(_texts(other, sources), references), len(sources))
-    samples = list(zip(sources, references, written, strict=True))[:: max(1, len(sources) // SHOWN)][:SHOWN]
+    samples = list(zip(sources, references, generated, strict=True))[:: max(1, len(sources) // SHOWN)][:SHOWN]
     baselines = {"copy the source": figures_of(sources, references)}
     if train is not None and len(train):
         nearest = Nearest((source, target) for source, target in drawn_texts(train))

@@ -56,11 +56,11 @@ class PairedTest:
     level: float = LEVEL
 
     def __str__(self) -> str:
-        ends = "one example: no interval"
+        interval_text = "one example: no interval"
         if self.interval is not None:
             low, high = self.interval
-            ends = f"{100 * self.level:g} % {low:+.4f} to {high:+.4f}"
-        return f"{self.difference:+.4f} ({ends}), p = {self.p:.4f} ({self.method})"
+            interval_text = f"{100 * self.level:g} % {low:+.4f} to {high:+.4f}"
+        return f"{self.difference:+.4f} ({interval_text}), p = {self.p:.4f} ({self.method})"
 
 
 def mean_of(values: ArrayLike) -> Statistic:
@@ -69,7 +69,7 @@ def mean_of(values: ArrayLike) -> Statistic:
     >>> float(mean_of([0.0, 1.0, 5.0])(np.array([1, 1, 2])))
     2.3333333333333335
     """
-    numbers = _numbers(values)
+    numbers = _float_array(values)
     return lambda examples: float(numbers[examples].mean())
 
 
@@ -94,10 +94,10 @@ def bootstrap_interval(
     Raises:
         GlassError: there are no examples, or `repeats` or `level` is out of range.
     """
-    _check(n, repeats, level)
+    _check_arguments(n, repeats, level)
     if n == 1:
         return None
-    return _percentiles(np.array([statistic(drawn) for drawn in _resamples(n, repeats, seed)]), level)
+    return _percentiles(np.array([statistic(indices) for indices in _resamples(n, repeats, seed)]), level)
 
 
 def paired_bootstrap(
@@ -123,9 +123,9 @@ def paired_bootstrap(
     Raises:
         GlassError: as in `bootstrap_interval`.
     """
-    _check(n, repeats, level)
-    everything = np.arange(n)
-    difference = first(everything) - second(everything)
+    _check_arguments(n, repeats, level)
+    all_indices = np.arange(n)
+    difference = first(all_indices) - second(all_indices)
     resampled = np.array([first(examples) - second(examples) for examples in _resamples(n, repeats, seed)])
     distances = np.abs(resampled - difference)
     p = _p_value(int(np.count_nonzero(_at_least(distances, abs(difference)))), repeats)
@@ -154,25 +154,26 @@ def paired_permutation(
     Raises:
         GlassError: there are no examples, the numbers of scores differ, or `repeats` or `level` is out of range.
     """
-    ours = _numbers(first)
-    theirs = _numbers(second)
-    if len(ours) != len(theirs):
+    first_scores = _float_array(first)
+    second_scores = _float_array(second)
+    if len(first_scores) != len(second_scores):
         raise GlassError(
-            f"a paired test needs the same examples in both runs, but there are {len(ours):,} and {len(theirs):,}",
+            "a paired test needs the same examples in both runs, "
+            f"but there are {len(first_scores):,} and {len(second_scores):,}",
             "Evaluate both runs on the same file.",
         )
-    _check(len(ours), repeats, level)
-    differences = ours - theirs
+    _check_arguments(len(first_scores), repeats, level)
+    differences = first_scores - second_scores
     total = differences.sum()
-    extreme = 0
+    extreme_count = 0
     generator = _generator(seed)
-    for count in _blocks(repeats, len(ours)):
-        swapped = generator.integers(2, size=(count, len(ours)), dtype=np.int8) == 1
+    for count in _batch_sizes(repeats, len(first_scores)):
+        swapped = generator.integers(2, size=(count, len(first_scores)), dtype=np.int8) == 1
         # Swapping the two scores of an example changes the sign of its difference.
         shuffled = total - 2 * (swapped @ differences)
-        extreme += int(np.count_nonzero(_at_least(np.abs(shuffled), abs(total))))
-    interval = bootstrap_interval(mean_of(differences), len(ours), min(repeats, REPEATS), seed, level)
-    p = _p_value(extreme, repeats)
+        extreme_count += int(np.count_nonzero(_at_least(np.abs(shuffled), abs(total))))
+    interval = bootstrap_interval(mean_of(differences), len(first_scores), min(repeats, REPEATS), seed, level)
+    p = _p_value(extreme_count, repeats)
     return PairedTest(float(differences.mean()), interval, p, "paired permutation", repeats, level)
 
 
@@ -194,17 +195,17 @@ def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
         raise GlassError(f"right = {right:g} of {n:,} examples is out of range", f"Give a number from 0 to {n:,}.")
     if n == 0:
         return 0.0, 1.0
-    _check(n, 1, level)
+    _check_arguments(n, 1, level)
     z = NormalDist().inv_cdf((1 + level) / 2)
-    share = right / n
+    proportion = right / n
     weight = z * z / n
-    centre = (share + weight / 2) / (1 + weight)
-    half = math.sqrt(weight * (share * (1 - share) + weight / 4)) / (1 + weight)
+    centre = (proportion + weight / 2) / (1 + weight)
+    half_width = math.sqrt(weight * (proportion * (1 - proportion) + weight / 4)) / (1 + weight)
     # Rounding must not put the proportion itself outside of the interval.
-    return min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half))
+    return min(proportion, max(0.0, centre - half_width)), max(proportion, min(1.0, centre + half_width))
 
 
-def _check(n: int, repeats: int, level: float) -> None:
+def _check_arguments(n: int, repeats: int, level: float) -> None:
     if n < 1:
         raise GlassError("there are no examples to resample", "Evaluate on a file that is not empty.")
     if repeats < 1:
@@ -215,7 +216,7 @@ def _check(n: int, repeats: int, level: float) -> None:
         )
 
 
-def _numbers(values: ArrayLike) -> Floats:
+def _float_array(values: ArrayLike) -> Floats:
     return np.asarray(values, dtype=np.float64).reshape(-1)
 
 
@@ -226,15 +227,15 @@ def _generator(seed: int) -> np.random.Generator:
 def _resamples(n: int, repeats: int, seed: int) -> Iterator[Indices]:
     """Yield `repeats` resamples: the indices of n out of n examples, drawn with replacement."""
     generator = _generator(seed)
-    for count in _blocks(repeats, n):
+    for count in _batch_sizes(repeats, n):
         yield from generator.integers(n, size=(count, n))
 
 
-def _blocks(repeats: int, n: int) -> Iterator[int]:
+def _batch_sizes(repeats: int, n: int) -> Iterator[int]:
     """Yield the number of repeats in each batch, so that memory does not grow with the number of repeats."""
-    most = max(1, AT_ONCE // n)
-    for start in range(0, repeats, most):
-        yield min(most, repeats - start)
+    batch_size = max(1, AT_ONCE // n)
+    for start in range(0, repeats, batch_size):
+        yield min(batch_size, repeats - start)
 
 
 def _percentiles(values: Floats, level: float) -> tuple[float, float]:

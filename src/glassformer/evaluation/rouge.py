@@ -70,13 +70,13 @@ def words(text: str) -> list[str]:
 
 def rouge(hypothesis: str, reference: str) -> RougeScores:
     """Return the ROUGE scores of one text; a score is 0 if either text has no words (ROUGE-2: fewer than two)."""
-    ours = words(hypothesis)
-    theirs = words(reference)
-    common = common_subsequence(ours, theirs)
+    hypothesis_words = words(hypothesis)
+    reference_words = words(reference)
+    common = common_subsequence(hypothesis_words, reference_words)
     return RougeScores(
-        rouge1=_by_ngrams(ours, theirs, 1),
-        rouge2=_by_ngrams(ours, theirs, 2),
-        rougeL=_overlap(common, len(ours), len(theirs)),
+        rouge1=_by_ngrams(hypothesis_words, reference_words, 1),
+        rouge2=_by_ngrams(hypothesis_words, reference_words, 2),
+        rougeL=_precision_recall(common, len(hypothesis_words), len(reference_words)),
     )
 
 
@@ -115,16 +115,18 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
 
 def _by_ngrams(hypothesis: list[str], reference: list[str], n: int) -> PrecisionRecall:
     """Compare n-grams; a repeated n-gram matches as often as it occurs in the text where it is rarer."""
-    ours = _ngrams(hypothesis, n)
-    theirs = _ngrams(reference, n)
-    return _overlap((ours & theirs).total(), ours.total(), theirs.total())
+    hypothesis_ngrams = _ngrams(hypothesis, n)
+    reference_ngrams = _ngrams(reference, n)
+    return _precision_recall(
+        (hypothesis_ngrams & reference_ngrams).total(), hypothesis_ngrams.total(), reference_ngrams.total()
+    )
 
 
 def _ngrams(sequence: list[str], n: int) -> Counter[tuple[str, ...]]:
     return Counter(zip(*(sequence[start:] for start in range(n)), strict=False))
 
 
-def _overlap(common: int, hypothesis: int, reference: int) -> PrecisionRecall:
+def _precision_recall(common: int, hypothesis: int, reference: int) -> PrecisionRecall:
     if not common:
         return PrecisionRecall(0.0, 0.0, 0.0)
     precision = common / hypothesis

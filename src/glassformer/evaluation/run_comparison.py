@@ -49,31 +49,31 @@ def shared_spans(one: Surprisals, other: Surprisals) -> list[SharedSpan]:
             "characters or normalizes them",
             "Give a text that both tokenizers can represent.",
         )
-    sums = [_by_end(each) for each in (one, other)]
-    ends = sorted(set(sums[0]) & set(sums[1]))
-    found = []
+    nats_by_run = [_by_end(each) for each in (one, other)]
+    ends = sorted(set(nats_by_run[0]) & set(nats_by_run[1]))
+    spans = []
     start = 0
     for end in ends:
-        nats = [_between(each, start, end) for each in sums]
-        found.append(SharedSpan(one.text[start:end], start, end, nats[0], nats[1]))
+        nats = [_nats_between(nats_by_end, start, end) for nats_by_end in nats_by_run]
+        spans.append(SharedSpan(one.text[start:end], start, end, nats[0], nats[1]))
         start = end
-    return found
+    return spans
 
 
-def _by_end(costs: Surprisals) -> dict[int, list[float | None]]:
+def _by_end(surprisals: Surprisals) -> dict[int, list[float | None]]:
     """Return the nats of the tokens that end at each position of the text, by position."""
-    found: dict[int, list[float | None]] = {}
-    for end, nats, writes in zip(costs.ends, costs.nats, costs.writes, strict=True):
+    nats_by_end: dict[int, list[float | None]] = {}
+    for end, nats, writes in zip(surprisals.ends, surprisals.nats, surprisals.writes, strict=True):
         if writes:
-            found.setdefault(end, []).append(nats)
-    return found
+            nats_by_end.setdefault(end, []).append(nats)
+    return nats_by_end
 
 
-def _between(sums: dict[int, list[float | None]], start: int, end: int) -> float | None:
+def _nats_between(nats_by_end: dict[int, list[float | None]], start: int, end: int) -> float | None:
     """Return the total nats of the tokens that end in (start, end]; None if a token has no probability."""
-    parts = [nats for position, each in sums.items() if start < position <= end for nats in each]
-    known = [nats for nats in parts if nats is not None]
-    return sum(known) if len(known) == len(parts) else None
+    span_nats = [nats for position, token_nats in nats_by_end.items() if start < position <= end for nats in token_nats]
+    defined = [nats for nats in span_nats if nats is not None]
+    return sum(defined) if len(defined) == len(span_nats) else None
 
 
 @dataclass(frozen=True)
@@ -92,20 +92,22 @@ class ComparedPrediction:
 
 def compare_predictions(one: Prediction, other: Prediction, n: int) -> list[ComparedPrediction]:
     """Return the n most probable tokens or classes of each run, most probable first, with both probabilities."""
-    first = _by_name(one)
-    second = _by_name(other)
+    first_probabilities = _by_name(one)
+    second_probabilities = _by_name(other)
     names = dict.fromkeys(prediction.name(id) for prediction in (one, other) for id in prediction.best(n))
-    found = [ComparedPrediction(name, first.get(name), second.get(name)) for name in names]
-    return sorted(found, key=lambda each: -max(each.one or 0.0, each.other or 0.0))
+    compared = [
+        ComparedPrediction(name, first_probabilities.get(name), second_probabilities.get(name)) for name in names
+    ]
+    return sorted(compared, key=lambda prediction: -max(prediction.one or 0.0, prediction.other or 0.0))
 
 
 def _by_name(prediction: Prediction) -> dict[str, float]:
     """Return the probability of each text, summed over tokens with the same text."""
-    found: dict[str, float] = {}
+    probabilities: dict[str, float] = {}
     for id, probability in enumerate(prediction.probabilities.tolist()):
         name = prediction.name(id)
-        found[name] = found.get(name, 0.0) + probability
-    return found
+        probabilities[name] = probabilities.get(name, 0.0) + probability
+    return probabilities
 
 
 def attention_weights(subject: Subject, head: str, last: int | None = None) -> Tensor:
@@ -123,15 +125,17 @@ def attention_weights(subject: Subject, head: str, last: int | None = None) -> T
     target = None if subject.target_ids is None else torch.tensor([subject.target_ids])
     rows = None if last is None else slice(max(0, len(head_labels(subject, head)[0]) - last), None)
     keep = (f"{site}.pattern", f"{site}.scores")
-    kept = record(subject.model, torch.tensor([subject.ids]), target, keep=keep, rows=rows)
-    weights = kept[f"{head}.pattern"][0].masked_fill(kept[f"{head}.scores"][0] == -torch.inf, torch.nan)  # (T, S)
+    recording = record(subject.model, torch.tensor([subject.ids]), target, keep=keep, rows=rows)
+    weights = recording[f"{head}.pattern"][0].masked_fill(
+        recording[f"{head}.scores"][0] == -torch.inf, torch.nan
+    )  # (T, S)
     return weights if last is None else weights[:, -last:]
 
 
 def head_labels(subject: Subject, head: str) -> tuple[Sequence[str], Sequence[str]]:
     """Return the labels of the query tokens and of the key tokens of a head."""
-    decodes = head.startswith("dec.") and subject.target_labels is not None
-    queries = subject.target_labels if decodes else subject.labels
+    in_decoder = head.startswith("dec.") and subject.target_labels is not None
+    queries = subject.target_labels if in_decoder else subject.labels
     assert queries is not None
     return queries, subject.labels if ".cross." in head else queries
 

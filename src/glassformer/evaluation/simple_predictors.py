@@ -41,76 +41,79 @@ def fast_baselines(config: Config, data: Prepared) -> list[FastBaseline]:
     """Return the fast baselines for a run, the uniform distribution first; empty if there is nothing to predict."""
     corpus = config.data.source if config.data.source in CORPORA else None
     if data.labels:
-        return _of_labels(data, corpus)
+        return _label_baselines(data, corpus)
     if not data.kind.running_text:
-        return _of_targets(data)
+        return _target_baselines(data)
     train = data.train.tokens["text"]
-    held = data.validation.tokens["text"]
+    validation = data.validation.tokens["text"]
     if config.train.task == "lm":
-        found = baselines(train, held, data.tokenizer, corpus, config.data.windows, COUNTED)
-        return [FastBaseline(each.name, each.loss, None, each.note) for each in found]
-    words = data.tokenizer.text_ids  # special tokens are never masked
+        results = baselines(train, validation, data.tokenizer, corpus, config.data.windows, COUNTED)
+        return [FastBaseline(baseline.name, baseline.loss, None, baseline.note) for baseline in results]
+    text_ids = data.tokenizer.text_ids  # special tokens are never masked
     size = data.tokenizer.vocab_size
-    return by_frequency(counts_of(train.tokens, size)[words], counts_of(held.tokens, size)[words], size)
+    return by_frequency(counts_of(train.tokens, size)[text_ids], counts_of(validation.tokens, size)[text_ids], size)
 
 
-def _of_targets(data: Prepared) -> list[FastBaseline]:
+def _target_baselines(data: Prepared) -> list[FastBaseline]:
     """Return the baselines that predict target tokens without reading the source or earlier target tokens."""
     size = data.tokenizer.vocab_size
-    known = counts_of(_predicted(data.train), size)
-    return by_frequency(known, counts_of(_predicted(data.validation), size), size)
+    train_counts = counts_of(_predicted_tokens(data.train), size)
+    return by_frequency(train_counts, counts_of(_predicted_tokens(data.validation), size), size)
 
 
-def _predicted(store: RecordStore) -> NDArray[np.integer[Any]]:
+def _predicted_tokens(store: RecordStore) -> NDArray[np.integer[Any]]:
     """Return the target tokens that count for the loss."""
     tokens = store.target.tokens
     return tokens if store.loss_mask is None else tokens[store.loss_mask]
 
 
-def _of_labels(data: Prepared, corpus: str | None) -> list[FastBaseline]:
+def _label_baselines(data: Prepared, corpus: str | None) -> list[FastBaseline]:
     """Return the baselines that predict labels without reading the text."""
     assert data.train.labels is not None
     assert data.validation.labels is not None
     size = len(data.labels)
-    known = counts_of(data.train.labels, size)
-    held = counts_of(data.validation.labels, size)
-    most = int(known.argmax())
-    right = float(held[most] / max(1, held.sum()))
-    rungs = [
+    train_counts = counts_of(data.train.labels, size)
+    validation_counts = counts_of(data.validation.labels, size)
+    majority = int(train_counts.argmax())
+    accuracy = float(validation_counts[majority] / max(1, validation_counts.sum()))
+    results = [
         FastBaseline("uniform", math.log(size), 1 / size, f"each of {size:,} labels equally likely"),
         FastBaseline(
             "frequencies",
-            _loss(known, held, size),
-            right,
-            f"label frequencies of the training split; prediction: always {shown(data.labels[most])}",
+            _loss(train_counts, validation_counts, size),
+            accuracy,
+            f"label frequencies of the training split; prediction: always {shown(data.labels[majority])}",
         ),
     ]
-    generated = CORPORA.get(corpus or "")
-    if isinstance(generated, LabelledCorpus):
-        rungs.append(
-            FastBaseline("best possible", None, 1 - generated.bayes_error(), "on average: 1 - the Bayes error")
+    generated_corpus = CORPORA.get(corpus or "")
+    if isinstance(generated_corpus, LabelledCorpus):
+        results.append(
+            FastBaseline("best possible", None, 1 - generated_corpus.bayes_error(), "on average: 1 - the Bayes error")
         )
-    return rungs
+    return results
 
 
-def by_frequency(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> list[FastBaseline]:
+def by_frequency(
+    train_counts: NDArray[np.int64], evaluation_counts: NDArray[np.int64], size: int
+) -> list[FastBaseline]:
     """Return the uniform baseline and the unigram baseline.
 
     Args:
-        known, held: counts (n,) of the n predictable tokens in the training split and in the evaluation data.
+        train_counts, evaluation_counts: counts (n,) of the n predictable tokens in the training split and in the
+            evaluation data.
         size: vocabulary size V.
     """
-    note = f"token frequencies in {int(known.sum()):,} training tokens, one added to each count"
+    note = f"token frequencies in {int(train_counts.sum()):,} training tokens, one added to each count"
     return [
         FastBaseline("uniform", math.log(size), None, f"each of {size:,} tokens equally likely"),
-        FastBaseline("unigram", _loss(known, held, size), None, note),
+        FastBaseline("unigram", _loss(train_counts, evaluation_counts, size), None, note),
     ]
 
 
-def _loss(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> float:
+def _loss(train_counts: NDArray[np.int64], evaluation_counts: NDArray[np.int64], size: int) -> float:
     """Return the mean of -ln p in nats, where p is (count + 1) / (all counts + size)."""
-    costs = math.log(int(known.sum()) + size) - np.log(known + 1)
-    return float((held * costs).sum() / max(1, held.sum()))
+    losses = math.log(int(train_counts.sum()) + size) - np.log(train_counts + 1)
+    return float((evaluation_counts * losses).sum() / max(1, evaluation_counts.sum()))
 
 
 def counts_of(numbers: NDArray[np.integer[Any]], size: int) -> NDArray[np.int64]:

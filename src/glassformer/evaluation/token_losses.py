@@ -62,8 +62,8 @@ class Surprisals:
     @property
     def mean(self) -> float | None:
         """Mean nats of the tokens that have a probability; None if no token has one."""
-        known = [nats for nats in self.nats if nats is not None]
-        return sum(known) / len(known) if known else None
+        defined = [nats for nats in self.nats if nats is not None]
+        return sum(defined) / len(defined) if defined else None
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
             `MOST_HOLES`), a target is missing, or the task takes no target.
     """
     if (target is not None) != isinstance(model, Translator):
-        what = "a target was given" if target is not None else "no target was given"
+        problem = "a target was given" if target is not None else "no target was given"
         remedy = "Give a target for the tasks translate and summarize, and leave it out for other tasks."
-        raise GlassError(f"{what} to a run of train.task = {model.config.train.task}", remedy)
+        raise GlassError(f"{problem} to a run of train.task = {model.config.train.task}", remedy)
     tokenizer = model.tokenizer
     if isinstance(model, Translator):
         assert target is not None
@@ -125,8 +125,8 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         if not isinstance(model, ChatModel):
             how = LEFT
             if len(tokens) > 1:
-                whole = Row.of_text(np.array(tokens))
-                nats = [None, *_left_to_right(model, Batch.from_rows([whole]), forward)]
+                text_row = Row.of_text(np.array(tokens))
+                nats = [None, *_left_to_right(model, Batch.from_rows([text_row]), forward)]
     else:
         tokens = framed_ids(model, text)
         _refuse_long(len(tokens), model)
@@ -168,8 +168,8 @@ def _left_to_right(model: AnyTextModel, batch: Batch, forward: Forward | None) -
     device = model.model.embedding.tokens.weight.device
     with inference(model.model):
         batch = batch.to(device)
-        found: list[float | None] = token_losses(logits_of(model.model, batch, forward), batch)[0].double().tolist()
-    return found
+        nats: list[float | None] = token_losses(logits_of(model.model, batch, forward), batch)[0].double().tolist()
+    return nats
 
 
 def _masked_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward | None) -> list[float | None]:
@@ -178,18 +178,20 @@ def _masked_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward |
     device = model.model.embedding.tokens.weight.device
     positions = [position for position, token in enumerate(tokens) if token not in model.tokenizer.special]
     rows = []
-    nats: list[float] = []
+    masked_nats: list[float] = []
     for position in positions:
-        chosen = np.arange(len(row)) == position
-        rows.append(Row(np.where(chosen, model.mask_id, row), row, loss_mask=chosen))
+        masked = np.arange(len(row)) == position
+        rows.append(Row(np.where(masked, model.mask_id, row), row, loss_mask=masked))
     with inference(model.model):
         for group in groups(rows, min(MOST_TOKENS, tokens_at_once(model.model))):
             batch = Batch.from_rows(group).to(device)
-            nats += token_losses(logits_of(model.model, batch, forward), batch).sum(dim=1).double().tolist()  # (B)
-    found: list[float | None] = [None] * len(tokens)
-    for position, each in zip(positions, nats, strict=True):
-        found[position] = each
-    return found
+            masked_nats += (
+                token_losses(logits_of(model.model, batch, forward), batch).sum(dim=1).double().tolist()
+            )  # (B)
+    nats: list[float | None] = [None] * len(tokens)
+    for position, value in zip(positions, masked_nats, strict=True):
+        nats[position] = value
+    return nats
 
 
 def predict(model: AnyTextModel, subject: Subject, forward: Forward | None = None, first: bool = False) -> Prediction:
@@ -215,7 +217,7 @@ def predict(model: AnyTextModel, subject: Subject, forward: Forward | None = Non
     row = (logits[0] if isinstance(model, TextClassifier) else logits[0, position]).cpu().double()  # (V) or (C)
     if subject.special:
         row = row.index_fill(0, torch.tensor(subject.special), -torch.inf)
-    return Prediction(_what(model, first), position, row.softmax(dim=-1), subject.name)
+    return Prediction(_prediction_name(model, first), position, row.softmax(dim=-1), subject.name)
 
 
 def _position(model: AnyTextModel, subject: Subject, first: bool) -> int:
@@ -226,7 +228,7 @@ def _position(model: AnyTextModel, subject: Subject, first: bool) -> int:
     return subject.places[0] if isinstance(model, MaskFiller) else subject.places[-1]
 
 
-def _what(model: AnyTextModel, first: bool) -> str:
+def _prediction_name(model: AnyTextModel, first: bool) -> str:
     if isinstance(model, ChatModel):
         return "the first token of the answer"
     if isinstance(model, TextModel):
@@ -255,9 +257,9 @@ def predict_token(model: AnyTextModel, text: str, position: int) -> Prediction:
         )
     tokens = model.prompt_ids(text) if isinstance(model, TextModel) else framed_ids(model, text)
     _refuse_long(len(tokens), model)
-    first, reads_left = (1, True) if isinstance(model, TextModel) else (0, False)
-    if not first <= position < len(tokens):
-        raise GlassError(f"there is no token {position} to predict", f"Give {span(first, len(tokens) - 1)}.")
+    first_position, reads_left = (1, True) if isinstance(model, TextModel) else (0, False)
+    if not first_position <= position < len(tokens):
+        raise GlassError(f"there is no token {position} to predict", f"Give {span(first_position, len(tokens) - 1)}.")
     device = model.model.embedding.tokens.weight.device
     row = tokens[:position] if reads_left else [*tokens[:position], model.tokenizer.mask_id, *tokens[position + 1 :]]
     with inference(model.model):
@@ -301,12 +303,12 @@ def next_logits(model: TextModel | Translator, text: str, target: str | None = N
     ids = model.prompt_ids(text)
     tokenizer = model.tokenizer
     if isinstance(model, Translator):
-        written = tokenizer.encode(target or "")
-        row = [*tokenizer.target_start, *written]
+        target_ids = tokenizer.encode(target or "")
+        row = [*tokenizer.target_start, *target_ids]
         _refuse_long(len(row), model)
         with inference(model.model):
             logits = read_next_logits(model.model, [row], [ids])[0].cpu()  # (V)
-        return NextTokenLogits(logits, tuple(row), tuple(written), len(written) + 1)
+        return NextTokenLogits(logits, tuple(row), tuple(target_ids), len(target_ids) + 1)
     if target is not None:
         raise GlassError("a target was given to a run that has no targets", "Leave it out.")
     with inference(model.model):

@@ -82,42 +82,46 @@ def count_seen(text: TokenStore, train: TokenStore) -> tuple[int, int]:
     ends = np.asarray(text.document_ends, dtype=np.int64)
     starts = np.concatenate([[0], ends[:-1]])
     lengths = ends - starts - 1  # (documents,), without the end token
-    whole = lengths // PASSAGE  # (documents,): number of passages
-    inside = np.arange(int(whole.sum())) - np.repeat(np.cumsum(whole) - whole, whole)
-    first = np.repeat(starts, whole) + PASSAGE * inside  # (passages,)
-    seen = int(np.isin(_hashes(text, first, PASSAGE), _windows(text, train, first)).sum())
-    short = (whole == 0) & (lengths > 0)
+    passage_counts = lengths // PASSAGE  # (documents,): number of passages
+    passage_index = np.arange(int(passage_counts.sum())) - np.repeat(
+        np.cumsum(passage_counts) - passage_counts, passage_counts
+    )
+    passage_starts = np.repeat(starts, passage_counts) + PASSAGE * passage_index  # (passages,)
+    seen_passages = int(
+        np.isin(_hashes(text, passage_starts, PASSAGE), _seen_hashes(text, train, passage_starts)).sum()
+    )
+    short = (passage_counts == 0) & (lengths > 0)
     train_ends = np.asarray(train.document_ends, dtype=np.int64)
     for length in np.unique(lengths[short]).tolist():
         size = length + 1  # with the end token
-        asked = _hashes(text, starts[short & (lengths == length)], size)
-        known = _hashes(train, train_ends[train_ends >= size] - size, size)
-        seen += int(np.isin(asked, known).sum())
-    return len(first) + int(short.sum()), seen
+        text_hashes = _hashes(text, starts[short & (lengths == length)], size)
+        train_hashes = _hashes(train, train_ends[train_ends >= size] - size, size)
+        seen_passages += int(np.isin(text_hashes, train_hashes).sum())
+    return len(passage_starts) + int(short.sum()), seen_passages
 
 
-def _windows(text: TokenStore, train: TokenStore, first: NDArray[np.int64]) -> Hashes:
+def _seen_hashes(text: TokenStore, train: TokenStore, starts: NDArray[np.int64]) -> Hashes:
     """Return the hashes of the passages in `text` that also occur in the training tokens."""
-    wanted = np.unique(_hashes(text, first, PASSAGE))
-    found = np.zeros(len(wanted), dtype=np.bool_)
-    if not len(wanted):
-        return wanted
+    text_hashes = np.unique(_hashes(text, starts, PASSAGE))
+    is_seen = np.zeros(len(text_hashes), dtype=np.bool_)
+    if not len(text_hashes):
+        return text_hashes
     powers = Powers(BLOCK + PASSAGE)
     for start in range(0, len(train.tokens) - PASSAGE + 1, BLOCK):
         tokens = np.asarray(train.tokens[start : start + BLOCK + PASSAGE - 1])
         hashes = powers.window_hashes(powers.sums(tokens), PASSAGE)
-        slots = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
-        found[slots[wanted[slots] == hashes]] = True
-    known: Hashes = wanted[found]
-    return known
+        slots = np.minimum(np.searchsorted(text_hashes, hashes), len(text_hashes) - 1)
+        is_seen[slots[text_hashes[slots] == hashes]] = True
+    seen_hashes: Hashes = text_hashes[is_seen]
+    return seen_hashes
 
 
-def _hashes(store: TokenStore, first: NDArray[np.int64], length: int) -> Hashes:
-    """Return a hash for each window of `length` tokens that begins at `first`, as in `Powers.window_hashes`."""
+def _hashes(store: TokenStore, starts: NDArray[np.int64], length: int) -> Hashes:
+    """Return a hash for each window of `length` tokens that begins at one of `starts`, as in `Powers.window_hashes`."""
     factors = Powers(length).up[:length]
-    found = np.empty(len(first), dtype=np.uint64)
-    for at in range(0, len(first), AT_ONCE):
-        positions = first[at : at + AT_ONCE, None] + np.arange(length)  # (windows, length)
+    hashes = np.empty(len(starts), dtype=np.uint64)
+    for start in range(0, len(starts), AT_ONCE):
+        positions = starts[start : start + AT_ONCE, None] + np.arange(length)  # (windows, length)
         codes = np.asarray(store.tokens[positions]).astype(np.uint64) + np.uint64(1)
-        found[at : at + AT_ONCE] = (codes * factors).sum(axis=1, dtype=np.uint64)
-    return found
+        hashes[start : start + AT_ONCE] = (codes * factors).sum(axis=1, dtype=np.uint64)
+    return hashes

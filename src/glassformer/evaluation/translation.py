@@ -133,7 +133,7 @@ def translation_scores(
             differ, or `tokenize` is unknown.
     """
     metrics = _metrics()
-    tokenize = _checked(hypotheses, references, tokenize)
+    tokenize = _checked_tokenization(hypotheses, references, tokenize)
     # Without `force`, sacrebleu warns about sentences that end in " .", which generated corpora may contain.
     bleu = metrics.BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     chrf = metrics.CHRF(word_order=WORD_ORDER, lowercase=lowercase)
@@ -159,14 +159,14 @@ def sentence_statistics(
         GlassError: as in `translation_scores`.
     """
     metrics = _metrics()
-    tokenize = _checked(hypotheses, references, tokenize)
+    tokenize = _checked_tokenization(hypotheses, references, tokenize)
     # The effective order changes only the sentence score, which is not used, and not the counts.
     bleu = metrics.BLEU(tokenize=tokenize, lowercase=lowercase, effective_order=True)
     chrf = metrics.CHRF(word_order=WORD_ORDER, lowercase=lowercase)
     bleu_rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
-        found = bleu.sentence_score(hypothesis, [reference])
-        bleu_rows.append([found.sys_len, found.ref_len, *found.counts, *found.totals])
+        score = bleu.sentence_score(hypothesis, [reference])
+        bleu_rows.append([score.sys_len, score.ref_len, *score.counts, *score.totals])
     # sacrebleu has no public function for these counts; a test compares their sums with its corpus score.
     chrf_rows = chrf._extract_corpus_statistics(list(hypotheses), [list(references)])
     return SentenceStatistics(
@@ -191,7 +191,7 @@ def _metrics() -> ModuleType:
     return sacrebleu.metrics
 
 
-def _checked(hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None) -> str:
+def _checked_tokenization(hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None) -> str:
     """Check the arguments, and return the tokenizer for BLEU."""
     if len(hypotheses) != len(references):
         raise GlassError(
@@ -210,10 +210,12 @@ def _checked(hypotheses: Sequence[str], references: Sequence[str], tokenize: str
 def exact_matches(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> NDArray[np.float64]:
     """Return (N,) values: 1 if a translation equals its reference after NFC and stripping, else 0."""
 
-    def plain(text: str) -> str:
+    def normalized(text: str) -> str:
         return unicodedata.normalize("NFC", text.lower() if lowercase else text).strip()
 
-    return np.array([plain(h) == plain(r) for h, r in zip(hypotheses, references, strict=True)], dtype=np.float64)
+    return np.array(
+        [normalized(h) == normalized(r) for h, r in zip(hypotheses, references, strict=True)], dtype=np.float64
+    )
 
 
 def _letters(text: str, scripts: Sequence[str]) -> int:

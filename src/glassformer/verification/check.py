@@ -61,7 +61,7 @@ class Result:
         measured: the measured value; None if nothing was measured.
         note: description of the data used, or the reason why nothing was measured.
         seconds: duration in seconds.
-        made: False if the check applies to the run but could not run.
+        could_run: False if the check applies to the run but could not run.
     """
 
     check: Check
@@ -88,9 +88,11 @@ class Result:
     def line(self, width: int) -> str:
         """Return one line of text: verdict, name padded to `width`, measured value, limit, and claim or note."""
         verdict, sign = {True: ("pass", "<="), False: ("FAIL", " >"), None: ("-", "  ")}[self.ok]
-        told = self.check.claim if self.ok else self.note if self.ok is None else f"{self.check.claim}? {self.note}"
+        explanation = (
+            self.check.claim if self.ok else self.note if self.ok is None else f"{self.check.claim}? {self.note}"
+        )
         figures = f"{shown(self.measured):>8} {sign} {shown(self.check.limit):<7}"
-        return f"{verdict:<4}  {self.check.name:<{width}}  {figures}  {told}"
+        return f"{verdict:<4}  {self.check.name:<{width}}  {figures}  {explanation}"
 
 
 def shown(number: float | None) -> str:
@@ -102,15 +104,15 @@ def shown(number: float | None) -> str:
     return f"{number:.0f}" if is_small_integer else f"{number:.1e}"
 
 
-def distance(found: Tensor, wanted: Tensor) -> float:
-    """Return max |found - wanted| / max(1, max |wanted|).
+def distance(actual: Tensor, expected: Tensor) -> float:
+    """Return max |actual - expected| / max(1, max |expected|).
 
     The distance is infinity if the shapes differ or a value is not finite.
     """
-    if found.shape != wanted.shape:
+    if actual.shape != expected.shape:
         return math.inf
-    if not wanted.numel():
+    if not expected.numel():
         return 0.0
-    apart = float((found.double() - wanted.double()).abs().max())
-    apart /= max(1.0, float(wanted.double().abs().max()))
-    return apart if math.isfinite(apart) else math.inf
+    difference = float((actual.double() - expected.double()).abs().max())
+    difference /= max(1.0, float(expected.double().abs().max()))
+    return difference if math.isfinite(difference) else math.inf

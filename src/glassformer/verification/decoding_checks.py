@@ -37,18 +37,20 @@ def cached_logits(subject: VerifiedRun) -> Finding:
     model = subject.model
     assert isinstance(model, Decoder | EncoderDecoder)
     with inference(model):
-        grown, sources = _growing(subject)
-        apart = _apart(model, grown, sources)
-        note = _note(grown)
+        rows_by_step, sources = _growing_rows(subject)
+        max_distance = _cache_distance(model, rows_by_step, sources)
+        note = _size_note(rows_by_step)
         if isinstance(model, EncoderDecoder):
-            return Finding(apart, note)
+            return Finding(max_distance, note)
         prompts = subject.prompts
         context = model.config.context
         if context > LONGEST_PAST:
-            return Finding(apart, f"{note}; not tested at the end of the context of {context}")
-        ends = [_tiled(prompt, max(1, context - 2 - index)) for index, prompt in enumerate(prompts[:ROWS_PAST])]
-        past = _apart(model, _grown(subject, ends, PAST))
-        return Finding(max(apart, past), f"{note}; and {ROWS_PAST} rows beyond the context of {context}")
+            return Finding(max_distance, f"{note}; not tested at the end of the context of {context}")
+        ends = [_repeated(prompt, max(1, context - 2 - index)) for index, prompt in enumerate(prompts[:ROWS_PAST])]
+        past_distance = _cache_distance(model, _extended_prompts(subject, ends, PAST))
+        return Finding(
+            max(max_distance, past_distance), f"{note}; and {ROWS_PAST} rows beyond the context of {context}"
+        )
 
 
 def backend_logits(subject: VerifiedRun) -> Finding:
@@ -56,63 +58,63 @@ def backend_logits(subject: VerifiedRun) -> Finding:
     model = subject.model
     assert isinstance(model, Decoder | EncoderDecoder)
     with inference(model):
-        grown, sources = _growing(subject)
-        apart = _apart(model, grown, sources, open_engine("onnxruntime", model))
-        exact = _loss_of_last(model, grown, sources, None)
-        rough = _loss_of_last(model, grown, sources, open_engine("onnxruntime-int8", model))
-    note = f"{version_of('onnxruntime')}, {_note(grown)}"
-    return Finding(apart, f"{note}; 8-bit weights change the loss by {rough - exact:+.4f} nats")
+        rows_by_step, sources = _growing_rows(subject)
+        max_distance = _cache_distance(model, rows_by_step, sources, open_engine("onnxruntime", model))
+        exact_loss = _added_token_loss(model, rows_by_step, sources, None)
+        quantized_loss = _added_token_loss(model, rows_by_step, sources, open_engine("onnxruntime-int8", model))
+    note = f"{version_of('onnxruntime')}, {_size_note(rows_by_step)}"
+    return Finding(max_distance, f"{note}; 8-bit weights change the loss by {quantized_loss - exact_loss:+.4f} nats")
 
 
-def _note(grown: Sequence[Sequence[Sequence[int]]]) -> str:
+def _size_note(rows_by_step: Sequence[Sequence[Sequence[int]]]) -> str:
     """Return the number of rows and of steps."""
-    return f"{counted(len(grown[0]), 'rows')}, {counted(len(grown), 'steps')}"
+    return f"{counted(len(rows_by_step[0]), 'rows')}, {counted(len(rows_by_step), 'steps')}"
 
 
-def _growing(subject: VerifiedRun) -> tuple[list[list[list[int]]], Sequence[Sequence[int]]]:
+def _growing_rows(subject: VerifiedRun) -> tuple[list[list[list[int]]], Sequence[Sequence[int]]]:
     """Return the rows at each of up to `STEPS` steps, each time one token longer, and an encoder-decoder's sources."""
     if isinstance(subject.model, EncoderDecoder):
-        targets = [_tiled(row.inputs.tolist(), STEPS) for row in subject.rows]
+        targets = [_repeated(row.inputs.tolist(), STEPS) for row in subject.rows]
         steps = min(STEPS, subject.model.config.context)
         return [[row[: count + 1] for row in targets] for count in range(steps)], subject.prompts
-    return _grown(subject, subject.prompts, STEPS), ()
+    return _extended_prompts(subject, subject.prompts, STEPS), ()
 
 
-def _apart(
+def _cache_distance(
     model: Decoder | EncoderDecoder,
-    grown: Sequence[Sequence[Sequence[int]]],
+    rows_by_step: Sequence[Sequence[Sequence[int]]],
     sources: Sequence[Sequence[int]] = (),
     engine: Engine | None = None,
 ) -> float:
     """Return the largest distance between cached logits (of `engine`) and uncached ones, over all steps."""
-    reader = _reader(model, grown, sources, engine)
-    return max(distance(reader.read(rows).logits, next_logits(model, rows, sources)) for rows in grown)
+    reader = _reader_with_rows(model, rows_by_step, sources, engine)
+    return max(distance(reader.read(rows).logits, next_logits(model, rows, sources)) for rows in rows_by_step)
 
 
-def _loss_of_last(
+def _added_token_loss(
     model: Decoder | EncoderDecoder,
-    grown: Sequence[Sequence[Sequence[int]]],
+    rows_by_step: Sequence[Sequence[Sequence[int]]],
     sources: Sequence[Sequence[int]],
     engine: Engine | None,
 ) -> float:
     """Return the mean loss of the tokens that are added to the rows, in nats."""
-    reader = _reader(model, grown, sources, engine)
+    reader = _reader_with_rows(model, rows_by_step, sources, engine)
     losses = []
-    for rows, longer in pairwise(grown):
-        added = torch.tensor([row[-1] for row in longer])  # (B)
+    for rows, next_rows in pairwise(rows_by_step):
+        added = torch.tensor([row[-1] for row in next_rows])  # (B)
         losses.append(cross_entropy(reader.read(rows).logits.float().cpu(), added))
     return float(torch.stack(losses).mean())
 
 
-def _reader(
+def _reader_with_rows(
     model: Decoder | EncoderDecoder,
-    grown: Sequence[Sequence[Sequence[int]]],
+    rows_by_step: Sequence[Sequence[Sequence[int]]],
     sources: Sequence[Sequence[int]],
     engine: Engine | None,
 ) -> Reader:
-    reader = make_reader(model, len(grown), engine)
-    for index in range(len(grown[0])):
-        reader.add(sources[index] if sources else (), longest=len(grown[-1][index]))
+    reader = make_reader(model, len(rows_by_step), engine)
+    for index in range(len(rows_by_step[0])):
+        reader.add(sources[index] if sources else (), longest=len(rows_by_step[-1][index]))
     return reader
 
 
@@ -129,50 +131,54 @@ def no_backend(subject: VerifiedRun) -> str | None:
     return None
 
 
-def _grown(subject: VerifiedRun, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
+def _extended_prompts(subject: VerifiedRun, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
     """Return the prompts at each step, extended by one more token of the run's text each time."""
-    added = [_tiled(row.inputs.tolist(), steps) for row in subject.rows]
+    added = [_repeated(row.inputs.tolist(), steps) for row in subject.rows]
     return [[prompt + more[:count] for prompt, more in zip(prompts, added, strict=False)] for count in range(steps)]
 
 
-def _tiled(ids: list[int], length: int) -> list[int]:
+def _repeated(ids: list[int], length: int) -> list[int]:
     return (ids * (length // len(ids) + 1))[:length]
 
 
 def cached_text(subject: VerifiedRun) -> Finding:
     """Compare greedy and sampled tokens with and without a cache."""
     rows = subject.prompts
-    pairs = [(_written(subject, rows, t), _written(subject, rows, t, cached=False)) for t in TEMPERATURES]
-    return _differing(pairs, rows, "greedy and sampled, in float64")
+    pairs = [(_generated(subject, rows, t), _generated(subject, rows, t, cached=False)) for t in TEMPERATURES]
+    return _token_differences(pairs, rows, "greedy and sampled, in float64")
 
 
 def batched_text(subject: VerifiedRun) -> Finding:
     """Compare the greedy and sampled tokens of prompts in one batch with those of each prompt alone."""
     rows = subject.prompts
     pairs = [
-        (_written(subject, rows, t), [_written(subject, [row], t, seed)[0] for seed, row in enumerate(rows)])
+        (_generated(subject, rows, t), [_generated(subject, [row], t, seed)[0] for seed, row in enumerate(rows)])
         for t in TEMPERATURES
     ]
-    return _differing(pairs, rows, "greedy and sampled, in float64")
+    return _token_differences(pairs, rows, "greedy and sampled, in float64")
 
 
 def beam_one(subject: VerifiedRun) -> Finding:
     """Compare beam search with one beam to greedy decoding."""
     rows = subject.prompts
-    found = [list(best[0].tokens) for best in _searched(subject, 1, True)]
-    return _differing([(found, _written(subject, rows, 0.0))], rows, "in float64")
+    beam_tokens = [list(best[0].tokens) for best in _beam_hypotheses(subject, 1, True)]
+    return _token_differences([(beam_tokens, _generated(subject, rows, 0.0))], rows, "in float64")
 
 
 def beam_cached(subject: VerifiedRun) -> Finding:
     """Compare the tokens and log-probabilities of all beam search hypotheses, with and without a cache."""
-    cached = _searched(subject, BEAMS, True)
-    plain = _searched(subject, BEAMS, False)
-    found = [best for each in cached for best in each]
-    wanted = [best for each in plain for best in each]
-    differing = abs(len(found) - len(wanted)) + sum(a.tokens != b.tokens for a, b in zip(found, wanted, strict=False))
-    apart = max(abs(a.log_probability - b.log_probability) for a, b in zip(found, wanted, strict=False))
-    note = f"{len(found)} hypotheses of {len(cached)} prompts; {differing} differ in their tokens"
-    return Finding(max(apart, float(differing)), note)
+    cached = _beam_hypotheses(subject, BEAMS, True)
+    uncached = _beam_hypotheses(subject, BEAMS, False)
+    cached_hypotheses = [best for each in cached for best in each]
+    uncached_hypotheses = [best for each in uncached for best in each]
+    differing = abs(len(cached_hypotheses) - len(uncached_hypotheses)) + sum(
+        a.tokens != b.tokens for a, b in zip(cached_hypotheses, uncached_hypotheses, strict=False)
+    )
+    difference = max(
+        abs(a.log_probability - b.log_probability) for a, b in zip(cached_hypotheses, uncached_hypotheses, strict=False)
+    )
+    note = f"{len(cached_hypotheses)} hypotheses of {len(cached)} prompts; {differing} differ in their tokens"
+    return Finding(max(difference, float(differing)), note)
 
 
 def _settings(temperature: float = 0.0, beams: int = 1) -> SampleConfig:
@@ -180,48 +186,52 @@ def _settings(temperature: float = 0.0, beams: int = 1) -> SampleConfig:
     return SampleConfig(tokens=tokens, temperature=temperature, beams=beams)
 
 
-def _end(subject: VerifiedRun) -> int:
+def _end_id(subject: VerifiedRun) -> int:
     return subject.opened.tokenizer.end_id
 
 
-def _start(subject: VerifiedRun) -> tuple[int, ...]:
+def _target_start(subject: VerifiedRun) -> tuple[int, ...]:
     return subject.opened.tokenizer.target_start
 
 
-def _written(
+def _generated(
     subject: VerifiedRun, rows: Sequence[Sequence[int]], temperature: float, first_seed: int = 0, cached: bool = True
 ) -> list[list[int]]:
     """Return the generated tokens of each row, in float64; row i has the seed `first_seed` + i."""
     seeds = range(first_seed, first_seed + len(rows))
     settings = _settings(temperature)
     model = subject.double
-    written = [list[int]() for _ in rows]
+    generated = [list[int]() for _ in rows]
     assert isinstance(model, Decoder | EncoderDecoder)
-    for step in generate(model, rows, settings, _end(subject), seeds=seeds, cached=cached, start=_start(subject)):
+    for step in generate(
+        model, rows, settings, _end_id(subject), seeds=seeds, cached=cached, start=_target_start(subject)
+    ):
         for row, token in zip(step.rows, step.tokens, strict=True):
-            written[row].append(token)
-    return written
+            generated[row].append(token)
+    return generated
 
 
-def _searched(subject: VerifiedRun, beams: int, cached: bool) -> list[list[Hypothesis]]:
+def _beam_hypotheses(subject: VerifiedRun, beams: int, cached: bool) -> list[list[Hypothesis]]:
     """Return the hypotheses of each prompt, in float64."""
     model = subject.double
     rows = subject.prompts
     settings = _settings(beams=beams)
     assert isinstance(model, Decoder | EncoderDecoder)
-    return beam_search(model, rows, settings, _end(subject), cached=cached, start=_start(subject))
+    return beam_search(model, rows, settings, _end_id(subject), cached=cached, start=_target_start(subject))
 
 
-def _differing(
-    pairs: Sequence[tuple[list[list[int]], list[list[int]]]], rows: Sequence[Sequence[int]], how: str
+def _token_differences(
+    pairs: Sequence[tuple[list[list[int]], list[list[int]]]], rows: Sequence[Sequence[int]], description: str
 ) -> Finding:
     """Count the tokens that differ at the same position or that only one of two rows has."""
-    differing = sum(_unequal(a, b) for found, wanted in pairs for a, b in zip(found, wanted, strict=True))
-    tokens = sum(len(row) for _, wanted in pairs for row in wanted)
-    return Finding(differing, f"{tokens} tokens of {len(rows)} prompts, {how}")
+    differing = sum(
+        _count_differences(a, b) for actual, expected in pairs for a, b in zip(actual, expected, strict=True)
+    )
+    tokens = sum(len(row) for _, expected in pairs for row in expected)
+    return Finding(differing, f"{tokens} tokens of {len(rows)} prompts, {description}")
 
 
-def _unequal(a: list[int], b: list[int]) -> int:
+def _count_differences(a: list[int], b: list[int]) -> int:
     return abs(len(a) - len(b)) + sum(x != y for x, y in zip(a, b, strict=False))
 
 

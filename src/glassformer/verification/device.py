@@ -90,15 +90,15 @@ def cut_sizes(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
         "window": config.window and min(config.window, WINDOW, config.context),
         "encoder_layers": config.encoder_layers and min(config.encoder_layers, MOST["encoder_layers"]),
     }
-    before = {**{name: getattr(config, name) for name in sizes}, "hidden": config.F}
-    notes = [f"{name} {before[name]} -> {size}" for name, size in sizes.items() if size != before[name]]
+    original_sizes = {**{name: getattr(config, name) for name in sizes}, "hidden": config.F}
+    notes = [f"{name} {original_sizes[name]} -> {size}" for name, size in sizes.items() if size != original_sizes[name]]
     fixed = {"kv_heads": G, "head_width": config.K, "vocab_size": None, "source_vocab_size": None, "classes": None}
-    off = dict.fromkeys(("dropout_embedding", "dropout_attention", "dropout_residual"), 0.0)
-    left = [name for name in config.removed_heads if _is_left(name, sizes)]
-    return config.replace(**sizes, **fixed, **off, removed_heads=left), notes
+    no_dropout = dict.fromkeys(("dropout_embedding", "dropout_attention", "dropout_residual"), 0.0)
+    removed_heads = [name for name in config.removed_heads if _still_exists(name, sizes)]
+    return config.replace(**sizes, **fixed, **no_dropout, removed_heads=removed_heads), notes
 
 
-def _is_left(head: str, sizes: Mapping[str, int | None]) -> bool:
+def _still_exists(head: str, sizes: Mapping[str, int | None]) -> bool:
     """Return whether a head, such as `enc.0.self.3`, still exists with these sizes."""
     stack, layer, _, number = head.split(".")
     layers = (sizes["encoder_layers"] if stack == "enc" else None) or sizes["layers"] or 0
@@ -116,33 +116,33 @@ def check_devices(config: ModelConfig, devices: list[str], classify: bool = Fals
     with own_random_numbers(), threads(1):
         model = build_model(config, VOCABULARY, source_vocab_size=VOCABULARY, classes=CLASSES if classify else None)
         inputs = _inputs(model, min(LENGTH, config.context))
-        right = _computed(copy.deepcopy(model).double(), inputs, torch.device("cpu"), torch.float64)
-    found: list[DeviceAgreement] = []
+        reference = _logits_and_gradients(copy.deepcopy(model).double(), inputs, torch.device("cpu"), torch.float64)
+    agreements: list[DeviceAgreement] = []
     for name in devices:
         device = torch.device(name)
         for count in sorted({1, usable_cores()}) if name == "cpu" else [1]:
             with threads(count):
-                got = _computed(copy.deepcopy(model).to(device), inputs, device, torch.float32)
-            said = f", {count} thread{'s' if count > 1 else ''}" if name == "cpu" else ""
-            found.append(_compared(f"float32{said}", name, got, right, "float32"))
+                result = _logits_and_gradients(copy.deepcopy(model).to(device), inputs, device, torch.float32)
+            thread_note = f", {count} thread{'s' if count > 1 else ''}" if name == "cpu" else ""
+            agreements.append(_agreement(f"float32{thread_note}", name, result, reference, "float32"))
         with threads(1):  # on a busy processor, threads that wait for each other take seconds
-            found.append(check_attention(config, device))
+            agreements.append(check_attention(config, device))
             if computes_in(device, torch.bfloat16):
-                found += _in_bfloat16(model, inputs, device, right)
-    return found
+                agreements += _in_bfloat16(model, inputs, device, reference)
+    return agreements
 
 
 def _in_bfloat16(
-    model: Model, inputs: dict[str, Tensor], device: torch.device, right: Computed
+    model: Model, inputs: dict[str, Tensor], device: torch.device, reference: Computed
 ) -> list[DeviceAgreement]:
     """Compare both uses of bfloat16: in matrix multiplications alone (training), and in all weights (generation)."""
-    products = _computed(copy.deepcopy(model).to(device), inputs, device, torch.bfloat16)
-    small = copy.deepcopy(model).to(device, torch.bfloat16)
+    mixed_result = _logits_and_gradients(copy.deepcopy(model).to(device), inputs, device, torch.bfloat16)
+    bfloat16_model = copy.deepcopy(model).to(device, torch.bfloat16)
     with torch.inference_mode():
-        written = _forward(small, inputs, device), None
+        bfloat16_result = _forward(bfloat16_model, inputs, device), None
     return [
-        _compared("bfloat16 matmuls, float32 weights", str(device), products, right, "bfloat16"),
-        _compared("bfloat16 weights, as in generation", str(device), written, right, "bfloat16"),
+        _agreement("bfloat16 matmuls, float32 weights", str(device), mixed_result, reference, "bfloat16"),
+        _agreement("bfloat16 weights, as in generation", str(device), bfloat16_result, reference, "bfloat16"),
     ]
 
 
@@ -161,17 +161,19 @@ def check_attention(config: ModelConfig, device: torch.device) -> DeviceAgreemen
     for mask in (plain, padded, biased):
         tensors = (mask.allowed, mask.fully_masked, mask.bias)
         allowed, fully_masked, bias = (None if tensor is None else tensor.to(device) for tensor in tensors)
-        own = Mask(allowed, mask.is_causal, fully_masked, bias)
+        device_mask = Mask(allowed, mask.is_causal, fully_masked, bias)
         q, k, v = (
             torch.randn(ROWS, heads, T, config.K, generator=random).to(device).requires_grad_()
             for heads in (config.heads, config.G, config.G)
         )  # (B, H, T, K), (B, G, S, K), (B, G, S, K)
-        outputs = [attend(q, k, v, own, explicit=explicit)[0] for explicit in (False, True)]  # (B, H, T, K) each
-        slopes = [torch.autograd.grad(out.square().sum(), (q, k, v)) for out in outputs]
+        outputs = [
+            attend(q, k, v, device_mask, explicit=explicit)[0] for explicit in (False, True)
+        ]  # (B, H, T, K) each
+        gradient_tuples = [torch.autograd.grad(out.square().sum(), (q, k, v)) for out in outputs]
         # All gradients form one vector, because those of q alone are 0 where only one key is visible.
-        rows = [torch.cat([slope.flatten() for slope in each]) for each in slopes]
+        flat_gradients = [torch.cat([gradient.flatten() for gradient in each]) for each in gradient_tuples]
         logits = max(logits, _distance(outputs[0], outputs[1]))
-        gradients = max(gradients, _distance(rows[0], rows[1]))
+        gradients = max(gradients, _distance(flat_gradients[0], flat_gradients[1]))
     return DeviceAgreement("fused against explicit attention", str(device), logits, gradients, *LIMITS["attention"])
 
 
@@ -215,26 +217,28 @@ def _forward(model: Model, inputs: dict[str, Tensor], device: torch.device) -> T
     return model(tokens, attention_mask)  # (B, T, V) or (B, C)
 
 
-def _computed(model: Model, inputs: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Computed:
+def _logits_and_gradients(
+    model: Model, inputs: dict[str, Tensor], device: torch.device, dtype: torch.dtype
+) -> Computed:
     """Compute the logits, and the gradients of the cross-entropy loss for all parameters as one vector."""
     with autocast(device, torch.bfloat16 if dtype == torch.bfloat16 else torch.float32):
         logits = _forward(model.eval(), inputs, device)
     flat = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2)  # (B T, V) or (B, C)
     loss = F.cross_entropy(flat, inputs["answers"].flatten().to(device))
-    found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
-    pairs = zip(model.parameters(), found, strict=True)
-    rows = [torch.zeros_like(weight) if gradient is None else gradient for weight, gradient in pairs]
-    return logits.detach(), torch.cat([row.flatten().cpu().double() for row in rows])
+    parameter_gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+    pairs = zip(model.parameters(), parameter_gradients, strict=True)
+    dense_gradients = [torch.zeros_like(weight) if gradient is None else gradient for weight, gradient in pairs]
+    return logits.detach(), torch.cat([row.flatten().cpu().double() for row in dense_gradients])
 
 
-def _compared(name: str, device: str, got: Computed, right: Computed, kind: str) -> DeviceAgreement:
-    gradients = None if got[1] is None or right[1] is None else _distance(got[1], right[1])
-    return DeviceAgreement(name, device, _distance(got[0], right[0]), gradients, *LIMITS[kind])
+def _agreement(name: str, device: str, result: Computed, reference: Computed, kind: str) -> DeviceAgreement:
+    gradients = None if result[1] is None or reference[1] is None else _distance(result[1], reference[1])
+    return DeviceAgreement(name, device, _distance(result[0], reference[0]), gradients, *LIMITS[kind])
 
 
-def _distance(got: Tensor, right: Tensor) -> float:
-    """Return ‖got - right‖ / ‖right‖ for tensors of any shape; infinity instead of NaN."""
-    a = got.detach().cpu().double()
-    b = right.detach().cpu().double()
+def _distance(result: Tensor, reference: Tensor) -> float:
+    """Return ‖result - reference‖ / ‖reference‖ for tensors of any shape; infinity instead of NaN."""
+    a = result.detach().cpu().double()
+    b = reference.detach().cpu().double()
     distance = float((a - b).norm() / b.norm())
     return distance if distance == distance else float("inf")

@@ -20,9 +20,11 @@ def export_hf(subject: VerifiedRun) -> Finding:
     """Export the run to the Hugging Face format and compare its outputs in transformers, each with its own limit."""
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         report = export(ExportRequest(subject.folder, Path(temporary) / "hf", subject.which))
-    compared = "; ".join(f"{each.name} {each.value:.1e} (limit {each.limit:.0e})" for each in report.measured)
-    shares = (each.value / each.limit if each.limit else math.inf if each.value else 0.0 for each in report.measured)
-    return Finding(max(shares), f"{report.architecture}: {compared}")
+    comparisons = "; ".join(f"{each.name} {each.value:.1e} (limit {each.limit:.0e})" for each in report.measured)
+    limit_fractions = (
+        each.value / each.limit if each.limit else math.inf if each.value else 0.0 for each in report.measured
+    )
+    return Finding(max(limit_fractions), f"{report.architecture}: {comparisons}")
 
 
 def not_exported(subject: VerifiedRun) -> str | None:

@@ -46,27 +46,31 @@ def checkpoints(subject: VerifiedRun) -> Finding:
     """Check the SHA-256 and size of every file in the best and in the last checkpoint."""
     files = 0
     for which in BOTH:
-        folder = _pointed(subject, which)
+        folder = _checkpoint_folder(subject, which)
         check_folder(folder)
-        noted = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        if unnoted := sorted(_needed(noted) - noted.keys()):
+        listed_files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        if unlisted := sorted(_required_files(listed_files) - listed_files.keys()):
             raise GlassError(
-                f"{folder / MANIFEST} does not list {unnoted[0]}", "Restore the checkpoint from a copy of the run."
+                f"{folder / MANIFEST} does not list {unlisted[0]}", "Restore the checkpoint from a copy of the run."
             )
-        files += len(noted)
+        files += len(listed_files)
     return Finding(0, f"{files} files of the best and the last checkpoint, by SHA-256")
 
 
-def _needed(noted: Collection[str]) -> set[str]:
+def _required_files(listed_files: Collection[str]) -> set[str]:
     """Return the required files, with one optimizer file per process if several processes wrote the state."""
-    parts = [name.removesuffix(".safetensors").rsplit("-", 1)[1] for name in noted if name.startswith("optimizer-")]
-    if not parts:
+    process_counts = [
+        name.removesuffix(".safetensors").rsplit("-", 1)[1] for name in listed_files if name.startswith("optimizer-")
+    ]
+    if not process_counts:
         return NEEDED
-    numbers = range(1, int(parts[0]) + 1)
-    return NEEDED - {"optimizer.safetensors"} | {f"optimizer-{each}-of-{parts[0]}.safetensors" for each in numbers}
+    numbers = range(1, int(process_counts[0]) + 1)
+    return NEEDED - {"optimizer.safetensors"} | {
+        f"optimizer-{each}-of-{process_counts[0]}.safetensors" for each in numbers
+    }
 
 
-def _pointed(subject: VerifiedRun, which: Which) -> Path:
+def _checkpoint_folder(subject: VerifiedRun, which: Which) -> Path:
     """Return the checkpoint folder that `best` or `last` names, without checking it."""
     try:
         return subject.run.checkpoints_folder / (subject.folder / which).read_text(encoding="utf-8").strip()
@@ -81,8 +85,8 @@ def settings_fit(subject: VerifiedRun) -> Finding:
     model = subject.opened.model
     number = sum(parameter.numel() for parameter in model.parameters())
     last = subject.run.checkpoint("last")
-    own = subject.copy()
-    state = load_checkpoint(last, own, make_optimizers(own, subject.config.train))
+    model_copy = subject.copy()
+    state = load_checkpoint(last, model_copy, make_optimizers(model_copy, subject.config.train))
     wrong = int(step_name(state.step) != last.name)
     note = f"{number:,} weights; {last.name} has the optimizer's state"
     return Finding(wrong, f"the optimizer's state in {last.name} is that of step {state.step}" if wrong else note)
@@ -95,12 +99,12 @@ def vocabulary(subject: VerifiedRun) -> Finding:
     files = {run.tokenizer_file.name: opened.tokenizer}
     if opened.config.two_vocabularies:
         files[run.source_tokenizer_file.name] = opened.source_tokenizer
-    noted = _noted(subject)
-    wrong = [name for name, tokenizer in files.items() if noted[name] != tokenizer.digest]
-    return Finding(len(wrong), f"{' and '.join(wrong or files)}, by SHA-256")
+    digests = _training_digests(subject)
+    mismatches = [name for name, tokenizer in files.items() if digests[name] != tokenizer.digest]
+    return Finding(len(mismatches), f"{' and '.join(mismatches or files)}, by SHA-256")
 
 
-def _noted(subject: VerifiedRun) -> dict[str, str]:
+def _training_digests(subject: VerifiedRun) -> dict[str, str]:
     """Return the digests of the tokenizers used in training, by file name; empty if the digests are unknown."""
     manifest = subject.run.manifest()
     run = subject.run
@@ -117,50 +121,52 @@ def _noted(subject: VerifiedRun) -> dict[str, str]:
 def not_noted(subject: VerifiedRun) -> str | None:
     """Return the reason why the tokenizer of an old run without its text cannot be checked; None if it can."""
     return (
-        None if _noted(subject) else "the run's manifest has no tokenizer digest, and the run's text is not available"
+        None
+        if _training_digests(subject)
+        else "the run's manifest has no tokenizer digest, and the run's text is not available"
     )
 
 
 def round_trip(subject: VerifiedRun) -> Finding:
     """Check that texts survive encoding and decoding, up to the losses that the tokenizer's settings imply."""
     opened = subject.opened
-    wrong = list[str]()
-    tried = 0
+    failed_texts = list[str]()
+    text_count = 0
     for tokenizer in {id(each): each for each in (opened.tokenizer, opened.source_tokenizer)}.values():
-        for text in (*TEXTS, *_own_texts(subject)):
-            tried += 1
+        for text in (*TEXTS, *_row_texts(subject)):
+            text_count += 1
             if not comes_back(tokenizer, text):
-                wrong.append(text)
-    shown = f"; {wrong[0][:40]!r} is not restored" if wrong else ""
-    return Finding(len(wrong), f"{tried} texts; {opened.tokenizer.description()}{shown}")
+                failed_texts.append(text)
+    example = f"; {failed_texts[0][:40]!r} is not restored" if failed_texts else ""
+    return Finding(len(failed_texts), f"{text_count} texts; {opened.tokenizer.description()}{example}")
 
 
 def comes_back(tokenizer: Tokenizer, text: str) -> bool:
     """Return whether decoding, at once and streamed, restores the text up to losses that the settings imply."""
     ids = tokenizer.encode(text)
     special = {tokenizer.end_id, tokenizer.mask_id}
-    back = tokenizer.decode(ids)
+    decoded = tokenizer.decode(ids)
     stream = tokenizer.stream_decoder()
     streamed = "".join(stream.feed(id) for id in ids) + stream.finish()
-    sound = all(0 <= id < tokenizer.vocab_size and id not in special for id in ids) and streamed == back
+    valid = all(0 <= id < tokenizer.vocab_size and id not in special for id in ids) and streamed == decoded
     if tokenizer.unknown_id in ids:  # unknown symbols are lost, but all other text must be restored
-        return sound and "\ufffd" in back and _kept_apart(tokenizer, text, back)
-    return sound and _as_promised(tokenizer, text) == _as_promised(tokenizer, back)
+        return valid and "\ufffd" in decoded and _known_parts_restored(tokenizer, text, decoded)
+    return valid and _normalized(tokenizer, text) == _normalized(tokenizer, decoded)
 
 
-def _kept_apart(tokenizer: Tokenizer, text: str, back: str) -> bool:
-    """Return whether the substrings of `back` between unknown symbols occur in `text` in the same order."""
-    wanted = _as_promised(tokenizer, text)
+def _known_parts_restored(tokenizer: Tokenizer, text: str, decoded: str) -> bool:
+    """Return whether the substrings of `decoded` between unknown symbols occur in `text` in the same order."""
+    expected = _normalized(tokenizer, text)
     position = 0
-    for part in _as_promised(tokenizer, back).split("\ufffd"):
-        position = wanted.find(part, position)
+    for part in _normalized(tokenizer, decoded).split("\ufffd"):
+        position = expected.find(part, position)
         if position < 0:
             return False
         position += len(part)
     return True
 
 
-def _as_promised(tokenizer: Tokenizer, text: str) -> str:
+def _normalized(tokenizer: Tokenizer, text: str) -> str:
     """Normalize a text as its tokenizer does: Unicode form, case and, for WordPiece, white space."""
     steps: list[Callable[[str], str]] = []
     if tokenizer.normalization != "none":
@@ -174,7 +180,7 @@ def _as_promised(tokenizer: Tokenizer, text: str) -> str:
     return text
 
 
-def _own_texts(subject: VerifiedRun) -> Iterator[str]:
+def _row_texts(subject: VerifiedRun) -> Iterator[str]:
     """Yield the text of each row."""
     for row in subject.rows:
         yield subject.opened.tokenizer.decode(row.inputs.tolist())
@@ -185,21 +191,21 @@ def moved(subject: VerifiedRun) -> Finding:
     texts = _inputs(subject)
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary) / "elsewhere"
-        _copy(subject, folder)
-        here = _output(OpenedRun.load(subject.folder, subject.which, "cpu").text_model, texts)
-        there = _output(OpenedRun.load(folder, subject.which, "cpu").text_model, texts)
-    differing = sum(a != b for a, b in zip(here, there, strict=True))
+        _copy_run(subject, folder)
+        original_outputs = _output(OpenedRun.load(subject.folder, subject.which, "cpu").text_model, texts)
+        copy_outputs = _output(OpenedRun.load(folder, subject.which, "cpu").text_model, texts)
+    differing = sum(a != b for a, b in zip(original_outputs, copy_outputs, strict=True))
     return Finding(differing, f"{len(texts)} texts, with the run's files only")
 
 
-def _copy(subject: VerifiedRun, folder: Path) -> None:
+def _copy_run(subject: VerifiedRun, folder: Path) -> None:
     """Copy the run's files and one checkpoint to `folder`, and erase the location of the text."""
-    kept = _pointed(subject, subject.which)
+    checkpoint = _checkpoint_folder(subject, subject.which)
     subject.run.manifest()  # so that the error for a missing or damaged manifest names the original, not the copy
     shutil.copytree(subject.folder, folder, ignore=shutil.ignore_patterns("checkpoints", "lock", "*.partial"))
-    shutil.copytree(kept, folder / "checkpoints" / kept.name)
+    shutil.copytree(checkpoint, folder / "checkpoints" / checkpoint.name)
     for which in BOTH:
-        (folder / which).write_text(kept.name + "\n", encoding="utf-8")
+        (folder / which).write_text(checkpoint.name + "\n", encoding="utf-8")
     facts = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     facts["data"] = dict.fromkeys(facts["data"], "nowhere")
     (folder / MANIFEST).write_text(json.dumps(facts), encoding="utf-8")
@@ -210,9 +216,9 @@ def _inputs(subject: VerifiedRun) -> list[str]:
     opened = subject.opened
     texts = list[str]()
     for row in subject.rows:
-        pair = row.source is not None
+        has_source = row.source is not None
         ids = (row.inputs if row.source is None else row.source).tolist()
-        tokenizer = opened.source_tokenizer if pair else opened.tokenizer
+        tokenizer = opened.source_tokenizer if has_source else opened.tokenizer
         half = [id for id in ids[: max(1, len(ids) // 2)] if id != tokenizer.mask_id]
         texts.append(tokenizer.decode(half))
     return texts

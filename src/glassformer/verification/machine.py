@@ -144,8 +144,11 @@ def _device(name: str) -> Device:
         description = torch.backends.cpu.get_cpu_capability() if name == "cpu" else "Apple GPU"
     memory = None if device.type == "mps" else free_memory(device)
     times = {dtype: _seconds(device, dtype) if computes_in(device, dtype) else None for dtype in PRECISIONS}
-    base = times[torch.float32] or 0.0
-    speeds = {str(dtype).removeprefix("torch."): base / took if took else None for dtype, took in times.items()}
+    float32_time = times[torch.float32] or 0.0
+    speeds = {
+        str(dtype).removeprefix("torch."): float32_time / seconds if seconds else None
+        for dtype, seconds in times.items()
+    }
     gflops = asdict(processor_speeds()) if device.type == "cpu" else {}
     if gflops:
         speeds["bfloat16"] = processor_speeds().ratio
@@ -155,13 +158,13 @@ def _device(name: str) -> Device:
 
 def _seconds(device: torch.device, dtype: torch.dtype) -> float:
     """Return the shortest time of several matrix multiplications in seconds, after one warm-up."""
-    side = SQUARE.get(device.type, LARGE_SQUARE)
-    square = torch.ones(side, side, device=device, dtype=dtype)
-    took = []
+    size = SQUARE.get(device.type, LARGE_SQUARE)
+    square = torch.ones(size, size, device=device, dtype=dtype)
+    times = []
     for _ in range(3):
         synchronize(device)
         start = time.perf_counter()
         square @ square
         synchronize(device)
-        took.append(time.perf_counter() - start)
-    return min(took[1:])
+        times.append(time.perf_counter() - start)
+    return min(times[1:])

@@ -21,13 +21,18 @@ def batched_logits(subject: VerifiedRun) -> Finding:
     model = subject.model
     batch = subject.batch
     with inference(model):
-        together = logits_of(model, batch)  # (B, T, V) or (B, C)
-        alone = [logits_of(model, Batch.from_rows([row]))[0] for row in subject.rows]  # (T of the row, V) or (C)
-        apart = max(distance(found[: len(one)], one) for found, one in zip(together, alone, strict=True))
+        batched = logits_of(model, batch)  # (B, T, V) or (B, C)
+        single = [logits_of(model, Batch.from_rows([row]))[0] for row in subject.rows]  # (T of the row, V) or (C)
+        max_distance = max(
+            distance(row_logits[: len(single_logits)], single_logits)
+            for row_logits, single_logits in zip(batched, single, strict=True)
+        )
         if isinstance(model, Decoder):
             pairs = zip(next_logits(model, subject.prompts), subject.prompts, strict=True)
-            apart = max(apart, *(distance(found, next_logits(model, [row])[0]) for found, row in pairs))
-    return Finding(apart, f"{len(subject.rows)} rows of {_lengths(batch)} tokens")
+            max_distance = max(
+                max_distance, *(distance(row_logits, next_logits(model, [row])[0]) for row_logits, row in pairs)
+            )
+    return Finding(max_distance, f"{len(subject.rows)} rows of {_lengths(batch)} tokens")
 
 
 def padding_blind(subject: VerifiedRun) -> Finding:
@@ -38,32 +43,35 @@ def padding_blind(subject: VerifiedRun) -> Finding:
     model = subject.model
     batch = subject.batch
     generator = subject.generator()
-    other = replace(
-        batch, inputs=_filled(batch.inputs, batch.attention_mask, generator, subject.opened.tokenizer.vocab_size)
+    changed = replace(
+        batch,
+        inputs=_with_random_padding(batch.inputs, batch.attention_mask, generator, subject.opened.tokenizer.vocab_size),
     )
     if batch.source is not None and batch.source_attention_mask is not None:
         size = subject.opened.source_tokenizer.vocab_size
-        other = replace(other, source=_filled(batch.source, batch.source_attention_mask, generator, size))
+        changed = replace(
+            changed, source=_with_random_padding(batch.source, batch.source_attention_mask, generator, size)
+        )
     with inference(model):
-        found = logits_of(model, other)  # (B, T, V) or (B, C)
-        wanted = logits_of(model, batch)  # (B, T, V) or (B, C)
-        if found.ndim == 3:
-            found = found[batch.attention_mask]  # (real tokens, V)
-            wanted = wanted[batch.attention_mask]  # (real tokens, V)
-        apart = distance(found, wanted)
+        actual = logits_of(model, changed)  # (B, T, V) or (B, C)
+        expected = logits_of(model, batch)  # (B, T, V) or (B, C)
+        if actual.ndim == 3:
+            actual = actual[batch.attention_mask]  # (real tokens, V)
+            expected = expected[batch.attention_mask]  # (real tokens, V)
+        max_distance = distance(actual, expected)
         if isinstance(model, Decoder):
             ids = batch.inputs.flip(1)  # (B, T)
             attention_mask = batch.attention_mask.flip(1)  # (B, T): padding is now on the left
-            filled = _filled(ids, attention_mask, generator, model.vocab_size)
-            apart = max(
-                apart,
+            filled = _with_random_padding(ids, attention_mask, generator, model.vocab_size)
+            max_distance = max(
+                max_distance,
                 distance(model(filled, attention_mask)[attention_mask], model(ids, attention_mask)[attention_mask]),
             )
-        empty = bool(torch.isfinite(_all_padding(subject, batch)).all())
+        is_finite = bool(torch.isfinite(_all_padding(subject, batch)).all())
     note = f"{int((~batch.attention_mask).sum()) + _source_padding(batch)} positions of padding"
     return Finding(
-        apart if empty else float("inf"),
-        note if empty else "a row that is all padding gives values that are not finite",
+        max_distance if is_finite else float("inf"),
+        note if is_finite else "a row that is all padding gives values that are not finite",
     )
 
 
@@ -89,25 +97,28 @@ def future_blind(subject: VerifiedRun) -> Finding:
     size = subject.model.vocab_size
     length = ids.shape[1]
     cuts = sorted({1, length // 2, length - 1} - {0, length})
-    apart = 0.0
+    max_distance = 0.0
     with inference(model):
         for position in cuts:
-            other = ids.clone()
-            other[:, position:] = (other[:, position:] + 1) % size
-            apart = max(apart, *(distance(b[:, :position], a[:, :position]) for a, b in _both(subject, batch, other)))
-    return Finding(apart, f"{length} tokens, changed from position {', '.join(map(str, cuts))} on")
+            changed_ids = ids.clone()
+            changed_ids[:, position:] = (changed_ids[:, position:] + 1) % size
+            max_distance = max(
+                max_distance,
+                *(distance(b[:, :position], a[:, :position]) for a, b in _logit_pairs(subject, batch, changed_ids)),
+            )
+    return Finding(max_distance, f"{length} tokens, changed from position {', '.join(map(str, cuts))} on")
 
 
-def _both(subject: VerifiedRun, batch: Batch, other: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return pairs of logits, of the batch and of `other`: of a decoder, without and with a padding mask."""
+def _logit_pairs(subject: VerifiedRun, batch: Batch, changed_ids: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Return pairs of logits, of the batch and of `changed_ids`: of a decoder, without and with a padding mask."""
     model = subject.model
     ids = batch.inputs
     if isinstance(model, EncoderDecoder):
         assert batch.source is not None
         memory = model.encode(batch.source)
-        return [(model.decode(ids, memory), model.decode(other, memory))]
+        return [(model.decode(ids, memory), model.decode(changed_ids, memory))]
     attention_mask = torch.ones_like(ids, dtype=torch.bool)
-    return [(model(ids), model(other)), (model(ids, attention_mask), model(other, attention_mask))]
+    return [(model(ids), model(changed_ids)), (model(ids, attention_mask), model(changed_ids, attention_mask))]
 
 
 def no_padding(subject: VerifiedRun) -> str | None:
@@ -123,7 +134,7 @@ def no_future(subject: VerifiedRun) -> str | None:
     return no_causal_mask(subject)
 
 
-def _filled(ids: Tensor, attention_mask: Tensor, generator: torch.Generator, size: int) -> Tensor:
+def _with_random_padding(ids: Tensor, attention_mask: Tensor, generator: torch.Generator, size: int) -> Tensor:
     """Replace the ids at padding by random ids."""
     return torch.where(attention_mask, ids, torch.randint(1, max(2, size), ids.shape, generator=generator))
 

@@ -33,48 +33,50 @@ CPU = torch.device("cpu")
 def fused_explicit(subject: VerifiedRun) -> Finding:
     """Compare logits computed with explicit attention in all layers with those of the fused kernel."""
     model = subject.model
-    explicit: set[Site] = set()
+    explicit_sites: set[Site] = set()
 
     def note(site: Site, pattern: Tensor) -> None:
-        explicit.add(site)
+        explicit_sites.add(site)
 
     patterns = {site: Tap(layer.hook_pattern) for site, layer in attentions(model).items()}
     with inference(model):
-        fused = _by_every_mask(subject, subject.batch)
+        fused_logits = _logits_by_mask(subject, subject.batch)
         with tapped(patterns, note):  # an observed pattern is computed explicitly
-            found = _by_every_mask(subject, subject.batch)
-    apart = max(distance(a, b) for a, b in zip(found, fused, strict=True)) if explicit else math.inf
-    return Finding(apart, f"{counted(len(explicit), 'attention layers')}, explicit against fused")
+            explicit_logits = _logits_by_mask(subject, subject.batch)
+    max_distance = (
+        max(distance(a, b) for a, b in zip(explicit_logits, fused_logits, strict=True)) if explicit_sites else math.inf
+    )
+    return Finding(max_distance, f"{counted(len(explicit_sites), 'attention layers')}, explicit against fused")
 
 
-def _by_every_mask(subject: VerifiedRun, batch: Batch) -> list[Tensor]:
+def _logits_by_mask(subject: VerifiedRun, batch: Batch) -> list[Tensor]:
     """Return the logits of the batch; for a decoder, also those with a padding mask, which needs another kernel."""
-    found = [logits_of(subject.model, batch)]
+    logits = [logits_of(subject.model, batch)]
     if isinstance(subject.model, Decoder):
-        found.append(subject.model(batch.inputs, batch.attention_mask)[batch.attention_mask])
-    return found
+        logits.append(subject.model(batch.inputs, batch.attention_mask)[batch.attention_mask])
+    return logits
 
 
 def float64(subject: VerifiedRun) -> Finding:
     """Compare the logits in float32 with those in float64."""
     with inference(subject.model), inference(subject.double):
-        apart = distance(*(logits_of(model, subject.batch) for model in (subject.model, subject.double)))
-    return Finding(apart, "float32 against float64")
+        logit_distance = distance(*(logits_of(model, subject.batch) for model in (subject.model, subject.double)))
+    return Finding(logit_distance, "float32 against float64")
 
 
 def device(subject: VerifiedRun) -> Finding:
     """Compare the logits on the chosen device with those on the CPU."""
-    there = choose_device(subject.device)
+    target_device = choose_device(subject.device)
     with inference(subject.model):
-        here = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
-        found = logits_of(subject.copy().to(there), subject.batch.to(there))
-    return Finding(distance(found.cpu(), here), str(there))
+        cpu_logits = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
+        device_logits = logits_of(subject.copy().to(target_device), subject.batch.to(target_device))
+    return Finding(distance(device_logits.cpu(), cpu_logits), str(target_device))
 
 
 def no_device(subject: VerifiedRun) -> str | None:
     """Return the reason why the device check does not apply (the device is the CPU); None if it applies."""
-    there = choose_device(subject.device)
-    return "the device is the CPU, which the check float64 covers" if there.type == "cpu" else None
+    target_device = choose_device(subject.device)
+    return "the device is the CPU, which the check float64 covers" if target_device.type == "cpu" else None
 
 
 def bf16(subject: VerifiedRun) -> Finding:
@@ -82,12 +84,12 @@ def bf16(subject: VerifiedRun) -> Finding:
     with inference(subject.model):
         exact = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
         with autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
-            rough = logits_of(subject.model, subject.batch).float()
+            rounded = logits_of(subject.model, subject.batch).float()
     spread = float((exact - exact.mean(dim=-1, keepdim=True)).norm())
-    apart = float((rough - exact).norm()) / max(spread, 1e-12)
-    changed = float((rough.argmax(dim=-1) != exact.argmax(dim=-1)).float().mean())
-    how = "norm of the difference / norm of the centred logits"
-    return Finding(apart, f"{how}; the likeliest output changes in {changed:.1%} of cases")
+    relative_error = float((rounded - exact).norm()) / max(spread, 1e-12)
+    changed = float((rounded.argmax(dim=-1) != exact.argmax(dim=-1)).float().mean())
+    measure = "norm of the difference / norm of the centred logits"
+    return Finding(relative_error, f"{measure}; the likeliest output changes in {changed:.1%} of cases")
 
 
 def bf16_norms(subject: VerifiedRun) -> Finding:
@@ -95,16 +97,16 @@ def bf16_norms(subject: VerifiedRun) -> Finding:
     norms = [part for part in subject.model.modules() if isinstance(part, nn.LayerNorm | nn.RMSNorm)]
     inputs = [Tap(norm, "input") for norm in norms]
     outputs = [Tap(norm) for norm in norms]
-    rough: set[nn.Module] = set()
+    bfloat16_norms: set[nn.Module] = set()
 
     def note(tap: Tap, value: Tensor) -> None:
         if value.dtype == torch.bfloat16:
-            rough.add(tap.module)
+            bfloat16_norms.add(tap.module)
 
     taps = {tap: tap for tap in (*inputs, *outputs)}
     with inference(subject.model), tapped(taps, note), autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
         logits_of(subject.model, subject.batch)
-    return Finding(len(rough), f"{len(norms)} norms")
+    return Finding(len(bfloat16_norms), f"{len(norms)} norms")
 
 
 def no_norms(subject: VerifiedRun) -> str | None:
@@ -115,45 +117,47 @@ def no_norms(subject: VerifiedRun) -> str | None:
 
 def thread_counts(subject: VerifiedRun) -> Finding:
     """Compare logits computed with one thread and with several threads (at least two)."""
-    several = max(2, torch.get_num_threads())
+    thread_count = max(2, torch.get_num_threads())
     with inference(subject.model):
         with threads(1):
-            one = logits_of(subject.model, subject.batch)
-        with threads(several):
-            more = logits_of(subject.model, subject.batch)
-    return Finding(distance(more, one), f"1 thread against {several} threads")
+            single_threaded = logits_of(subject.model, subject.batch)
+        with threads(thread_count):
+            multi_threaded = logits_of(subject.model, subject.batch)
+    return Finding(distance(multi_threaded, single_threaded), f"1 thread against {thread_count} threads")
 
 
 def reference_logits(subject: VerifiedRun) -> Finding:
     """Compare the logits with those of the NumPy model, which is an independent implementation."""
-    logits, _ = _reference(subject)
+    numpy_logits, _ = _reference(subject)
     with inference(subject.double), in_float64():
-        found = logits_of(subject.double, subject.batch)  # (B, T, V) or (B, C)
-    wanted = torch.from_numpy(logits)
-    if found.ndim == 3:  # logits at padding are not defined
-        found = found[subject.batch.attention_mask]  # (real tokens, V)
-        wanted = wanted[subject.batch.attention_mask]  # (real tokens, V)
-    return Finding(distance(found, wanted), "in float64")
+        logits = logits_of(subject.double, subject.batch)  # (B, T, V) or (B, C)
+    expected = torch.from_numpy(numpy_logits)
+    if logits.ndim == 3:  # logits at padding are not defined
+        logits = logits[subject.batch.attention_mask]  # (real tokens, V)
+        expected = expected[subject.batch.attention_mask]  # (real tokens, V)
+    return Finding(distance(logits, expected), "in float64")
 
 
 def reference_gradients(subject: VerifiedRun) -> Finding:
     """Compare the NumPy model's backward pass with autograd, for a random gradient of the logits."""
     model = subject.double
     batch = subject.batch
-    logits, kept = _reference(subject)
+    logits, saved_values = _reference(subject)
     upstream = np.random.Generator(np.random.Philox(20)).standard_normal(logits.shape)
     if logits.ndim == 3:
         upstream *= batch.attention_mask.numpy()[..., None]
-    by_hand = reference.backward(upstream, kept)
-    named = dict(model.named_parameters())
+    numpy_gradients = reference.backward(upstream, saved_values)
+    parameters = dict(model.named_parameters())
     with in_float64():
         total = (logits_of(model, batch) * torch.from_numpy(upstream)).sum()
-    found = torch.autograd.grad(total, list(named.values()), allow_unused=True)
-    apart = 0.0
-    for (name, weight), gradient in zip(named.items(), found, strict=True):
-        own = torch.zeros_like(weight) if gradient is None else gradient
-        apart = max(apart, distance(torch.from_numpy(by_hand.get(name, np.zeros(weight.shape))), own))
-    return Finding(apart, f"{len(named)} tensors, in float64")
+    autograd_gradients = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
+    max_distance = 0.0
+    for (name, weight), gradient in zip(parameters.items(), autograd_gradients, strict=True):
+        expected = torch.zeros_like(weight) if gradient is None else gradient
+        max_distance = max(
+            max_distance, distance(torch.from_numpy(numpy_gradients.get(name, np.zeros(weight.shape))), expected)
+        )
+    return Finding(max_distance, f"{len(parameters)} tensors, in float64")
 
 
 def _reference(subject: VerifiedRun) -> tuple[Any, Any]:
@@ -163,13 +167,13 @@ def _reference(subject: VerifiedRun) -> tuple[Any, Any]:
     classes = len(subject.opened.labels) if isinstance(model, Classifier) else None
     settings = reference.Settings(**{**subject.config.model.model_dump(), "classes": classes})
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
-    pair = isinstance(model, EncoderDecoder)
+    has_source = isinstance(model, EncoderDecoder)
     padded = isinstance(model, Encoder | Classifier)
     inputs = reference.Inputs(
         batch.inputs.numpy(),
         batch.attention_mask.numpy() if padded else None,
-        batch.source.numpy() if pair and batch.source is not None else None,
-        batch.source_attention_mask.numpy() if pair and batch.source_attention_mask is not None else None,
+        batch.source.numpy() if has_source and batch.source is not None else None,
+        batch.source_attention_mask.numpy() if has_source and batch.source_attention_mask is not None else None,
     )
     return reference.forward(settings, weights, inputs)
 

@@ -52,12 +52,12 @@ def verify_apart(
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            said = json.loads(line)
-            if "error" in said:
-                raise GlassError(*said["error"])
-            if "report" in said:
-                return dict(said["report"])
-            tell(said)
+            message = json.loads(line)
+            if "error" in message:
+                raise GlassError(*message["error"])
+            if "report" in message:
+                return dict(message["report"])
+            tell(message)
     raise GlassError(
         f"the verification of {folder} ended early with exit code {process.returncode}",
         f"Run it in a terminal to see the error: glass verify {quoted(folder)}",
@@ -68,15 +68,15 @@ def main(folder: str, which: Which, device: str) -> None:
     """Verify a run, save its report, and print the results as lines of JSON."""
     from glassformer.verification.report import save, verify_run
 
-    def say(said: dict[str, Any]) -> None:
-        print(json.dumps(said), flush=True)
+    def send(message: dict[str, Any]) -> None:
+        print(json.dumps(message), flush=True)
 
     try:
-        report = verify_run(Path(folder), which, device, tell=lambda result: say(result.facts()))
+        report = verify_run(Path(folder), which, device, tell=lambda result: send(result.facts()))
         save(report)
-        say({"report": report.facts()})
+        send({"report": report.facts()})
     except GlassError as error:
-        say({"error": [error.problem, error.remedy]})
+        send({"error": [error.problem, error.remedy]})
 
 
 if __name__ == "__main__":

@@ -27,12 +27,12 @@ def in_float64() -> Iterator[None]:
 
     The default dtype is process-wide, so no other thread may create tensors inside the block.
     """
-    before = torch.get_default_dtype()
+    previous_dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
         yield
     finally:
-        torch.set_default_dtype(before)
+        torch.set_default_dtype(previous_dtype)
 
 
 def bfloat16_on_cpu() -> AbstractContextManager[object]:
@@ -54,13 +54,13 @@ class _ByFloat32(TorchDispatchMode):
         """Call the operator; multiply bfloat16 operands in float32, and round the result."""
         kwargs = kwargs or {}
         name = function.overloadpacket.__name__
-        rough = any(isinstance(each, Tensor) and each.dtype == torch.bfloat16 for each in args)
-        if not rough or not (name in self.NAMES or self.ATTENTION in name):
+        has_bfloat16 = any(isinstance(each, Tensor) and each.dtype == torch.bfloat16 for each in args)
+        if not has_bfloat16 or not (name in self.NAMES or self.ATTENTION in name):
             return function(*args, **kwargs)
-        found = function(*(_float(each) for each in args), **{key: _float(each) for key, each in kwargs.items()})
-        if isinstance(found, Tensor):
-            return found.bfloat16()
-        return (found[0].bfloat16(), *found[1:])  # the log-sum-exp of attention stays in float32
+        result = function(*(_float(each) for each in args), **{key: _float(each) for key, each in kwargs.items()})
+        if isinstance(result, Tensor):
+            return result.bfloat16()
+        return (result[0].bfloat16(), *result[1:])  # the log-sum-exp of attention stays in float32
 
 
 def _float(value: Any) -> Any:

@@ -96,28 +96,28 @@ class VerificationReport:
 
     def text(self) -> str:
         """Return the checks that could not run, and a summary; `verify_run` reports each result on its own."""
-        unmade = self.unmade()
-        return f"\n{self.summary()}" if unmade is None else f"{unmade}\n\n{self.summary()}"
+        not_run = self.unmade()
+        return f"\n{self.summary()}" if not_run is None else f"{not_run}\n\n{self.summary()}"
 
     def summary(self) -> str:
         """Count the checks by their verdicts, in one line."""
         counts = {ok: sum(result.ok is ok for result in self.results) for ok in (True, False, None)}
         failed = [result.check.name for result in self.results if result.ok is False]
-        named = f" ({', '.join(failed)})" if failed else ""
+        failed_names = f" ({', '.join(failed)})" if failed else ""
         missing = sum(not result.could_run for result in self.results)
-        unmade = f", {missing} could not run" if missing else ""
+        not_run = f", {missing} could not run" if missing else ""
         passed = counted(counts[True], "checks")
         exempt = counted(counts[None] - missing, "do not apply", "does not apply")
         return (
-            f"{self.checkpoint} of {self.run}: {passed} passed, {counts[False]} failed{named}, "
-            f"{exempt}{unmade}; on {self.rows_from}; {self.seconds:.1f} s"
+            f"{self.checkpoint} of {self.run}: {passed} passed, {counts[False]} failed{failed_names}, "
+            f"{exempt}{not_run}; on {self.rows_from}; {self.seconds:.1f} s"
         )
 
     def unmade(self) -> str | None:
         """Return one line with the checks that could not run and the reasons; None if all could run."""
         missing = [result for result in self.results if not result.could_run]
-        why = "; ".join(dict.fromkeys(result.note for result in missing))
-        return f"-     {why}: {', '.join(result.check.name for result in missing)}" if missing else None
+        reasons = "; ".join(dict.fromkeys(result.note for result in missing))
+        return f"-     {reasons}: {', '.join(result.check.name for result in missing)}" if missing else None
 
 
 def verify_run(
@@ -145,17 +145,17 @@ def verify_run(
     checks = chosen(only)
     started = time.perf_counter()
     results = list[Result]()
-    name, weights = _weights(run, which)
+    name, weights = _checkpoint_hash(run, which)
     with own_random_numbers():
         for check in checks:
             results.append(run_check(check, subject))
             tell(results[-1])
-    text = subject.rows_source if subject.trouble is None else "nothing"
-    if _weights(run, which) != (name, weights):
+    rows_description = subject.rows_source if subject.trouble is None else "nothing"
+    if _checkpoint_hash(run, which) != (name, weights):
         raise GlassError(
             f"the {which} checkpoint of {folder} changed during the checks", "Verify the run after training has ended."
         )
-    return VerificationReport(folder, name, weights, text, tuple(results), time.perf_counter() - started)
+    return VerificationReport(folder, name, weights, rows_description, tuple(results), time.perf_counter() - started)
 
 
 def save(report: VerificationReport) -> Path:
@@ -189,10 +189,10 @@ def chosen(only: Sequence[str]) -> tuple[Check, ...]:
     Raises:
         GlassError: a name is not the name of a check.
     """
-    named = {check.name: check for check in CHECKS}
+    checks_by_name = {check.name: check for check in CHECKS}
     for name in only:
-        if name not in named:
-            raise GlassError(f"there is no check {name!r}", nearest(name, named))
+        if name not in checks_by_name:
+            raise GlassError(f"there is no check {name!r}", nearest(name, checks_by_name))
     return tuple(check for check in CHECKS if check.name in only or not only)
 
 
@@ -202,20 +202,20 @@ def run_check(check: Check, subject: VerifiedRun) -> Result:
     if not check.files_only and subject.trouble is not None:
         return Result(check, None, None, f"did not run: {subject.trouble}", 0.0, could_run=False)
     try:
-        why = check.exempt(subject)
-        if why is not None:
-            return Result(check, None, None, f"does not apply: {why}", time.perf_counter() - started)
-        found = check.measure(subject)
+        exemption = check.exempt(subject)
+        if exemption is not None:
+            return Result(check, None, None, f"does not apply: {exemption}", time.perf_counter() - started)
+        finding = check.measure(subject)
     except GlassError as error:
         return Result(check, False, None, error.problem, time.perf_counter() - started)
     except Exception as error:
         note = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return Result(check, False, None, note, time.perf_counter() - started)
-    passed = bool(found.measured <= check.limit)  # False for NaN
-    return Result(check, passed, float(found.measured), found.note, time.perf_counter() - started)
+    passed = bool(finding.measured <= check.limit)  # False for NaN
+    return Result(check, passed, float(finding.measured), finding.note, time.perf_counter() - started)
 
 
-def _weights(run: Run, which: Which) -> tuple[str, str | None]:
+def _checkpoint_hash(run: Run, which: Which) -> tuple[str, str | None]:
     """Return the name of a checkpoint and the hash of its weights file; if one is missing, a remark and None."""
     try:
         name = (run.folder / which).read_text(encoding="utf-8").strip()

@@ -24,19 +24,19 @@ Der alte Hund schläft. Le café était fermé. Быстрая лиса прыг
 
 def few_rows(opened: OpenedRun) -> tuple[list[Row], str]:
     """Return `ROWS` rows of the run's task, of different lengths, longest first, and a description of their source."""
-    found = _own_rows(opened)
-    text = "the run's validation text"
-    if not found:
-        found = _encoded_rows(opened)
-        text = "a built-in text, because the run's own encoded text is missing or cannot be used"
-    found = (found * ROWS)[:ROWS]  # repeat rows if there are too few; each is cut to another length
+    rows = _validation_rows(opened)
+    description = "the run's validation text"
+    if not rows:
+        rows = _encoded_rows(opened)
+        description = "a built-in text, because the run's own encoded text is missing or cannot be used"
+    rows = (rows * ROWS)[:ROWS]  # repeat rows if there are too few; each is cut to another length
     window = opened.config.model.window or 0
-    longest = min(max(LONGEST, min(2 * window, LONGEST_WINDOW)), opened.config.model.context, len(found[0]))
+    longest = min(max(LONGEST, min(2 * window, LONGEST_WINDOW)), opened.config.model.context, len(rows[0]))
     lengths = [max(1, longest * (ROWS - number) // ROWS - number) for number in range(ROWS)]
-    return [cut(row, length, opened) for row, length in zip(found, lengths, strict=True)], text
+    return [cut(row, length, opened) for row, length in zip(rows, lengths, strict=True)], description
 
 
-def _own_rows(opened: OpenedRun) -> list[Row]:
+def _validation_rows(opened: OpenedRun) -> list[Row]:
     """Return the longest of some validation rows; none if the text is missing or was encoded with another tokenizer."""
     try:
         data = stored_text(opened.files, opened.config)
@@ -52,9 +52,9 @@ def _own_rows(opened: OpenedRun) -> list[Row]:
 def _encoded_rows(opened: OpenedRun) -> list[Row]:
     """Return rows of `OWN_TEXT` from different positions, without unknown tokens, filled up with random tokens."""
     config = opened.config
-    start = opened.tokenizer.target_start
-    end = opened.tokenizer.end_id
-    before = opened.tokenizer.start_id
+    target_start = opened.tokenizer.target_start
+    end_id = opened.tokenizer.end_id
+    start_id = opened.tokenizer.start_id
     task = config.train.task
     length = config.model.context + 1
     rows: list[Row] = []
@@ -62,9 +62,9 @@ def _encoded_rows(opened: OpenedRun) -> list[Row]:
         ids = _tokens(opened.tokenizer, length, number)
         if task in PAIRS:
             source = np.append(_tokens(opened.source_tokenizer, length, number + ROWS), opened.source_tokenizer.end_id)
-            rows.append(Row.of_text(np.concatenate([start, ids, [end]]), source=source))
+            rows.append(Row.of_text(np.concatenate([target_start, ids, [end_id]]), source=source))
         elif task in LABELLED:
-            rows.append(Row(np.concatenate([[before], ids]), np.array([number % len(opened.labels)])))
+            rows.append(Row(np.concatenate([[start_id], ids]), np.array([number % len(opened.labels)])))
         elif task == "masked":
             rows.append(Row(ids, ids, loss_mask=ids > 0))
         else:
@@ -73,12 +73,12 @@ def _encoded_rows(opened: OpenedRun) -> list[Row]:
 
 
 def _tokens(tokenizer: Tokenizer, length: int, number: int) -> Ids:
-    known = [id for id in tokenizer.encode(OWN_TEXT) if id not in tokenizer.special]
+    text_ids = [id for id in tokenizer.encode(OWN_TEXT) if id not in tokenizer.special]
     random_ids = tokenizer.text_ids[
         np.random.Philox(key=number).random_raw(length) % np.uint64(len(tokenizer.text_ids))
     ]
-    start = number * len(known) // (2 * ROWS)
-    return np.concatenate([np.array(known[start:], dtype=np.int64), random_ids])[:length]
+    start = number * len(text_ids) // (2 * ROWS)
+    return np.concatenate([np.array(text_ids[start:], dtype=np.int64), random_ids])[:length]
 
 
 def cut(row: Row, length: int, opened: OpenedRun) -> Row:

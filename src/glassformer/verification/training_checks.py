@@ -49,8 +49,8 @@ class FewRows:
 
     def rows(self, step: int) -> Sequence[Row]:
         """Return all rows, rotated by `step`, followed by the first of the rotated rows again."""
-        turn = step % len(self.few)
-        return [*self.few[turn:], *self.few[: turn + 1]]
+        offset = step % len(self.few)
+        return [*self.few[offset:], *self.few[: offset + 1]]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
         """Return the same rows; the limit is ignored."""
@@ -74,44 +74,49 @@ def loss_by_hand(subject: VerifiedRun) -> Finding:
     batch = subject.batch
     rows = subject.rows
     with inference(model):
-        sums = [_nats(model, row) for row in rows]
-        targets = sum(counted for _, counted in sums)
-        by_hand = sum(nats for nats, _ in sums) / targets
+        sums = [_row_nats(model, row) for row in rows]
+        targets = sum(target_count for _, target_count in sums)
+        expected_loss = sum(nats for nats, _ in sums) / targets
         validation = validation_loss(model, rows, torch.device("cpu"))
-        other = replace(batch, targets=torch.where(batch.loss_mask, batch.targets, (batch.targets + 1) % 2))
+        changed = replace(batch, targets=torch.where(batch.loss_mask, batch.targets, (batch.targets + 1) % 2))
         loss = TrainingLoss(model)
-        ignored = float(loss(other) - loss(batch))
-    training, counted = loop.accumulate_gradients(_stepper(subject, subject.model), [batch])
-    if (counted, validation.tokens) != (targets, targets):
-        note = f"the loss has {counted} targets in training and {validation.tokens} in validation instead of {targets}"
+        masked_difference = float(loss(changed) - loss(batch))
+    training, training_targets = loop.accumulate_gradients(_stepper(subject, subject.model), [batch])
+    if (training_targets, validation.tokens) != (targets, targets):
+        note = (
+            f"the loss has {training_targets} targets in training and {validation.tokens} in validation "
+            f"instead of {targets}"
+        )
         return Finding(float("inf"), note)
-    apart = max(abs(training - by_hand), abs(validation.loss - by_hand), abs(ignored)) / max(1.0, by_hand)
-    return Finding(apart, f"{by_hand:.4f} nats, mean over {targets} targets")
+    difference = max(abs(training - expected_loss), abs(validation.loss - expected_loss), abs(masked_difference)) / max(
+        1.0, expected_loss
+    )
+    return Finding(difference, f"{expected_loss:.4f} nats, mean over {targets} targets")
 
 
-def _nats(model: Model, row: Row) -> tuple[float, int]:
+def _row_nats(model: Model, row: Row) -> tuple[float, int]:
     """Return the sum of -log p over the targets of a row in nats (float64), and the number of targets."""
     if isinstance(model, EncoderDecoder):
         assert row.source is not None
-        memory = model.encode(_ids(row.source))  # (1, S, D)
-        logits = model.decode(_ids(row.ids[:-1]), memory)[0]  # (T, V)
-        wanted = _ids(row.ids[1:])[0]  # (T)
+        memory = model.encode(_id_tensor(row.source))  # (1, S, D)
+        logits = model.decode(_id_tensor(row.ids[:-1]), memory)[0]  # (T, V)
+        targets = _id_tensor(row.ids[1:])[0]  # (T)
     elif isinstance(model, Classifier):
-        logits = model(_ids(row.inputs))  # (1, C)
-        wanted = _ids(row.targets)[0]  # (1)
+        logits = model(_id_tensor(row.inputs))  # (1, C)
+        targets = _id_tensor(row.targets)[0]  # (1)
     elif isinstance(model, Encoder):
         assert row.loss_mask is not None
-        chosen = torch.from_numpy(row.loss_mask)  # (T)
-        logits = model(_ids(row.inputs))[0][chosen]  # (holes, V)
-        wanted = _ids(row.targets)[0][chosen]  # (holes)
+        masked = torch.from_numpy(row.loss_mask)  # (T)
+        logits = model(_id_tensor(row.inputs))[0][masked]  # (holes, V)
+        targets = _id_tensor(row.targets)[0][masked]  # (holes)
     else:
-        logits = model(_ids(row.ids[:-1]))[0]  # (T, V)
-        wanted = _ids(row.ids[1:])[0]  # (T)
-    shares = logits.double().log_softmax(dim=-1)  # (targets, V)
-    return -float(shares.gather(1, wanted[:, None]).sum()), len(wanted)
+        logits = model(_id_tensor(row.ids[:-1]))[0]  # (T, V)
+        targets = _id_tensor(row.ids[1:])[0]  # (T)
+    log_probabilities = logits.double().log_softmax(dim=-1)  # (targets, V)
+    return -float(log_probabilities.gather(1, targets[:, None]).sum()), len(targets)
 
 
-def _ids(ids: Ids) -> Tensor:
+def _id_tensor(ids: Ids) -> Tensor:
     return torch.tensor([ids.tolist()])  # (1, T)
 
 
@@ -128,9 +133,9 @@ def accumulation(subject: VerifiedRun) -> Finding:
         loop.accumulate_gradients(stepper, batches)
         parameters = stepper.model.parameters()
         gradients.append(torch.cat([p.grad.double().flatten() for p in parameters if p.grad is not None]))
-    apart = float((gradients[1] - gradients[0]).norm() / gradients[0].norm())
-    apart = apart if apart == apart else float("inf")
-    return Finding(apart, f"{len(rows)} rows at once and in {len(batches)} micro-batches, in float64")
+    difference = float((gradients[1] - gradients[0]).norm() / gradients[0].norm())
+    difference = difference if difference == difference else float("inf")
+    return Finding(difference, f"{len(rows)} rows at once and in {len(batches)} micro-batches, in float64")
 
 
 def _stepper(subject: VerifiedRun, model: Model, micro_batch: int | None = None) -> Stepper:
@@ -146,7 +151,7 @@ def _task(subject: VerifiedRun) -> FewRows:
 
 def _settings(config: Config, **changes: Any) -> Config:
     """Return the run's settings, adapted to a few steps on the CPU."""
-    few = {
+    overrides = {
         "steps": STEPS,
         "minutes": None,
         "until_loss": None,
@@ -160,7 +165,7 @@ def _settings(config: Config, **changes: Any) -> Config:
         "threads": None,
         "compile": False,
     }
-    return config.replace(train={**config.train.model_dump(), **few, **changes})
+    return config.replace(train={**config.train.model_dump(), **overrides, **changes})
 
 
 class _InterruptedError(Exception):
@@ -177,19 +182,19 @@ class _Interrupter(Silent):
 def resume(subject: VerifiedRun) -> Finding:
     """Compare uninterrupted training with training that is killed and resumed."""
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
-        straight = _trainer(subject, Path(temporary) / "straight", Silent())
-        loop.train(straight)
+        uninterrupted = _trainer(subject, Path(temporary) / "straight", Silent())
+        loop.train(uninterrupted)
         with suppress(_InterruptedError):
             loop.train(_trainer(subject, Path(temporary) / "stopped", _Interrupter()))
         resumed = _trainer(subject, Path(temporary) / "stopped", Silent(), fresh=False)
         resumed.resume(resumed.run.complete_checkpoints())
         loop.train(resumed)
-        wanted = _kept(straight.run)
-        found = _kept(resumed.run)
-    differing = [name for name in wanted.keys() | found.keys() if not _same(wanted.get(name), found.get(name))]
-    named = f"; {min(differing)} differs" if differing else ""
+        expected = _saved_state(uninterrupted.run)
+        actual = _saved_state(resumed.run)
+    differing = [name for name in expected.keys() | actual.keys() if not _equal(expected.get(name), actual.get(name))]
+    example = f"; {min(differing)} differs" if differing else ""
     note = f"{STEPS} steps on {subject.rows_source}, killed after the checkpoint at step {SAVED}"
-    return Finding(len(differing), f"{note}; {len(wanted)} tensors and numbers{named}")
+    return Finding(len(differing), f"{note}; {len(expected)} tensors and numbers{example}")
 
 
 def _trainer(subject: VerifiedRun, folder: Path, reporter: Silent, fresh: bool = True) -> Trainer:
@@ -208,21 +213,21 @@ def _trainer(subject: VerifiedRun, folder: Path, reporter: Silent, fresh: bool =
     return Trainer(run, config, model, _task(subject), reporter)
 
 
-def _kept(run: Run) -> dict[str, Any]:
+def _saved_state(run: Run) -> dict[str, Any]:
     """Return the contents of the last checkpoint and of the log by name, without times."""
     last = run.checkpoint("last")
-    found: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     for file in ("model", "optimizer"):
         tensors = load_tensors(last / f"{file}.safetensors")
-        found |= {f"{file} {name}": value.clone() for name, value in tensors.items()}
+        contents |= {f"{file} {name}": value.clone() for name, value in tensors.items()}
     state = json.loads((last / "state.json").read_text(encoding="utf-8"))["progress"]
     lines = [json.loads(line) for line in run.metrics_file.read_text(encoding="utf-8").splitlines()]
     for number, record in enumerate((state, *lines)):
-        found |= {f"line {number} {name}": value for name, value in record.items() if name != "train_seconds"}
-    return found
+        contents |= {f"line {number} {name}": value for name, value in record.items() if name != "train_seconds"}
+    return contents
 
 
-def _same(a: Any, b: Any) -> bool:
+def _equal(a: Any, b: Any) -> bool:
     """Return whether two values are equal; tensors must be equal in shape and in every element."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return torch.equal(a, b)

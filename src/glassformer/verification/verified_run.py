@@ -97,10 +97,10 @@ class VerifiedRun:
     @property
     def prompts(self) -> list[list[int]]:
         """Prompts of different lengths: the first ids of each row or of its source."""
-        most = min(LONGEST_PROMPT, max(1, self.config.model.context // 2))
-        read = [row.inputs if row.source is None else row.source for row in self.rows]
-        found = [ids.tolist() for ids in read]
-        return [ids[: max(1, min(most, len(ids)) - number)] for number, ids in enumerate(found)]
+        max_length = min(LONGEST_PROMPT, max(1, self.config.model.context // 2))
+        id_arrays = [row.inputs if row.source is None else row.source for row in self.rows]
+        id_lists = [ids.tolist() for ids in id_arrays]
+        return [ids[: max(1, min(max_length, len(ids)) - number)] for number, ids in enumerate(id_lists)]
 
     def generator(self) -> torch.Generator:
         """Return a random number generator with a fixed seed."""

@@ -30,7 +30,7 @@ def numbers_of_nouns(text: str) -> str:
     return "".join(_NUMBER_OF[noun] for noun in re.findall(r"\bthe (\w+)", text.lower()))
 
 
-def _agrees(number: Callable[[str], str]) -> Heuristic:
+def _agreement_heuristic(number: Callable[[str], str]) -> Heuristic:
     """Return the heuristic that predicts the verb's number from the nouns' numbers; "" means no preference."""
 
     def rule(pair: MinimalPair) -> float:
@@ -42,7 +42,7 @@ def _agrees(number: Callable[[str], str]) -> Heuristic:
     return rule
 
 
-def _most(numbers: str) -> str:
+def _majority_number(numbers: str) -> str:
     singular = numbers.count("S")
     plural = numbers.count("P")
     if singular == plural:
@@ -50,7 +50,7 @@ def _most(numbers: str) -> str:
     return "S" if singular > plural else "P"
 
 
-def _noun(index: int) -> Heuristic:
+def _nth_noun(index: int) -> Heuristic:
     """Return the heuristic by which the adjective refers to the noun at `index` among the nouns before "because"."""
 
     def rule(pair: MinimalPair) -> float:
@@ -61,14 +61,14 @@ def _noun(index: int) -> Heuristic:
     return rule
 
 
-def _suits(pair: MinimalPair) -> float:
+def _fits_word_list(pair: MinimalPair) -> float:
     """Prefer the sentence whose last noun and adjective fit according to a word list, regardless of the other words."""
 
-    def together(text: str) -> bool:
+    def fits(text: str) -> bool:
         *_, noun, _, _, adjective = re.findall(r"\w+", text)
         return adjective in (ANIMAL_ADJECTIVES if noun in ANIMALS else THINGS[noun][1])
 
-    return float(together(pair.good)) - float(together(pair.bad))
+    return float(fits(pair.good)) - float(fits(pair.bad))
 
 
 def _closes_last(pair: MinimalPair) -> float:
@@ -79,15 +79,15 @@ def _closes_last(pair: MinimalPair) -> float:
 
 HEURISTICS: Mapping[str, Mapping[str, Heuristic]] = {
     "agreement": {
-        "last noun": _agrees(lambda numbers: numbers[-1]),
-        "first noun": _agrees(lambda numbers: numbers[0]),
-        "majority": _agrees(_most),
+        "last noun": _agreement_heuristic(lambda numbers: numbers[-1]),
+        "first noun": _agreement_heuristic(lambda numbers: numbers[0]),
+        "majority": _agreement_heuristic(_majority_number),
     },
     "coreference": {
-        "last noun": _noun(-1),
-        "first noun": _noun(0),
+        "last noun": _nth_noun(-1),
+        "first noun": _nth_noun(0),
         "animal": lambda pair: 1.0 if pair.cell == ROLES[0] else -1.0,
-        "word list": _suits,
+        "word list": _fits_word_list,
     },
     "brackets": {"last opened": _closes_last},
 }

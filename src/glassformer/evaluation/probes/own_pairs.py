@@ -48,19 +48,19 @@ def read_pairs(path: Path) -> list[MinimalPair]:
     ]
 
 
-def _row(line: str, where: str) -> dict[str, Any]:
+def _row(line: str, location: str) -> dict[str, Any]:
     """Parse one line, and check that it is a pair."""
     try:
         row = json.loads(line)
     except ValueError as error:
-        raise GlassError(f"{where} is not JSON: {error}", LAYOUT) from None
+        raise GlassError(f"{location} is not JSON: {error}", LAYOUT) from None
     if not isinstance(row, dict):
-        raise GlassError(f"{where} holds {json.dumps(row)[:60]}, which is not an object", LAYOUT)
+        raise GlassError(f"{location} holds {json.dumps(row)[:60]}, which is not an object", LAYOUT)
     for name in SENTENCES:
         if name not in row:
-            raise GlassError(f"{where} has no {name}", LAYOUT)
+            raise GlassError(f"{location} has no {name}", LAYOUT)
         if not isinstance(row[name], str) or not row[name].strip():
-            raise GlassError(f"{where}: {name} is {json.dumps(row[name])[:60]}", "Give a text that is not empty.")
+            raise GlassError(f"{location}: {name} is {json.dumps(row[name])[:60]}", "Give a text that is not empty.")
     if row[SENTENCES[0]] == row[SENTENCES[1]]:
-        raise GlassError(f"{where}: both sentences are {row[SENTENCES[0]][:60]!r}", "Write two different sentences.")
+        raise GlassError(f"{location}: both sentences are {row[SENTENCES[0]][:60]!r}", "Write two different sentences.")
     return row

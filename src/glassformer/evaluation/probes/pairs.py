@@ -31,7 +31,7 @@ def corpus_pairs(name: str, size: int, seed: int) -> list[MinimalPair]:
 
 
 def probe_pairs(
-    name: str, about: str, pairs: Sequence[MinimalPair], model: ScorableModel, known: TokenCounts | None
+    name: str, about: str, pairs: Sequence[MinimalPair], model: ScorableModel, token_counts: TokenCounts | None
 ) -> ProbeResult:
     """Probe a run with minimal pairs.
 
@@ -40,60 +40,67 @@ def probe_pairs(
         about: description of the probe, for the report.
         pairs: minimal pairs, at least one.
         model: the run.
-        known: counts of the run's training text, for the unigram and bigram heuristics; None if not available.
+        token_counts: counts of the run's training text, for the unigram and bigram heuristics; None if not available.
 
     Raises:
         GlassError: a text has no tokens, or is longer than the context of the run.
     """
     for text in (text for pair in pairs for text in (pair.good, pair.bad)):
         checked_row(model, text)
-    ours = [_as_written(model.tokenizer, pair) for pair in pairs]
-    ratios = log_ratios(ours, lambda texts: token_scores(model, texts))
-    rules = {rule: [judge(pair) for pair in pairs] for rule, judge in HEURISTICS.get(name, {}).items()}
-    if known is not None:
-        rules["unigram"] = log_ratios(ours, lambda texts: _by_rule(model.tokenizer, texts, known.unigram))
+    decoded_pairs = [_as_written(model.tokenizer, pair) for pair in pairs]
+    ratios = log_ratios(decoded_pairs, lambda texts: token_scores(model, texts))
+    rules = {rule: [heuristic(pair) for pair in pairs] for rule, heuristic in HEURISTICS.get(name, {}).items()}
+    if token_counts is not None:
+        rules["unigram"] = log_ratios(
+            decoded_pairs, lambda texts: _heuristic_scores(model.tokenizer, texts, token_counts.unigram)
+        )
         rules["bigram"] = log_ratios(
-            ours,
-            lambda texts: _by_rule(model.tokenizer, texts, lambda rows: known.bigram(rows, model.tokenizer.end_id)),
+            decoded_pairs,
+            lambda texts: _heuristic_scores(
+                model.tokenizer, texts, lambda rows: token_counts.bigram(rows, model.tokenizer.end_id)
+            ),
         )
     groups = pair_groups(pairs, ratios, rules)
     mean = float(np.mean(ratios))
     figures = {"mean log-ratio, good over bad, in nats": mean}
-    return ProbeResult(name, about, groups, figures, list(_tie_notes(model, pairs, ours)))
+    return ProbeResult(name, about, groups, figures, list(_tie_notes(model, pairs, decoded_pairs)))
 
 
 def pair_groups(
     pairs: Sequence[MinimalPair], ratios: Sequence[float], rules: Mapping[str, Sequence[float]]
 ) -> list[Group]:
     """Return the results of model and heuristics on all pairs, each cell (also by attractors, if any), and twins."""
-    finer = [replace(pair, cell=_finer(pair)) for pair in pairs]
-    named = {rule: (results_of(pairs, given), results_of(finer, given)) for rule, given in rules.items()}
-    ours = (results_of(pairs, ratios), results_of(finer, ratios))
-    shares = {rule: _shares(*both) for rule, both in named.items()}
+    fine_pairs = [replace(pair, cell=_fine_cell(pair)) for pair in pairs]
+    rule_results = {
+        rule: (results_of(pairs, preferences), results_of(fine_pairs, preferences))
+        for rule, preferences in rules.items()
+    }
+    model_results = (results_of(pairs, ratios), results_of(fine_pairs, ratios))
+    rule_proportions = {rule: _proportions(*results) for rule, results in rule_results.items()}
     return [
         Group(
             name,
-            share,
-            ours[0].twins_chance if name.startswith("twins") else 0.5,
-            {rule: found[name].share for rule, found in shares.items()},
+            proportion,
+            model_results[0].twins_chance if name.startswith("twins") else 0.5,
+            {rule: proportions[name].share for rule, proportions in rule_proportions.items()},
         )
-        for name, share in _shares(*ours).items()
+        for name, proportion in _proportions(*model_results).items()
     ]
 
 
-def _finer(pair: MinimalPair) -> str:
+def _fine_cell(pair: MinimalPair) -> str:
     return f"{pair.cell}, {counted(pair.attractors, 'attractors')}"
 
 
-def _shares(coarse: PairResults, fine: PairResults) -> dict[str, Proportion]:
+def _proportions(coarse: PairResults, fine: PairResults) -> dict[str, Proportion]:
     """Return the proportion of correct pairs in each group, by name of the group."""
-    shares = {"all pairs": coarse.overall}
+    proportions = {"all pairs": coarse.overall}
     if len(coarse.by_cell) > 1 or "" not in coarse.by_cell:
-        shares |= {cell: coarse.by_cell[cell] for cell in sorted(coarse.by_cell, key=by_number)}
+        proportions |= {cell: coarse.by_cell[cell] for cell in sorted(coarse.by_cell, key=by_number)}
     if set(coarse.by_attractors) != {0}:
-        misled = [cell for cell in sorted(fine.by_cell, key=by_number) if not cell.endswith(", 0 attractors")]
-        shares |= {cell: fine.by_cell[cell] for cell in misled}
-    return shares | ({"twins, all right": coarse.twins} if coarse.twins else {})
+        attractor_cells = [cell for cell in sorted(fine.by_cell, key=by_number) if not cell.endswith(", 0 attractors")]
+        proportions |= {cell: fine.by_cell[cell] for cell in attractor_cells}
+    return proportions | ({"twins, all right": coarse.twins} if coarse.twins else {})
 
 
 def _as_written(tokenizer: Tokenizer, pair: MinimalPair) -> MinimalPair:
@@ -104,16 +111,18 @@ def _as_written(tokenizer: Tokenizer, pair: MinimalPair) -> MinimalPair:
     return replace(pair, good=good, bad=bad, scored_from=start)
 
 
-def _by_rule(
+def _heuristic_scores(
     tokenizer: Tokenizer, texts: Sequence[str], rule: Callable[[list[list[int]]], list[npt.NDArray[np.float64]]]
 ) -> list[TokenScores]:
     rows = [tokenizer.encode(text) for text in texts]
     return scored(tokenizer, rows, rule(rows))
 
 
-def _tie_notes(model: ScorableModel, pairs: Sequence[MinimalPair], ours: Sequence[MinimalPair]) -> Iterator[str]:
+def _tie_notes(
+    model: ScorableModel, pairs: Sequence[MinimalPair], decoded_pairs: Sequence[MinimalPair]
+) -> Iterator[str]:
     """Yield a note on pairs whose two sentences have the same tokens."""
-    same = sum(pair.good == pair.bad for pair in ours)
-    if same:
-        have = counted(same, "pairs have", "pair has")
+    tie_count = sum(pair.good == pair.bad for pair in decoded_pairs)
+    if tie_count:
+        have = counted(tie_count, "pairs have", "pair has")
         yield f"{have} two sentences with the same tokens in this run's vocabulary; these ties count a half"

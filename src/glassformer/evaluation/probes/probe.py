@@ -119,10 +119,10 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
     pairs = None if request.pairs is None else read_pairs(request.pairs)
     opened = opened or OpenedRun.load(request.folder, request.which, request.device, note=request.note)
     model = require_scorable(opened.text_model)
-    own, notes = _own(opened)
-    known = None
-    if own is not None:
-        known = TokenCounts(own.train.source.tokens, model.tokenizer.vocab_size, model.tokenizer.text_ids)
+    data, notes = _training_data(opened)
+    token_counts = None
+    if data is not None:
+        token_counts = TokenCounts(data.train.source.tokens, model.tokenizer.vocab_size, model.tokenizer.text_ids)
     results: list[ProbeResult | SurprisalResult] = []
 
     def add(result: ProbeResult | SurprisalResult) -> None:
@@ -131,10 +131,10 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
 
     if request.pairs is not None and pairs is not None:
         about = f"{counted(len(pairs), 'minimal pairs')} of {request.pairs}"
-        add(probe_pairs("pairs", about, pairs, model, known))
-    for name in _names(request):
+        add(probe_pairs("pairs", about, pairs, model, token_counts))
+    for name in _requested_probes(request):
         try:
-            add(_probe(name, request, model, own, known))
+            add(_run_probe(name, request, model, data, token_counts))
         except GlassError as error:
             if request.probes or request.text is not None:
                 raise
@@ -146,15 +146,15 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
     return ProbeReport(str(request.folder), results, notes)
 
 
-def _names(request: ProbeRequest) -> list[str]:
+def _requested_probes(request: ProbeRequest) -> list[str]:
     """Return the names of the requested probes without repetitions, in the order of `PROBES`."""
-    asked = {*request.probes, *(("surprisal",) if request.text is not None else ())}
-    if not asked and request.pairs is None:
-        asked = {*PROBES} - {*request.without}
-    return [name for name in PROBES if name in asked]
+    requested = {*request.probes, *(("surprisal",) if request.text is not None else ())}
+    if not requested and request.pairs is None:
+        requested = {*PROBES} - {*request.without}
+    return [name for name in PROBES if name in requested]
 
 
-def _own(opened: OpenedRun) -> tuple[Prepared | None, list[str]]:
+def _training_data(opened: OpenedRun) -> tuple[Prepared | None, list[str]]:
     """Return the run's own data (None if not available) and the notes that apply to all probes."""
     notes = [PSEUDO] if isinstance(opened.text_model, MaskFiller) else []
     try:
@@ -164,36 +164,36 @@ def _own(opened: OpenedRun) -> tuple[Prepared | None, list[str]]:
         return None, [*notes, reason]
 
 
-def _probe(
-    name: str, request: ProbeRequest, model: ScorableModel, own: Prepared | None, known: TokenCounts | None
+def _run_probe(
+    name: str, request: ProbeRequest, model: ScorableModel, data: Prepared | None, token_counts: TokenCounts | None
 ) -> ProbeResult | SurprisalResult:
     if name == "surprisal":
-        return _surprisal(request, model, own, known)
+        return _surprisal(request, model, data, token_counts)
     rows = max(1, request.size * ROWS // SIZE)
     if name == "induction":
-        result = probe_induction(model, known, rows, request.seed)
+        result = probe_induction(model, token_counts, rows, request.seed)
     elif name == "recall":
-        result = probe_recall(model, known, rows, request.seed)
+        result = probe_recall(model, token_counts, rows, request.seed)
     else:
         pairs = corpus_pairs(name, request.size, request.seed)
-        result = probe_pairs(name, f"{counted(len(pairs), 'minimal pairs')}: {ABOUT[name]}", pairs, model, known)
+        result = probe_pairs(name, f"{counted(len(pairs), 'minimal pairs')}: {ABOUT[name]}", pairs, model, token_counts)
     source = model.config.data.source
     corpus = TAUGHT_BY[name]
     if source == corpus:
         return result
-    untaught = (
+    untaught_note = (
         f"this run was trained on {Path(source).name}, not on the corpus {corpus}: expect chance or a heuristic's score"
     )
-    return replace(result, notes=[untaught, *result.notes])
+    return replace(result, notes=[untaught_note, *result.notes])
 
 
 def _surprisal(
-    request: ProbeRequest, model: ScorableModel, own: Prepared | None, known: TokenCounts | None
+    request: ProbeRequest, model: ScorableModel, data: Prepared | None, token_counts: TokenCounts | None
 ) -> SurprisalResult:
     """Measure the surprisal of the requested text, or of the run's own validation split."""
-    counts = None if known is None else known.counts
+    counts = None if token_counts is None else token_counts.counts
     if request.text is not None:
         return surprisal_of_file(model, request.text, counts, request.reading, request.note)
-    if own is None:
+    if data is None:
         raise GlassError("the run's own text is not available", "Name a text: --text FILE.")
-    return surprisal_of_split(model, own, counts)
+    return surprisal_of_split(model, data, counts)

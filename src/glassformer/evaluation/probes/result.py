@@ -62,19 +62,19 @@ class ProbeResult:
         """Format the result as text, with proportions in percent."""
         rules = list(self.groups[0].rules)
         width = max(len(group.name) for group in self.groups)
-        head = f"{'':{width}}{'right':>8}  {'95 %':<16}{'chance':>7}"
+        header = f"{'':{width}}{'right':>8}  {'95 %':<16}{'chance':>7}"
         lines = [f"{self.name}: {self.about}", *self.notes]
-        lines.append(head + "".join(f"{rule:>{_wide(rule)}}" for rule in rules) + f"{'of':>8}")
+        lines.append(header + "".join(f"{rule:>{_column_width(rule)}}" for rule in rules) + f"{'of':>8}")
         for group in self.groups:
             low, high = group.share.interval
             line = f"{group.name:{width}}{100 * group.share.share:>8.1f}  {f'{100 * low:.1f} to {100 * high:.1f}':<16}"
             line += f"{100 * group.chance:>7.1f}"
-            line += "".join(f"{100 * group.rules[rule]:>{_wide(rule)}.1f}" for rule in rules)
+            line += "".join(f"{100 * group.rules[rule]:>{_column_width(rule)}.1f}" for rule in rules)
             lines.append(line + f"{group.share.count:>8,}")
         return "\n".join([*lines, *(f"{what}: {value:.3f}" for what, value in self.figures.items())])
 
 
-def _wide(rule: str) -> int:
+def _column_width(rule: str) -> int:
     return max(7, len(rule) + 2)
 
 

@@ -52,9 +52,9 @@ def require_scorable(model: AnyTextModel) -> ScorableModel:
     task = model.config.train.task
     if isinstance(model, ScorableModel) and task not in CONVERSATIONS:
         return model
-    why = "it assigns no probability to tokens" if task in LABELLED else "it generates a text from another text"
+    reason = "it assigns no probability to tokens" if task in LABELLED else "it generates a text from another text"
     raise GlassError(
-        f"this run was trained to {TASK_FACTS[task].verb}: {why}, so there is nothing to probe",
+        f"this run was trained to {TASK_FACTS[task].verb}: {reason}, so there is nothing to probe",
         "Give a run of --task lm or --task masked; glass evaluate measures this one.",
     )
 
@@ -64,7 +64,7 @@ def score_rows(model: ScorableModel, rows: Sequence[Sequence[int]]) -> list[RowS
 
     Args:
         model: a language model or a masked language model.
-        rows: token ids; each row has at least one token and at most `longest(model)` tokens.
+        rows: token ids; each row has at least one token and at most `max_row_tokens(model)` tokens.
     """
     start = model.tokenizer.start_id
     return score_after_first(model, [np.array([start, *row]) for row in rows])
@@ -78,8 +78,8 @@ def score_after_first(model: ScorableModel, rows: Sequence[npt.NDArray[np.intege
             first.
         rows: token ids of each row, (T+1,).
     """
-    spread = list(map(Row.of_text, rows)) if isinstance(model, TextModel) else _MaskedCopies(model, rows)
-    return _read(model.model, spread, [len(row) - 1 for row in rows])
+    model_rows = list(map(Row.of_text, rows)) if isinstance(model, TextModel) else _MaskedCopies(model, rows)
+    return _score_loss_tokens(model.model, model_rows, [len(row) - 1 for row in rows])
 
 
 def score_targets(model: Translator, rows: Sequence[Row]) -> list[RowScores]:
@@ -89,21 +89,21 @@ def score_targets(model: Translator, rows: Sequence[Row]) -> list[RowScores]:
         model: a run that translates or summarizes.
         rows: rows as `pair_rows` returns them.
     """
-    return _read(model.model, rows, [len(row.targets) for row in rows])
+    return _score_loss_tokens(model.model, rows, [len(row.targets) for row in rows])
 
 
-def _read(model: Model, spread: Sequence[Row], lengths: Sequence[int]) -> list[RowScores]:
+def _score_loss_tokens(model: Model, rows: Sequence[Row], lengths: Sequence[int]) -> list[RowScores]:
     """Score the tokens in the loss mask of all rows, and split the scores into arrays of these lengths."""
     device = model.embedding.tokens.weight.device
     nats = []
     best = []
     with inference(model):
-        for group in groups(spread, min(MOST_TOKENS, tokens_at_once(model))):
+        for group in groups(rows, min(MOST_TOKENS, tokens_at_once(model))):
             batch = Batch.from_rows(group).to(device)
             logits = logits_of(model, batch)  # (B, T, V)
-            scored = batch.loss_mask  # (B, T)
-            nats.append(token_losses(logits, batch)[scored].cpu().double().numpy())  # (tokens,)
-            best.append(logits.argmax(dim=-1)[scored].cpu().numpy())  # (tokens,)
+            mask = batch.loss_mask  # (B, T)
+            nats.append(token_losses(logits, batch)[mask].cpu().double().numpy())  # (tokens,)
+            best.append(logits.argmax(dim=-1)[mask].cpu().numpy())  # (tokens,)
     ends = np.cumsum(lengths)[:-1]
     parts = zip(np.split(np.concatenate(nats), ends), np.split(np.concatenate(best), ends), strict=True)
     return [RowScores(*part) for part in parts]
@@ -119,19 +119,21 @@ class _MaskedCopies(Sequence[Row]):
 
     def __init__(self, model: MaskFiller, rows: Sequence[npt.NDArray[np.integer]]) -> None:
         self._mask = model.mask_id
-        self._first = len(model.frame.before)
+        self._prefix_length = len(model.frame.before)
         self._rows = [np.array(model.frame.around(row[1:].tolist())) for row in rows]
-        self._masked = [(number, position) for number, row in enumerate(rows) for position in range(len(row) - 1)]
+        self._masked_positions = [
+            (number, position) for number, row in enumerate(rows) for position in range(len(row) - 1)
+        ]
 
     def __len__(self) -> int:
-        return len(self._masked)
+        return len(self._masked_positions)
 
     def __getitem__(self, index: Any) -> Any:
-        number, position = self._masked[index]
+        number, position = self._masked_positions[index]
         row = self._rows[number]
-        chosen = np.zeros(len(row), dtype=np.bool_)
-        chosen[self._first + position] = True
-        return Row(np.where(chosen, self._mask, row), row, loss_mask=chosen)
+        masked = np.zeros(len(row), dtype=np.bool_)
+        masked[self._prefix_length + position] = True
+        return Row(np.where(masked, self._mask, row), row, loss_mask=masked)
 
 
 def as_written(tokenizer: Tokenizer, text: str) -> str:
@@ -150,7 +152,7 @@ def token_scores(model: ScorableModel, texts: Sequence[str]) -> list[TokenScores
         GlassError: a text is empty, or longer than the context of the run.
     """
     rows = [checked_row(model, text) for text in texts]
-    return scored(model.tokenizer, rows, [-read.nats for read in score_rows(model, rows)])
+    return scored(model.tokenizer, rows, [-row_scores.nats for row_scores in score_rows(model, rows)])
 
 
 def scored(
@@ -158,8 +160,8 @@ def scored(
 ) -> list[TokenScores]:
     """Return the (end position, score) pairs of the tokens of each row."""
     return [
-        list(zip(token_ends(tokenizer, row), part.tolist(), strict=True))
-        for row, part in zip(rows, scores, strict=True)
+        list(zip(token_ends(tokenizer, row), row_scores.tolist(), strict=True))
+        for row, row_scores in zip(rows, scores, strict=True)
     ]
 
 

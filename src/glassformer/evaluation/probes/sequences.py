@@ -51,7 +51,7 @@ class SequenceQuestion:
 
 def accuracy_by_group(
     rows: Sequence[Sequence[int]],
-    read: Sequence[RowScores],
+    row_scores: Sequence[RowScores],
     questions: Sequence[SequenceQuestion],
     chance: float,
     everything: str,
@@ -60,36 +60,37 @@ def accuracy_by_group(
 
     Args:
         rows: token ids of each row.
-        read: the model's predictions for each row.
+        row_scores: the model's predictions for each row.
         questions: tokens that are scored.
         chance: proportion that guessing gets right.
         everything: name of the group of all questions.
     """
-    right = [float(read[q.row].best[q.position] == rows[q.row][q.position]) for q in questions]
+    correct = [float(row_scores[q.row].best[q.position] == rows[q.row][q.position]) for q in questions]
     names = sorted({name for q in questions for name in q.groups}, key=by_number)
-    found = []
+    groups = []
     for name in (everything, *names):
-        chosen = [number for number, q in enumerate(questions) if name == everything or name in q.groups]
-        rules = {rule: float(np.mean([questions[n].rules[rule] for n in chosen])) for rule in questions[0].rules}
-        found.append(Group(name, Proportion(sum(right[n] for n in chosen), len(chosen)), chance, rules))
-    return found
+        selected = [number for number, q in enumerate(questions) if name == everything or name in q.groups]
+        rules = {rule: float(np.mean([questions[n].rules[rule] for n in selected])) for rule in questions[0].rules}
+        groups.append(Group(name, Proportion(sum(correct[n] for n in selected), len(selected)), chance, rules))
+    return groups
 
 
-def middle_tokens(model: ScorableModel, known: TokenCounts | None) -> npt.NDArray[np.int64]:
+def middle_tokens(model: ScorableModel, token_counts: TokenCounts | None) -> npt.NDArray[np.int64]:
     """Return the ids of tokens with medium frequency in the training text.
 
     With few distinct tokens, return all that occur; without the training text, return all text tokens.
     """
     tokens = model.tokenizer.text_ids
-    if known is None:
+    if token_counts is None:
         return tokens
-    seen = tokens[known.counts[tokens] > 0]
-    quarter = len(seen) // 4 if len(seen) >= MANY else 0
-    return seen[np.argsort(known.counts[seen], kind="stable")][quarter : len(seen) - quarter]
+    seen_tokens = tokens[token_counts.counts[tokens] > 0]
+    quarter = len(seen_tokens) // 4 if len(seen_tokens) >= MANY else 0
+    by_frequency = seen_tokens[np.argsort(token_counts.counts[seen_tokens], kind="stable")]
+    return by_frequency[quarter : len(by_frequency) - quarter]
 
 
 def induction_rows(
-    model: ScorableModel, known: TokenCounts | None, size: int, seed: int
+    model: ScorableModel, token_counts: TokenCounts | None, size: int, seed: int
 ) -> tuple[list[list[int]], int]:
     """Return `size` rows, each a repeated random segment, and the length of a segment in tokens.
 
@@ -98,7 +99,7 @@ def induction_rows(
     Raises:
         GlassError: the context or the vocabulary of the run is too small.
     """
-    symbols = middle_tokens(model, known)
+    symbols = middle_tokens(model, token_counts)
     length = min(LONGEST, max_row_tokens(model) // COPIES)
     if length < 2:
         raise GlassError(
@@ -110,40 +111,40 @@ def induction_rows(
             f"this run has only {counted(len(symbols), 'distinct text tokens')}, too few for a random segment",
             "Probe a run with a larger vocabulary, or trained on more varied text.",
         )
-    numbers = np.random.Generator(np.random.Philox(seed))
-    few = len(symbols) < length
-    segments = [numbers.choice(symbols, length, replace=few).tolist() for _ in range(size)]
+    rng = np.random.Generator(np.random.Philox(seed))
+    with_replacement = len(symbols) < length
+    segments = [rng.choice(symbols, length, replace=with_replacement).tolist() for _ in range(size)]
     return [segment * COPIES for segment in segments], length
 
 
-def probe_induction(model: ScorableModel, known: TokenCounts | None, size: int, seed: int) -> ProbeResult:
+def probe_induction(model: ScorableModel, token_counts: TokenCounts | None, size: int, seed: int) -> ProbeResult:
     """Probe induction: test whether the run predicts the next token of a repeated random segment.
 
     The first token of the second copy cannot be predicted, so it is not scored.
 
     Args:
         model: the run.
-        known: counts of the run's training text; None if not available.
+        token_counts: counts of the run's training text; None if not available.
         size: number of rows.
         seed: random seed.
 
     Raises:
         GlassError: the context or the vocabulary of the run is too small.
     """
-    rows, length = induction_rows(model, known, size, seed)
-    read = score_rows(model, rows)
+    rows, length = induction_rows(model, token_counts, size, seed)
+    row_scores = score_rows(model, rows)
     questions = [
         SequenceQuestion(
             number,
             position,
-            list(_copies(row, position, length, known)),
-            _frequent(row[position - 1], row[position], known),
+            list(_question_groups(row, position, length, token_counts)),
+            _frequency_rules(row[position - 1], row[position], token_counts),
         )
         for number, row in enumerate(rows)
         for position in range(length + 1, len(row))
     ]
-    symbols = len(middle_tokens(model, known))
-    nats = np.array([found.nats for found in read])  # (rows, T)
+    symbols = len(middle_tokens(model, token_counts))
+    nats = np.array([scores.nats for scores in row_scores])  # (rows, T)
     T = nats.shape[1]
     early = max(1, T // 10)
     figures = {
@@ -156,24 +157,24 @@ def probe_induction(model: ScorableModel, known: TokenCounts | None, size: int, 
     }
     about = f"{counted(length, 'random tokens')} out of {symbols:,}, in {COPIES} copies: the next token from copy 2 on"
     return ProbeResult(
-        "induction", about, accuracy_by_group(rows, read, questions, 1 / symbols, "repeated tokens"), figures
+        "induction", about, accuracy_by_group(rows, row_scores, questions, 1 / symbols, "repeated tokens"), figures
     )
 
 
-def _copies(row: Sequence[int], position: int, length: int, known: TokenCounts | None) -> Iterator[str]:
+def _question_groups(row: Sequence[int], position: int, length: int, token_counts: TokenCounts | None) -> Iterator[str]:
     yield f"copy {position // length + 1}"
-    if known is not None and not known.has(row[position - 1], row[position]):
+    if token_counts is not None and not token_counts.has(row[position - 1], row[position]):
         yield "neighbours never trained on"
 
 
-def _frequent(before: int, token: int, known: TokenCounts | None) -> dict[str, float]:
+def _frequency_rules(before: int, token: int, token_counts: TokenCounts | None) -> dict[str, float]:
     """Return the probability that each frequency heuristic predicts `token`; empty without the training text."""
-    if known is None:
+    if token_counts is None:
         return {}
-    return {"majority": float(token == known.majority), "bigram": float(token == known.follower(before))}
+    return {"majority": float(token == token_counts.majority), "bigram": float(token == token_counts.follower(before))}
 
 
-def probe_recall(model: ScorableModel, known: TokenCounts | None, size: int, seed: int) -> ProbeResult:
+def probe_recall(model: ScorableModel, token_counts: TokenCounts | None, size: int, seed: int) -> ProbeResult:
     """Probe recall: test whether the run predicts the value of a repeated key (Arora et al. 2023, "Zoology").
 
     If each character of the corpus `recall` is one token of the run, rows are documents of that corpus. Otherwise keys
@@ -181,26 +182,29 @@ def probe_recall(model: ScorableModel, known: TokenCounts | None, size: int, see
 
     Args:
         model: the run.
-        known: counts of the run's training text; None if not available.
+        token_counts: counts of the run's training text; None if not available.
         size: number of rows.
         seed: random seed.
 
     Raises:
         GlassError: the context or the vocabulary of the run is too small.
     """
-    rows, values, what = recall_rows(model, known, size, seed)
+    rows, values, description = recall_rows(model, token_counts, size, seed)
     if max(map(len, rows)) > max_row_tokens(model):
         raise GlassError(
-            f"{what} have up to {max(map(len, rows))} tokens, but this run reads at most {max_row_tokens(model):,}",
+            f"{description} have up to {max(map(len, rows))} tokens, "
+            f"but this run reads at most {max_row_tokens(model):,}",
             "Probe a run with a larger model.context.",
         )
-    questions = [question for number, row in enumerate(rows) for question in _asked(number, row, known)]
+    questions = [
+        question for number, row in enumerate(rows) for question in _value_questions(number, row, token_counts)
+    ]
     groups = accuracy_by_group(rows, score_rows(model, rows), questions, 1 / values, "all values")
-    return ProbeResult("recall", f"{what}: the value of each key that is asked for", groups)
+    return ProbeResult("recall", f"{description}: the value of each key that is asked for", groups)
 
 
 def recall_rows(
-    model: ScorableModel, known: TokenCounts | None, size: int, seed: int
+    model: ScorableModel, token_counts: TokenCounts | None, size: int, seed: int
 ) -> tuple[list[list[int]], int, str]:
     """Return the rows, the number of possible values, and a description of the rows.
 
@@ -216,8 +220,8 @@ def recall_rows(
         rows = tokenizer.encode_many(texts)
         if [len(row) for row in rows] == [len(text) for text in texts]:
             return rows, len(ALPHABET), "documents of recall"
-    symbols = middle_tokens(model, known)
-    numbers = np.random.Generator(np.random.Philox(seed))
+    symbols = middle_tokens(model, token_counts)
+    rng = np.random.Generator(np.random.Philox(seed))
     keys = symbols[::2]
     values = symbols[1::2]
     if len(keys) < RECALLED[1] or not len(values):
@@ -227,20 +231,28 @@ def recall_rows(
         )
     rows = []
     for _ in range(size):
-        pairs = int(numbers.integers(RECALLED[0], RECALLED[1] + 1))
-        shown = np.stack([numbers.choice(keys, pairs, replace=False), numbers.choice(values, pairs)], axis=1)
-        rows.append([*shown.flatten().tolist(), *numbers.permutation(shown).flatten().tolist()])
+        pair_count = int(rng.integers(RECALLED[0], RECALLED[1] + 1))
+        key_value_pairs = np.stack(
+            [rng.choice(keys, pair_count, replace=False), rng.choice(values, pair_count)], axis=1
+        )
+        rows.append([*key_value_pairs.flatten().tolist(), *rng.permutation(key_value_pairs).flatten().tolist()])
     return rows, len(values), "random tokens in pairs, and the pairs again in another order"
 
 
-def _asked(number: int, row: Sequence[int], known: TokenCounts | None) -> Iterator[SequenceQuestion]:
+def _value_questions(number: int, row: Sequence[int], token_counts: TokenCounts | None) -> Iterator[SequenceQuestion]:
     """Yield the values in the second half of a row as questions; in documents of `recall`, a separator precedes it."""
-    pairs = len(row) // 4
-    shown = list(row[1 : 2 * pairs : 2])
-    start = len(row) - 2 * pairs
+    pair_count = len(row) // 4
+    values = list(row[1 : 2 * pair_count : 2])
+    start = len(row) - 2 * pair_count
     for position in range(start + 1, len(row), 2):
-        seen = shown if position == start + 1 else [row[position - 2]]
-        rules = {"last value": float(row[position] == seen[-1]), "a value shown": shown.count(row[position]) / pairs}
+        previous_values = values if position == start + 1 else [row[position - 2]]
+        rules = {
+            "last value": float(row[position] == previous_values[-1]),
+            "a value shown": values.count(row[position]) / pair_count,
+        }
         yield SequenceQuestion(
-            number, position, [f"{pairs} pairs"], rules | _frequent(row[position - 1], row[position], known)
+            number,
+            position,
+            [f"{pair_count} pairs"],
+            rules | _frequency_rules(row[position - 1], row[position], token_counts),
         )

@@ -114,8 +114,8 @@ class SurprisalResult:
             width = max(20, len(title))
             lines.append(f"{title:<{width}}{'nats':>9}{'of all nats':>13}{'tokens':>12}")
             for part in parts:
-                share = f"{100 * part.share:.1f} %"
-                lines.append(f"  {part.name:<{width - 2}}{part.nats:>9.4f}{share:>13}{part.tokens:>12,}")
+                fraction = f"{100 * part.share:.1f} %"
+                lines.append(f"  {part.name:<{width - 2}}{part.nats:>9.4f}{fraction:>13}{part.tokens:>12,}")
         if self.learning is not None:
             early, late = self.ends
             positions = f"surprisal at position {late} minus surprisal at position {early}"
@@ -138,7 +138,7 @@ def surprisal(
         model: the run.
         rows, counts, counted_in, about, notes, listed: as in `grouped`.
     """
-    nats = [read.nats for read in score_after_first(model, rows)]
+    nats = [row_scores.nats for row_scores in score_after_first(model, rows)]
     return grouped(nats, rows, model.tokenizer, counts, counted_in, about, notes, listed)
 
 
@@ -163,17 +163,17 @@ def grouped(
         about, notes: as in `SurprisalResult`.
         listed: maximum number of tokens to list one by one.
     """
-    joined = np.concatenate(nats)  # (N,)
-    places = np.concatenate([np.arange(1, len(part) + 1) for part in nats])  # (N,)
+    all_nats = np.concatenate(nats)  # (N,)
+    positions = np.concatenate([np.arange(1, len(part) + 1) for part in nats])  # (N,)
     tokens = np.concatenate([row[1:] for row in rows]).astype(np.int64)  # (N,)
     times = counts[tokens]  # (N,)
     hits = np.concatenate([seen_earlier(row) for row in rows])  # (N,)
-    powers = [2**power for power in range(int(places.max()).bit_length() + 1)]
+    powers = [2**power for power in range(int(positions.max()).bit_length() + 1)]
     parts = {
-        "place in the row": _between(joined, places, powers, powers[-1]),
-        f"times in {counted_in}": _between(joined, times, TENS, None),
+        "place in the row": _group_by_range(all_nats, positions, powers, powers[-1]),
+        f"times in {counted_in}": _group_by_range(all_nats, times, TENS, None),
         "seen earlier in its row": [
-            _part(name, joined, hits == hit)
+            _make_part(name, all_nats, hits == hit)
             for name, hit in (("hits", True), ("other tokens", False))
             if np.any(hits == hit)
         ],
@@ -182,15 +182,15 @@ def grouped(
     early = max(1, late // 10)
     learning = None
     if late > early:
-        learning = float(joined[places == late].mean() - joined[places == early].mean())
+        learning = float(all_nats[positions == late].mean() - all_nats[positions == early].mean())
     texts = [tokenizer.token_text(token) for token in tokens[:listed].tolist()]
-    columns = (joined, places, times, hits)
-    each = [
+    columns = (all_nats, positions, times, hits)
+    listed_tokens = [
         Listed(text, *row) for text, *row in zip(texts, *(column[:listed].tolist() for column in columns), strict=True)
     ]
     before = tokenizer.token_text(int(rows[0][0]))
     return SurprisalResult(
-        about, float(joined.mean()), len(joined), parts, learning, (early, late), notes, each, before
+        about, float(all_nats.mean()), len(all_nats), parts, learning, (early, late), notes, listed_tokens, before
     )
 
 
@@ -205,22 +205,22 @@ def seen_earlier(row: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
     return np.array([first[pair] < position for position, pair in enumerate(pairs)], dtype=np.bool_)
 
 
-def _between(
+def _group_by_range(
     nats: npt.NDArray[np.float64], values: npt.NDArray[np.int64], edges: Sequence[int], end: int | None
 ) -> list[Part]:
     """Group tokens by ranges of a value, each range from one edge up to the next; empty ranges are left out."""
     parts = []
     for low, high in zip(edges, (*edges[1:], end), strict=True):
-        chosen = (values >= low) & (values < (np.inf if high is None else high))
-        if chosen.any():
+        selected = (values >= low) & (values < (np.inf if high is None else high))
+        if selected.any():
             name = f"{low:,}"
             if high is None:
                 name += " or more"
             elif high - 1 > low:
                 name += f" to {high - 1:,}"
-            parts.append(_part(name, nats, chosen))
+            parts.append(_make_part(name, nats, selected))
     return parts
 
 
-def _part(name: str, nats: npt.NDArray[np.float64], chosen: npt.NDArray[np.bool_]) -> Part:
-    return Part(name, int(chosen.sum()), float(nats[chosen].mean()), float(nats[chosen].sum() / nats.sum()))
+def _make_part(name: str, nats: npt.NDArray[np.float64], selected: npt.NDArray[np.bool_]) -> Part:
+    return Part(name, int(selected.sum()), float(nats[selected].mean()), float(nats[selected].sum() / nats.sum()))

@@ -41,7 +41,7 @@ def surprisal_of_file(
     counts: Counts | None,
     reading: Mapping[str, str] | None = None,
     note: Callable[[str], None] = lambda text: None,
-    most: int | None = None,
+    max_tokens: int | None = None,
 ) -> SurprisalResult:
     """Measure the surprisal of a file.
 
@@ -51,41 +51,44 @@ def surprisal_of_file(
         counts: count of each token in the training text, (V,); None: count the tokens of this text.
         reading: settings of `data` for reading a table, such as its column.
         note: called with each note for the user on how the file was read.
-        most: maximum number of tokens; None: no limit.
+        max_tokens: maximum number of tokens; None: no limit.
 
     Raises:
-        GlassError: the file does not exist, cannot be read, or has fewer than two tokens or more than `most`.
+        GlassError: the file does not exist, cannot be read, or has fewer than two tokens or more than
+            `max_tokens`.
     """
     if str(text) != "-" and not text.exists():
         raise GlassError(f"{text} does not exist", "Give a file with text.")
-    own = model.config.data
-    data = DataConfig(source=str(text), windows=own.windows, document=own.document).replace(**(reading or {}))
+    data_config = model.config.data
+    data = DataConfig(source=str(text), windows=data_config.windows, document=data_config.document).replace(
+        **(reading or {})
+    )
     with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
         kind = RECORD_KINDS[model.config.train.task]
-        whole = encode_evaluation_data(kind, data, {"text": model.tokenizer}, Path(temporary))
-        store = whole.store.tokens["text"]
+        encoded = encode_evaluation_data(kind, data, {"text": model.tokenizer}, Path(temporary))
+        store = encoded.store.tokens["text"]
         if len(store) < 2:
             raise GlassError(f"{text} has {counted(len(store), 'tokens')}", "Give a longer text: --text FILE.")
-        if most is not None and len(store) > most:
+        if max_tokens is not None and len(store) > max_tokens:
             raise GlassError(
-                f"the text has {len(store):,} tokens, but at most {most:,} are allowed", "Give a shorter text."
+                f"the text has {len(store):,} tokens, but at most {max_tokens:,} are allowed", "Give a shorter text."
             )
-        for each in whole.notes:
-            note(each)
-        return _of_store(model, store, counts, f"of {text}", LISTED)
+        for remark in encoded.notes:
+            note(remark)
+        return _surprisal_of_store(model, store, counts, f"of {text}", LISTED)
 
 
 def surprisal_of_text(
-    model: ScorableModel, text: str, counts: Counts | None, most: int | None = None
+    model: ScorableModel, text: str, counts: Counts | None, max_tokens: int | None = None
 ) -> SurprisalResult:
     """Measure the surprisal of a string as if it were read from a file; see `surprisal_of_file`."""
     with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
         path = Path(temporary) / "text.txt"
         path.write_text(text, encoding="utf-8", errors="replace")
-        return replace(surprisal_of_file(model, path, counts, most=most), about="of this text")
+        return replace(surprisal_of_file(model, path, counts, max_tokens=max_tokens), about="of this text")
 
 
-def surprisal_of_split(model: ScorableModel | Translator, own: Prepared, counts: Counts | None) -> SurprisalResult:
+def surprisal_of_split(model: ScorableModel | Translator, data: Prepared, counts: Counts | None) -> SurprisalResult:
     """Measure the surprisal of a run's own validation split; if the task has sources, of the targets.
 
     Raises:
@@ -93,11 +96,11 @@ def surprisal_of_split(model: ScorableModel | Translator, own: Prepared, counts:
     """
     about = "of the validation split"
     if isinstance(model, Translator):
-        return _of_pairs(model, pair_rows(own.validation, model.config), counts, about)
-    store = own.validation.tokens["text"]
+        return _surprisal_of_pairs(model, pair_rows(data.validation, model.config), counts, about)
+    store = data.validation.tokens["text"]
     if len(store) < 2:
         raise GlassError(f"the validation split has {counted(len(store), 'tokens')}", "Name a text: --text FILE.")
-    return _of_store(model, store, counts, about)
+    return _surprisal_of_store(model, store, counts, about)
 
 
 def surprisal_of_target(model: Translator, source: str, target: str, counts: Counts | None) -> SurprisalResult:
@@ -108,19 +111,20 @@ def surprisal_of_target(model: Translator, source: str, target: str, counts: Cou
     """
     context = model.config.model.context
     start = model.tokenizer.target_start
-    written = model.tokenizer.encode(target)
-    lengths = {"source": context + model.unread_tokens(source), "target": len(start) + len(written)}
-    for side, length in lengths.items():
+    target_ids = model.tokenizer.encode(target)
+    lengths = {"source": context + model.unread_tokens(source), "target": len(start) + len(target_ids)}
+    for text_name, length in lengths.items():
         if length > context:
             raise GlassError(
-                f"the {side} has {length:,} tokens, but the model reads at most {context:,}", f"Give a shorter {side}."
+                f"the {text_name} has {length:,} tokens, but the model reads at most {context:,}",
+                f"Give a shorter {text_name}.",
             )
-    ids = [*start, *written, model.tokenizer.end_id]
+    ids = [*start, *target_ids, model.tokenizer.end_id]
     row = Row.of_text(np.array(ids, dtype=np.int64), source=np.array(model.prompt_ids(source), dtype=np.int64))
-    return _of_pairs(model, [row], counts, "of this target", LISTED)
+    return _surprisal_of_pairs(model, [row], counts, "of this target", LISTED)
 
 
-def _of_store(
+def _surprisal_of_store(
     model: ScorableModel, store: TokenStore, counts: Counts | None, about: str, listed: int = 0
 ) -> SurprisalResult:
     masked = isinstance(model, MaskFiller)
@@ -132,19 +136,19 @@ def _of_store(
         remarks = [
             f"only {counted(len(rows), 'evenly spaced rows')}, as a masked model reads a row once for each token"
         ]
-    own = counts_of(store.tokens, model.tokenizer.vocab_size) if counts is None else counts
-    return surprisal(model, rows, own, _counted_in(counts), about, remarks, listed)
+    token_counts = counts_of(store.tokens, model.tokenizer.vocab_size) if counts is None else counts
+    return surprisal(model, rows, token_counts, _counted_in(counts), about, remarks, listed)
 
 
-def _of_pairs(
+def _surprisal_of_pairs(
     model: Translator, rows: Sequence[Row], counts: Counts | None, about: str, listed: int = 0
 ) -> SurprisalResult:
-    nats = [read.nats for read in score_targets(model, rows)]
+    nats = [row_scores.nats for row_scores in score_targets(model, rows)]
     targets = [row.ids for row in rows]
-    own = counts
-    if own is None:
-        own = counts_of(np.concatenate([target[1:] for target in targets]), model.tokenizer.vocab_size)
-    return grouped(nats, targets, model.tokenizer, own, _counted_in(counts), about, (), listed)
+    token_counts = counts
+    if token_counts is None:
+        token_counts = counts_of(np.concatenate([target[1:] for target in targets]), model.tokenizer.vocab_size)
+    return grouped(nats, targets, model.tokenizer, token_counts, _counted_in(counts), about, (), listed)
 
 
 def _counted_in(counts: Counts | None) -> str:

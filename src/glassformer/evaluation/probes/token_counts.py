@@ -29,7 +29,7 @@ class TokenCounts:
         self.counts = counts_of(tokens, vocab_size)  # (V,)
         self._tokens = tokens[:MOST]
         codes = self._tokens[:-1].astype(np.int64) * vocab_size + self._tokens[1:]  # (N - 1,)
-        self._pairs, self._often = np.unique(codes, return_counts=True)  # (pairs,)
+        self._pairs, self._pair_counts = np.unique(codes, return_counts=True)  # (pairs,)
         self._followers: npt.NDArray[np.int64] | None = None
 
     @property
@@ -41,7 +41,7 @@ class TokenCounts:
         """Return the token that most often follows a token, or `majority` if none follows it."""
         if self._followers is None:
             self._followers = np.full(self.vocab_size, self.majority, dtype=np.int64)
-            order = np.argsort(self._often, kind="stable")  # the most frequent successor is assigned last
+            order = np.argsort(self._pair_counts, kind="stable")  # the most frequent successor is assigned last
             first, second = np.divmod(self._pairs[order], self.vocab_size)
             self._followers[first] = second
         return int(self._followers[token])
@@ -54,8 +54,8 @@ class TokenCounts:
 
     def unigram(self, rows: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float64]]:
         """Return ln p of each token of each row by unigram frequency, with one added to each count."""
-        chances = np.log(self.counts + 1) - np.log(self.counts.sum() + self.vocab_size)  # (V,)
-        return [chances[np.asarray(row, dtype=np.int64)] for row in rows]
+        log_probabilities = np.log(self.counts + 1) - np.log(self.counts.sum() + self.vocab_size)  # (V,)
+        return [log_probabilities[np.asarray(row, dtype=np.int64)] for row in rows]
 
     def bigram(self, rows: Sequence[Sequence[int]], start: int) -> list[npt.NDArray[np.float64]]:
         """Return ln p of each token of each row given the previous one, by modified Kneser-Ney.
@@ -64,6 +64,6 @@ class TokenCounts:
         """
         model = KneserNey(self._tokens, self.vocab_size, order=2)
         joined = np.concatenate([np.array([start, *row], dtype=np.int64) for row in rows])
-        chances = np.log(model.probabilities(joined))
+        log_probabilities = np.log(model.probabilities(joined))
         ends = np.cumsum([len(row) + 1 for row in rows])
-        return [chances[end - len(row) : end] for row, end in zip(rows, ends.tolist(), strict=True)]
+        return [log_probabilities[end - len(row) : end] for row, end in zip(rows, ends.tolist(), strict=True)]

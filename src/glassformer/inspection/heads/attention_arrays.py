@@ -75,9 +75,9 @@ class AttentionArrays:
         Args:
             candidates: (N, T, S) True for keys that can receive votes; None: all visible keys.
         """
-        able = self.allowed if candidates is None else candidates  # (N, T, S)
-        weights = np.where(able[:, None], self.weights, -1.0)  # (N, H, T, S)
-        largest = (weights == weights.max(axis=-1, keepdims=True)) & able[:, None]  # (N, H, T, S)
+        eligible = self.allowed if candidates is None else candidates  # (N, T, S)
+        weights = np.where(eligible[:, None], self.weights, -1.0)  # (N, H, T, S)
+        largest = (weights == weights.max(axis=-1, keepdims=True)) & eligible[:, None]  # (N, H, T, S)
         return largest / np.maximum(largest.sum(axis=-1, keepdims=True), 1)  # (N, H, T, S)
 
 
@@ -109,25 +109,25 @@ def make_attention_arrays(
         ValueError: the shapes of weights, queries and keys do not match.
     """
     values = _array(weights).astype(np.float64)  # (N, H, T, S), a copy
-    ids = _array(queries).astype(np.int64)  # (N, T)
+    query_ids = _array(queries).astype(np.int64)  # (N, T)
     cross = keys is not None
-    others = _array(keys).astype(np.int64) if cross else ids  # (N, S)
-    if values.ndim != 4 or ids.shape != (values.shape[0], values.shape[2]):
-        raise ValueError(f"weights of shape {values.shape} do not match queries of shape {ids.shape}")
-    if others.shape != (values.shape[0], values.shape[3]):
-        raise ValueError(f"weights of shape {values.shape} do not match keys of shape {others.shape}")
+    key_ids = _array(keys).astype(np.int64) if cross else query_ids  # (N, S)
+    if values.ndim != 4 or query_ids.shape != (values.shape[0], values.shape[2]):
+        raise ValueError(f"weights of shape {values.shape} do not match queries of shape {query_ids.shape}")
+    if key_ids.shape != (values.shape[0], values.shape[3]):
+        raise ValueError(f"weights of shape {values.shape} do not match keys of shape {key_ids.shape}")
     N, _, T, S = values.shape
-    known = np.ones((N, T), dtype=np.bool_) if real is None else _array(real).astype(np.bool_)  # (N, T)
-    seen = np.ones((N, S), dtype=np.bool_) if cross or real is None else known  # (N, S)
+    query_mask = np.ones((N, T), dtype=np.bool_) if real is None else _array(real).astype(np.bool_)  # (N, T)
+    key_mask = np.ones((N, S), dtype=np.bool_) if cross or real is None else query_mask  # (N, S)
     if real_keys is not None:
-        seen = _array(real_keys).astype(np.bool_)  # (N, S)
+        key_mask = _array(real_keys).astype(np.bool_)  # (N, S)
     if allowed is None:
-        open_ = np.tri(T, S, dtype=np.bool_) if causal else np.ones((T, S), dtype=np.bool_)  # (T, S)
+        mask = np.tri(T, S, dtype=np.bool_) if causal else np.ones((T, S), dtype=np.bool_)  # (T, S)
     else:
-        open_ = _array(allowed).astype(np.bool_)  # (N or 1, 1, T, S) or (N, T, S)
-        open_ = open_[:, 0] if open_.ndim == 4 else open_  # (N or 1, T, S)
-    able = np.broadcast_to(open_, (N, T, S)) & seen[:, None, :]  # (N, T, S)
-    return AttentionArrays(values, able, ids, others, known, frozenset(special), cross)
+        mask = _array(allowed).astype(np.bool_)  # (N or 1, 1, T, S) or (N, T, S)
+        mask = mask[:, 0] if mask.ndim == 4 else mask  # (N or 1, T, S)
+    full_mask = np.broadcast_to(mask, (N, T, S)) & key_mask[:, None, :]  # (N, T, S)
+    return AttentionArrays(values, full_mask, query_ids, key_ids, query_mask, frozenset(special), cross)
 
 
 def _array(values: Any) -> npt.NDArray[Any]:

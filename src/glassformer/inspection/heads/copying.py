@@ -53,9 +53,9 @@ def copying(arrays: AttentionArrays, raised: Floats) -> RoleTally:
         raised: (N, H, T, S) result of `raised_logits`; negative values count as 0.
     """
     text: Bools = arrays.allowed.any(axis=1) & ~arrays.special_keys  # (N, S)
-    up = np.where(text[:, None, None, :], np.maximum(raised, 0.0), 0.0)  # (N, H, T, S)
-    both = up + up.sum(axis=-1, keepdims=True)  # (N, H, T, S)
-    ratio = np.divide(up, both, out=np.zeros_like(up), where=both > 0)  # (N, H, T, S)
+    positive = np.where(text[:, None, None, :], np.maximum(raised, 0.0), 0.0)  # (N, H, T, S)
+    denominator = positive + positive.sum(axis=-1, keepdims=True)  # (N, H, T, S)
+    ratio = np.divide(positive, denominator, out=np.zeros_like(positive), where=denominator > 0)  # (N, H, T, S)
     rows = arrays.rows.astype(np.float64)  # (N, T)
     uniform: Floats = arrays.allowed / np.maximum(arrays.visible, 1)[..., None]  # (N, T, S)
     score = np.einsum("nhts,nhts,nt->nh", arrays.weights, ratio, rows)  # (N, H)
@@ -64,21 +64,21 @@ def copying(arrays: AttentionArrays, raised: Floats) -> RoleTally:
     return RoleTally(4 * score - count[:, None], 4 * chance - count[:, None], count)
 
 
-def raised_logits(model: Model, made: AttentionTrace, keys: Tensor) -> Floats:
+def raised_logits(model: Model, attention_trace: AttentionTrace, keys: Tensor) -> Floats:
     """Return the logit (N, H, T, S) that each head's output adds to the token at each key, minus the vocabulary's mean.
 
     The scale of the final norm is left out; it is the same for all tokens of a query.
 
     Args:
         model: a model with a direct path (see `no_direct_path`).
-        made: the traced layer.
+        attention_trace: the traced layer.
         keys: (N, S) ids of the key tokens.
     """
-    read = _reading(model)  # (V, D)
-    wanted = read[keys] - read.mean(dim=0)  # (N, S, D)
-    logits = torch.einsum("nhtd,nsd->nhts", made.head_outputs.cpu().double(), wanted)  # (N, H, T, S)
-    found: Floats = logits.numpy()
-    return found
+    unembedding = _unembedding(model)  # (V, D)
+    directions = unembedding[keys] - unembedding.mean(dim=0)  # (N, S, D)
+    logits = torch.einsum("nhtd,nsd->nhts", attention_trace.head_outputs.cpu().double(), directions)  # (N, H, T, S)
+    raised: Floats = logits.numpy()
+    return raised
 
 
 def copying_by_weights(model: Model, block: Block) -> list[float]:
@@ -91,24 +91,27 @@ def copying_by_weights(model: Model, block: Block) -> list[float]:
     """
     layer = block.attention
     assert isinstance(layer, Attention)
-    read = _reading(model)  # (V, D)
-    written = model.embedding.tokens.weight.detach().cpu().double()  # (V, D)
+    unembedding = _unembedding(model)  # (V, D)
+    embedding = model.embedding.tokens.weight.detach().cpu().double()  # (V, D)
     norm = block.attention_norm
-    inner = (_centred(written, norm) * _gain(norm)).T @ read  # (D, D)
+    inner = (_centred(embedding, norm) * _gain(norm)).T @ unembedding  # (D, D)
     value = layer.value.weight.detach().cpu().double().unflatten(0, (layer.kv_heads, layer.head_width))  # (G, K, D)
     value = value[kv_index(layer)]  # (H, K, D)
     output = layer.output.weight.detach().cpu().double().unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
     products = torch.einsum("hkd,de,ehj->hkj", value, inner, output)  # (H, K, K)
-    values = np.linalg.eigvals(products.numpy())  # (H, K)
-    size = np.abs(values).sum(axis=-1)  # (H,)
-    return [float(each.real.sum() / most) if most > 0 else 0.0 for each, most in zip(values, size, strict=True)]
+    eigenvalues = np.linalg.eigvals(products.numpy())  # (H, K)
+    magnitudes = np.abs(eigenvalues).sum(axis=-1)  # (H,)
+    return [
+        float(head_eigenvalues.real.sum() / magnitude) if magnitude > 0 else 0.0
+        for head_eigenvalues, magnitude in zip(eigenvalues, magnitudes, strict=True)
+    ]
 
 
-def _reading(model: Model) -> Tensor:
+def _unembedding(model: Model) -> Tensor:
     """Return the matrix (V, D) from the residual stream to the logits, including the final norm's gain and centring."""
     assert not isinstance(model, Classifier)
-    own = model.head.weight  # (V, D), or None for tied embeddings
-    matrix = (model.embedding.tokens.weight if own is None else own).detach().cpu().double()  # (V, D)
+    head_weight = model.head.weight  # (V, D), or None for tied embeddings
+    matrix = (model.embedding.tokens.weight if head_weight is None else head_weight).detach().cpu().double()  # (V, D)
     norm = (model.decoder if isinstance(model, EncoderDecoder) else model.stack).norm
     return _centred(matrix * _gain(norm), norm)
 

@@ -24,11 +24,15 @@ def alignment(arrays: AttentionArrays) -> RoleTally:
     positions = arrays.votes(candidates) @ np.arange(arrays.keys.shape[1], dtype=np.float64)  # (N, H, T)
     score = np.zeros(positions.shape[:2])
     rows = np.zeros(len(positions))
-    for number, (row, here) in enumerate(zip(positions, arrays.rows & candidates.any(axis=-1), strict=True)):
-        if here.sum() < 3:
+    for index, (positions_by_head, row_mask) in enumerate(
+        zip(positions, arrays.rows & candidates.any(axis=-1), strict=True)
+    ):
+        if row_mask.sum() < 3:
             continue
-        rows[number] = 1.0
-        score[number] = [spearman(np.arange(here.sum(), dtype=np.float64), head[here]) or 0.0 for head in row]
+        rows[index] = 1.0
+        score[index] = [
+            spearman(np.arange(row_mask.sum(), dtype=np.float64), head[row_mask]) or 0.0 for head in positions_by_head
+        ]
     return RoleTally(score, np.zeros_like(score), rows)
 
 
@@ -40,13 +44,13 @@ def end_sink(arrays: AttentionArrays) -> RoleTally:
 def coverage(arrays: AttentionArrays) -> Floats:
     """Return the fraction (N, H) of source text tokens whose total weight over target rows is at least `COVERED`."""
     text = arrays.allowed.any(axis=1) & ~arrays.special_keys  # (N, S)
-    given = np.einsum("nhts,nt->nhs", arrays.weights, arrays.rows.astype(np.float64))  # (N, H, S)
-    covered = (given >= COVERED) & text[:, None]  # (N, H, S)
+    received = np.einsum("nhts,nt->nhs", arrays.weights, arrays.rows.astype(np.float64))  # (N, H, S)
+    covered = (received >= COVERED) & text[:, None]  # (N, H, S)
     return covered.sum(axis=-1) / np.maximum(text.sum(axis=-1), 1)[:, None]
 
 
 def hidden_weight(arrays: AttentionArrays) -> Floats:
     """Return the largest weight (H,) of any real query on a masked key, which must be exactly 0."""
     hidden = np.where((arrays.allowed | ~arrays.real[..., None])[:, None], 0.0, arrays.weights)  # (N, H, T, S)
-    found: Floats = np.abs(hidden).max(axis=(0, 2, 3))
-    return found
+    largest: Floats = np.abs(hidden).max(axis=(0, 2, 3))
+    return largest

@@ -25,14 +25,21 @@ def numbers(arrays: AttentionArrays) -> dict[str, Floats]:
     """
     rows = arrays.rows[:, None, :]  # (N, 1, T)
     nats = entropy(arrays.weights)  # (N, H, T)
-    most = np.log(np.maximum(arrays.visible, 2))[:, None]  # (N, 1, T)
-    plain = np.where(arrays.special_keys[:, None, None, :], 0.0, arrays.weights)  # (N, H, T, S)
-    values = {"entropy": nats, "entropy_share": nats / most, "confidence": plain.max(axis=-1)}  # (N, H, T) each
+    max_entropy = np.log(np.maximum(arrays.visible, 2))[:, None]  # (N, 1, T)
+    text_weights = np.where(arrays.special_keys[:, None, None, :], 0.0, arrays.weights)  # (N, H, T, S)
+    values = {
+        "entropy": nats,
+        "entropy_share": nats / max_entropy,
+        "confidence": text_weights.max(axis=-1),
+    }  # (N, H, T) each
     if not arrays.cross:
-        far = np.abs(arrays.offsets).astype(np.float64)  # (T, S)
-        reach = np.einsum("nhts,ts->nht", arrays.weights, far)  # (N, H, T)
-        uniform = (arrays.allowed * far).sum(axis=-1) / np.maximum(arrays.visible, 1)  # (N, T)
-        values |= {"distance": reach, "distance_share": reach / np.where(uniform > 0, uniform, 1.0)[:, None]}
+        distances = np.abs(arrays.offsets).astype(np.float64)  # (T, S)
+        weighted_distance = np.einsum("nhts,ts->nht", arrays.weights, distances)  # (N, H, T)
+        uniform_distance = (arrays.allowed * distances).sum(axis=-1) / np.maximum(arrays.visible, 1)  # (N, T)
+        values |= {
+            "distance": weighted_distance,
+            "distance_share": weighted_distance / np.where(uniform_distance > 0, uniform_distance, 1.0)[:, None],
+        }
     return {name: (value * rows).sum(axis=-1) for name, value in values.items()}
 
 
@@ -47,11 +54,11 @@ def divergence(arrays: AttentionArrays) -> tuple[Floats, float]:
     """
     total = np.zeros(arrays.weights.shape[1])
     count = 0.0
-    each = entropy(arrays.weights)  # (N, H, T)
+    entropies = entropy(arrays.weights)  # (N, H, T)
     for one, other in combinations(range(len(arrays.weights)), 2):
         rows = arrays.rows[one] & arrays.rows[other] & _equal_rows(arrays.allowed[one], arrays.allowed[other])  # (T,)
-        middle = entropy((arrays.weights[one] + arrays.weights[other]) / 2)  # (H, T)
-        total += (middle - (each[one] + each[other]) / 2)[:, rows].sum(axis=-1)  # (H,)
+        mixture_entropy = entropy((arrays.weights[one] + arrays.weights[other]) / 2)  # (H, T)
+        total += (mixture_entropy - (entropies[one] + entropies[other]) / 2)[:, rows].sum(axis=-1)  # (H,)
         count += float(rows.sum())
     return np.maximum(total, 0.0), count
 

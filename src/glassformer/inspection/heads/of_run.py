@@ -44,18 +44,18 @@ class Given:
     lines: bool = False
 
 
-def heads_of_run(opened: OpenedRun, given: Given | None = None) -> HeadSurvey:
+def heads_of_run(opened: OpenedRun, sample: Given | None = None) -> HeadSurvey:
     """Measure the roles of all heads of a run.
 
     Args:
         opened: the run.
-        given: texts to survey the heads on; None: the run's own data.
+        sample: texts to survey the heads on; None: the run's own data.
 
     Raises:
         GlassError: a given text is empty, too short, or longer than the context.
     """
-    probe = None if given is None else _given(opened, given)
-    data = _own_text(opened if given is None else replace(opened, note=lambda text: None))
+    probe = None if sample is None else _text_probe(opened, sample)
+    data = _training_data(opened if sample is None else replace(opened, note=lambda text: None))
     tokenizers = opened.source_tokenizer, opened.tokenizer
     return survey(opened.model, *probes_for(opened.model, opened.config, *tokenizers, data, probe))
 
@@ -63,7 +63,7 @@ def heads_of_run(opened: OpenedRun, given: Given | None = None) -> HeadSurvey:
 def probes_for(
     model: Model,
     config: Config,
-    reader: Tokenizer,
+    source_tokenizer: Tokenizer,
     tokenizer: Tokenizer,
     data: Prepared | None,
     text: HeadProbe | None = None,
@@ -72,33 +72,36 @@ def probes_for(
 
     Args:
         model, config: model and configuration of the run.
-        reader, tokenizer: tokenizers of the input and of the output; the same if the run has only one tokenizer.
+        source_tokenizer, tokenizer: tokenizers of the input and of the output; the same if the run has only one
+            tokenizer.
         data: prepared training data, or None if it is not available.
         text: probe to use instead of the run's validation text; None: its validation text or, if it is not available,
             random tokens.
     """
     counts = _counts(data, tokenizer.vocab_size)
-    source = text_token_pool(reader, counts)
-    target = text_token_pool(tokenizer, counts)
+    source_pool = text_token_pool(source_tokenizer, counts)
+    target_pool = text_token_pool(tokenizer, counts)
     if text is None and data is not None:
         text = held_out_probe(make_task(config, data).held_out(None))
-    probes = [text or random_text(model, source, target), *random_probes(model, source, target)]
+    probes = [text or random_text(model, source_pool, target_pool), *random_probes(model, source_pool, target_pool)]
     corpus = None if config.train.task in PAIRS else config.data.source
     start = isinstance(model, Classifier) or config.data.windows == "documents"
     sentences = sentence_probe(model, tokenizer, start, corpus)
     probes += [] if sentences is None else [sentences]
-    return probes, TokenFacts(special_ids(tokenizer), special_ids(reader), punctuation_ids(reader), counts, corpus)
+    return probes, TokenFacts(
+        special_ids(tokenizer), special_ids(source_tokenizer), punctuation_ids(source_tokenizer), counts, corpus
+    )
 
 
-def _given(opened: OpenedRun, given: Given) -> HeadProbe:
+def _text_probe(opened: OpenedRun, sample: Given) -> HeadProbe:
     """Return the probe of given texts: windows of running text, or one text in each row."""
     running = opened.config.train.task in ("lm", "masked") and opened.config.data.windows == "stream"
-    if given.lines and running:
-        return window_probe(opened.text_model, "\n".join(given.texts), given.name)
-    return given_probe(opened.text_model, given.texts, given.name)
+    if sample.lines and running:
+        return window_probe(opened.text_model, "\n".join(sample.texts), sample.name)
+    return given_probe(opened.text_model, sample.texts, sample.name)
 
 
-def _own_text(opened: OpenedRun) -> Prepared | None:
+def _training_data(opened: OpenedRun) -> Prepared | None:
     """Return the prepared training data of the run, or None if it is not available."""
     try:
         return opened.data

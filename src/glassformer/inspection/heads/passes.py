@@ -40,7 +40,7 @@ class ProbedLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class _Side:
+class _StackInputs:
     """Input sequences of one stack."""
 
     ids: Ids  # (N, T)
@@ -60,66 +60,74 @@ def passes(
         source_special: ids of special tokens of the source of an encoder-decoder.
     """
     for rows in _batches(model, probe):
-        own = _side([probe.rows[row] for row in rows], special)
+        model_inputs = _stack_inputs([probe.rows[row] for row in rows], special)
         if isinstance(model, EncoderDecoder):
             assert probe.targets is not None
-            source = _Side(own.ids, own.real, source_special)
-            target = _side([probe.targets[row] for row in rows], special)
-            made = trace(model, torch.from_numpy(source.ids), torch.from_numpy(target.ids), _padding(source))
-            assert made.source is not None
-            sides = [("enc", made.source, source, None), ("dec", made.stack, target, source)]
+            source = _StackInputs(model_inputs.ids, model_inputs.real, source_special)
+            target = _stack_inputs([probe.targets[row] for row in rows], special)
+            model_trace = trace(model, torch.from_numpy(source.ids), torch.from_numpy(target.ids), _padding(source))
+            assert model_trace.source is not None
+            stack_traces = [("enc", model_trace.source, source, None), ("dec", model_trace.stack, target, source)]
         else:
-            made = trace(model, torch.from_numpy(own.ids), None, _padding(own))
-            sides = [("dec" if isinstance(model, Decoder) else "enc", made.stack, own, None)]
-        for name, stack, side, memory in sides:
-            yield from _layers(model, name, stack, side, memory, probe, rows)
+            model_trace = trace(model, torch.from_numpy(model_inputs.ids), None, _padding(model_inputs))
+            stack_traces = [("dec" if isinstance(model, Decoder) else "enc", model_trace.stack, model_inputs, None)]
+        for name, stack, inputs, memory in stack_traces:
+            yield from _probed_layers(model, name, stack, inputs, memory, probe, rows)
 
 
-def _side(rows: list[Ids], special: frozenset[int]) -> _Side:
+def _stack_inputs(rows: list[Ids], special: frozenset[int]) -> _StackInputs:
     ids, real = batch(rows)  # (N, T) each
-    return _Side(ids, real, special)
+    return _StackInputs(ids, real, special)
 
 
-def _padding(side: _Side) -> torch.Tensor | None:
-    return None if side.real.all() else torch.from_numpy(side.real)
+def _padding(inputs: _StackInputs) -> torch.Tensor | None:
+    return None if inputs.real.all() else torch.from_numpy(inputs.real)
 
 
 def _batches(model: Model, probe: HeadProbe) -> Iterator[list[int]]:
     """Return the row indices of each pass: as many as fit in `MEMORY`, from two (if there are two) to `MOST_ROWS`."""
     longest = max(map(len, [*probe.rows, *(probe.targets or ())]))
     layers = sum(len(stack.blocks) for stack in stacks(model).values()) * (2 if probe.targets else 1)
-    row = layers * model.config.heads * longest**2 * 3 * 4  # scores, scaled scores and weights, 4 bytes each
-    size = max(2, min(MOST_ROWS, MEMORY // row))
+    row_bytes = layers * model.config.heads * longest**2 * 3 * 4  # scores, scaled scores and weights, 4 bytes each
+    size = max(2, min(MOST_ROWS, MEMORY // row_bytes))
     return (list(range(start, min(start + size, len(probe.rows)))) for start in range(0, len(probe.rows), size))
 
 
-def _layers(
-    model: Model, name: str, stack: StackTrace, side: _Side, memory: _Side | None, probe: HeadProbe, rows: list[int]
+def _probed_layers(
+    model: Model,
+    name: str,
+    stack: StackTrace,
+    inputs: _StackInputs,
+    memory_inputs: _StackInputs | None,
+    probe: HeadProbe,
+    rows: list[int],
 ) -> Iterator[ProbedLayer]:
     for layer, block in enumerate(stack.blocks):
-        for part, made in (("self", block.attention), ("cross", block.cross)):
-            if made is None:
+        for part, attention in (("self", block.attention), ("cross", block.cross)):
+            if attention is None:
                 continue
-            keys = memory if part == "cross" else None
-            here = make_attention_arrays(
-                made.weights,
-                side.ids,
-                None if keys is None else keys.ids,
-                allowed=made.allowed,
-                real=side.real,
-                real_keys=None if keys is None else keys.real,
-                special=(keys or side).special,
+            key_inputs = memory_inputs if part == "cross" else None
+            arrays = make_attention_arrays(
+                attention.weights,
+                inputs.ids,
+                None if key_inputs is None else key_inputs.ids,
+                allowed=attention.allowed,
+                real=inputs.real,
+                real_keys=None if key_inputs is None else key_inputs.real,
+                special=(key_inputs or inputs).special,
             )
             raised = None
             if probe.distinct and no_direct_path(model, name, part) is None:
-                raised = raised_logits(model, made, torch.from_numpy(here.keys))  # (N, H, T, S)
-            gold = {key: _whole([patterns[row] for row in rows], here) for key, patterns in probe.gold.items()}
-            yield ProbedLayer(Site(name, layer, part), here, raised, gold)
+                raised = raised_logits(model, attention, torch.from_numpy(arrays.keys))  # (N, H, T, S)
+            gold = {
+                key: _batched_patterns([patterns[row] for row in rows], arrays) for key, patterns in probe.gold.items()
+            }
+            yield ProbedLayer(Site(name, layer, part), arrays, raised, gold)
 
 
-def _whole(patterns: list[Bools], here: AttentionArrays) -> Bools:
+def _batched_patterns(patterns: list[Bools], arrays: AttentionArrays) -> Bools:
     """Combine patterns (T, T) of sequences of different lengths into one array (N, T, S)."""
-    whole = np.zeros(here.allowed.shape, dtype=np.bool_)  # (N, T, S)
+    batched = np.zeros(arrays.allowed.shape, dtype=np.bool_)  # (N, T, S)
     for number, pattern in enumerate(patterns):
-        whole[number, : len(pattern), : len(pattern)] = pattern
-    return whole
+        batched[number, : len(pattern), : len(pattern)] = pattern
+    return batched

@@ -109,25 +109,27 @@ def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[He
     """
     generator = np.random.Generator(np.random.Philox(SEED))
     context = model.config.context
-    made = []
+    probes = []
     for name, copies in (("repeated", COPIES), ("distinct", 1)):
         length = min(SEGMENT, (context - 1) // copies, len(source.pool), len(target.pool))
         if length < 2:
             continue
-        words = f"{EXAMPLES} sequences of {length} random tokens"
-        words += f", {copies} times" if copies > 1 else ", all different"
-        sampled = [_sample(generator, source, length, copies) for _ in range(EXAMPLES)]
+        description = f"{EXAMPLES} sequences of {length} random tokens"
+        description += f", {copies} times" if copies > 1 else ", all different"
+        sampled = [_random_segments(generator, source, length, copies) for _ in range(EXAMPLES)]
         if isinstance(model, EncoderDecoder):
-            answers = [_sample(generator, target, length, copies) for _ in range(EXAMPLES)]
+            sampled_targets = [_random_segments(generator, target, length, copies) for _ in range(EXAMPLES)]
             rows = [np.append(ids, source.end) for ids in sampled]
-            made.append(HeadProbe(name, words, rows, [np.insert(ids, 0, target.end) for ids in answers]))
+            probes.append(
+                HeadProbe(name, description, rows, [np.insert(ids, 0, target.end) for ids in sampled_targets])
+            )
         else:
-            made.append(HeadProbe(name, words, [np.insert(ids, 0, source.start) for ids in sampled]))
-    return made
+            probes.append(HeadProbe(name, description, [np.insert(ids, 0, source.start) for ids in sampled]))
+    return probes
 
 
-def _sample(generator: np.random.Generator, from_: TokenPool, length: int, copies: int) -> Ids:
-    ids: Ids = np.tile(generator.choice(from_.pool, length, replace=False), copies)
+def _random_segments(generator: np.random.Generator, token_pool: TokenPool, length: int, copies: int) -> Ids:
+    ids: Ids = np.tile(generator.choice(token_pool.pool, length, replace=False), copies)
     return ids
 
 
@@ -157,8 +159,8 @@ def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str 
             patterns.append(gold(sentence, spans, relation, int(start)))
     if not rows:
         return None
-    known = "subjects" if corpus == "agreement" else 'nouns for "it"'
-    return HeadProbe("sentences", f"{len(rows)} generated sentences with known {known}", rows, gold=relations)
+    gold_words = "subjects" if corpus == "agreement" else 'nouns for "it"'
+    return HeadProbe("sentences", f"{len(rows)} generated sentences with known {gold_words}", rows, gold=relations)
 
 
 def batch(rows: Sequence[Ids]) -> tuple[Ids, Bools]:

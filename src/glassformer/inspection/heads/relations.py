@@ -52,11 +52,11 @@ class Sentence:
 def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
     """Generate sentences with 1 to `Agreement.most` nouns after the subject; equal arguments give equal sentences."""
     for index in range(size):
-        numbers = generator(seed, FROM + index)
-        nouns = 1 + below(numbers, Agreement.most)
-        item = draw_item(numbers, nouns, numbers.random() < 1 / 2, held=False)
-        subject, front, *chain = (NUMBERS[below(numbers, 2)] for _ in range(nouns + 2))
-        yield _linked(item, subject, "".join(chain), front)
+        rng = generator(seed, FROM + index)
+        nouns = 1 + below(rng, Agreement.most)
+        item = draw_item(rng, nouns, rng.random() < 1 / 2, held=False)
+        subject, front, *chain = (NUMBERS[below(rng, 2)] for _ in range(nouns + 2))
+        yield _linked_sentence(item, subject, "".join(chain), front)
 
 
 def sentences_with_it(size: int, seed: int = 0) -> Iterator[Sentence]:
@@ -69,8 +69,8 @@ def sentences_with_it(size: int, seed: int = 0) -> Iterator[Sentence]:
         role = ROLES[index % 2]
         options = adjectives(scene.animal, scene.thing, role, held=False)
         text = scene.text("it", options[int(point * len(options))])
-        it = _found(text, "it", text.index(" it was too "))
-        yield Sentence(text, ((it, _found(text, scene.noun(role), 0)),))
+        it = _span_of(text, "it", text.index(" it was too "))
+        yield Sentence(text, ((it, _span_of(text, scene.noun(role), 0)),))
 
 
 SENTENCES: Mapping[str, Callable[[int], Iterator[Sentence]]] = {
@@ -89,26 +89,26 @@ def why_none(corpus: str | None, causal: bool) -> str:
     return f"no sentence of {corpus} fits into the context and can be aligned with the tokens"
 
 
-def _linked(item: Item, subject: str, chain: str, front: str) -> Sentence:
+def _linked_sentence(item: Item, subject: str, chain: str, front: str) -> Sentence:
     text = item.text(subject, chain, front, subject)
     start = 0 if item.front is None else len(f"{item.front[0]} the {form(item.front[1], front)}, ")
-    noun = _found(text, form(item.subject, subject), start)
-    verb = _found(text, _main(item, text).split()[0], len(text) - 1 - len(_main(item, text)))
+    noun = _span_of(text, form(item.subject, subject), start)
+    verb = _span_of(text, _main_predicate(item, text).split()[0], len(text) - 1 - len(_main_predicate(item, text)))
     links = [(verb, noun)]
     if item.frame == "that":  # "the author that the guards like": "guards" is the first noun of the chain
-        inner = _found(text, form(item.chain[0], chain[0]), noun[1])
-        links.append((_found(text, item.verb + "s" * (chain[0] == "S"), inner[1]), inner))
+        inner = _span_of(text, form(item.chain[0], chain[0]), noun[1])
+        links.append((_span_of(text, item.verb + "s" * (chain[0] == "S"), inner[1]), inner))
     elif item.frame in ("who", "and"):
-        links.append((_found(text, item.verb + "s" * (subject == "S"), noun[1]), noun))
+        links.append((_span_of(text, item.verb + "s" * (subject == "S"), noun[1]), noun))
     return Sentence(text, tuple(links))
 
 
-def _main(item: Item, text: str) -> str:
+def _main_predicate(item: Item, text: str) -> str:
     """Return the main predicate, which ends the sentence."""
     return next(p for p in PREDICATES[animacy(item.subject)][item.predicate] if text.endswith(f" {p}."))
 
 
-def _found(text: str, word: str, start: int) -> Span:
+def _span_of(text: str, word: str, start: int) -> Span:
     begin = text.index(word, start)
     return begin, begin + len(word)
 
@@ -139,16 +139,16 @@ def gold(sentence: Sentence, spans: list[Span], relation: str, before: int) -> B
     size = len(spans) + before
     pattern = np.zeros((size, size), dtype=np.bool_)  # (T, T)
     for link in sentence.links:
-        from_, to = reversed(link) if relation in BACKWARDS else link
-        start = [number for number, span in enumerate(spans) if _meet(span, from_)]
-        keys = [number + before for number, span in enumerate(spans) if _meet(span, to)]
-        row = (start[0] - 1 if relation.startswith("before ") else start[-1]) + before
+        query_span, key_span = reversed(link) if relation in BACKWARDS else link
+        query_tokens = [number for number, span in enumerate(spans) if _overlap(span, query_span)]
+        keys = [number + before for number, span in enumerate(spans) if _overlap(span, key_span)]
+        row = (query_tokens[0] - 1 if relation.startswith("before ") else query_tokens[-1]) + before
         if row not in keys:  # in "the guards avoid", the token before the verb is the subject itself
             pattern[row, keys] = True
     return pattern
 
 
-def _meet(one: Span, other: Span) -> bool:
+def _overlap(one: Span, other: Span) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
@@ -156,9 +156,9 @@ def offset_hits(arrays: AttentionArrays, pattern: Bools, span: int) -> tuple[Flo
     """Return the number of rows whose gold partner is at each offset -span … span, and the number of all rows."""
     candidates = pattern & arrays.allowed & ~arrays.special_keys[:, None, :]  # (N, T, S)
     rows = arrays.rows & candidates.any(axis=-1)  # (N, T)
-    kept = candidates & rows[..., None]  # (N, T, S)
-    T = kept.shape[1]
+    row_pattern = candidates & rows[..., None]  # (N, T, S)
+    T = row_pattern.shape[1]
     hits = np.zeros(2 * span + 1)
     for offset in range(max(-span, 1 - T), min(span, T - 1) + 1):
-        hits[offset + span] = np.trace(kept, offset, axis1=1, axis2=2).sum()
+        hits[offset + span] = np.trace(row_pattern, offset, axis1=1, axis2=2).sum()
     return hits, float(rows.sum())

@@ -46,7 +46,7 @@ class HeadReport:
     @property
     def names(self) -> list[str]:
         """Names of the roles that the head has earned, the highest score first."""
-        earned = {role: found for role, found in self.roles.items() if found.earned}
+        earned = {role: score for role, score in self.roles.items() if score.earned}
         return sorted(earned, key=lambda role: -earned[role].score)
 
     def facts(self) -> dict[str, Any]:
@@ -95,21 +95,21 @@ class HeadSurvey:
         """
         stack = self.heads[-1].head.site.stack if self.heads else ""
         weights = [
-            found.numbers["first_of_64"]
-            for found in self.heads
-            if found.head.site.stack == stack and "first_of_64" in found.numbers
+            report.numbers["first_of_64"]
+            for report in self.heads
+            if report.head.site.stack == stack and "first_of_64" in report.numbers
         ]
         return sum(weight > SINK for weight in weights) / len(weights) if weights else None
 
     def with_importance(self, importance: Mapping[str, float]) -> HeadSurvey:
         """Return a copy of the report with the importance of each head; `importance` maps names of heads to values."""
-        heads = [replace(found, importance=importance.get(str(found.head))) for found in self.heads]
+        heads = [replace(report, importance=importance.get(str(report.head))) for report in self.heads]
         return replace(self, heads=heads)
 
     def facts(self) -> dict[str, Any]:
         """Return the report as a JSON-serializable dict."""
         return {
-            "heads": [found.facts() for found in self.heads],
+            "heads": [report.facts() for report in self.heads],
             "sink_share": self.sinks,
             "probes": {probe.name: probe.words for probe in self.probes},
             "left_out": [asdict(each) for each in self.left_out],

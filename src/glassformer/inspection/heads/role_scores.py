@@ -92,13 +92,13 @@ def tally_values(
 
     For the other arguments, see `mass`.
     """
-    wanted = pattern & candidates  # (N, T, S)
-    here = arrays.rows & (wanted.any(axis=-1) if rows is None else rows)  # (N, T)
-    kept = wanted & here[..., None]  # (N, T, S)
-    score = np.einsum("nhts,nts->nh", values, kept.astype(np.float64))  # (N, H)
-    share = kept.sum(axis=-1) / np.maximum(candidates.sum(axis=-1), 1)  # (N, T)
-    chance = np.broadcast_to(share.sum(axis=-1)[:, None], score.shape)  # (N, H)
-    return RoleTally(score, chance, here.sum(axis=-1).astype(np.float64))
+    visible_pattern = pattern & candidates  # (N, T, S)
+    row_mask = arrays.rows & (visible_pattern.any(axis=-1) if rows is None else rows)  # (N, T)
+    row_pattern = visible_pattern & row_mask[..., None]  # (N, T, S)
+    score = np.einsum("nhts,nts->nh", values, row_pattern.astype(np.float64))  # (N, H)
+    fraction = row_pattern.sum(axis=-1) / np.maximum(candidates.sum(axis=-1), 1)  # (N, T)
+    chance = np.broadcast_to(fraction.sum(axis=-1)[:, None], score.shape)  # (N, H)
+    return RoleTally(score, chance, row_mask.sum(axis=-1).astype(np.float64))
 
 
 def score_heads(
@@ -123,26 +123,28 @@ def score_heads(
     total = tally.rows.sum()
     scores = tally.score.sum(axis=0) / total  # (H,)
     chances = tally.chance.sum(axis=0) / total  # (H,)
-    counts = _counts(N, seed)  # (repeats, N)
+    counts = _bootstrap_counts(N, seed)  # (repeats, N)
     with np.errstate(invalid="ignore"):
-        spread = (counts @ tally.score) / (counts @ tally.rows)[:, None]  # (repeats, H)
-    low, high = np.nanquantile(spread, [0.025, 0.975], axis=0)  # (H,) each
-    limits = np.broadcast_to(np.asarray(threshold, dtype=np.float64), (H,))
-    found = []
+        bootstrap_scores = (counts @ tally.score) / (counts @ tally.rows)[:, None]  # (repeats, H)
+    low, high = np.nanquantile(bootstrap_scores, [0.025, 0.975], axis=0)  # (H,) each
+    thresholds = np.broadcast_to(np.asarray(threshold, dtype=np.float64), (H,))
+    role_scores = []
     for head in range(H):
         score = float(scores[head])
         chance = float(chances[head])
         lift = (score - lowest) / (chance - lowest) if chance > lowest else None
         interval = (float(low[head]), float(high[head])) if np.count_nonzero(tally.rows) > 1 else None
-        above = interval is not None and interval[0] > chance
-        earned = bool(score >= limits[head] and (lift is None or lift >= LIFT) and above)
+        above_chance = interval is not None and interval[0] > chance
+        earned = bool(score >= thresholds[head] and (lift is None or lift >= LIFT) and above_chance)
         detail = details[head] if details else {}
-        found.append(RoleScore(score, chance, lift, interval, float(limits[head]), earned, int(total), probe, detail))
-    return found
+        role_scores.append(
+            RoleScore(score, chance, lift, interval, float(thresholds[head]), earned, int(total), probe, detail)
+        )
+    return role_scores
 
 
 @cache
-def _counts(n: int, seed: int) -> Floats:
+def _bootstrap_counts(n: int, seed: int) -> Floats:
     """Return bootstrap counts (repeats, n): how often each of n sequences occurs in a sample of n with replacement."""
     generator = np.random.Generator(np.random.Philox(seed))
     return generator.multinomial(n, np.full(n, 1 / n), size=REPEATS).astype(np.float64)

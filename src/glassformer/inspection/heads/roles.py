@@ -127,25 +127,25 @@ def offset_votes(arrays: AttentionArrays, span: int) -> tuple[Floats, Floats, Fl
     """
     N, H = arrays.weights.shape[:2]
     votes = arrays.votes() * arrays.rows[:, None, :, None]  # (N, H, T, S)
-    share = arrays.allowed * (arrays.rows / np.maximum(arrays.visible, 1))[..., None]  # (N, T, S)
-    found = np.zeros((N, H, 2 * span + 1))
+    uniform_votes = arrays.allowed * (arrays.rows / np.maximum(arrays.visible, 1))[..., None]  # (N, T, S)
+    counts = np.zeros((N, H, 2 * span + 1))
     chance = np.zeros((N, 2 * span + 1))
     T, S = arrays.offsets.shape
     for offset in range(max(-span, 1 - T), min(span, S - 1) + 1):
-        found[..., offset + span] = np.trace(votes, offset, axis1=2, axis2=3)  # (N, H)
-        chance[:, offset + span] = np.trace(share, offset, axis1=1, axis2=2)  # (N,)
-    return found, chance, arrays.rows.sum(axis=-1).astype(np.float64)
+        counts[..., offset + span] = np.trace(votes, offset, axis1=2, axis2=3)  # (N, H)
+        chance[:, offset + span] = np.trace(uniform_votes, offset, axis1=1, axis2=2)  # (N,)
+    return counts, chance, arrays.rows.sum(axis=-1).astype(np.float64)
 
 
-def positional(found: Floats, chance: Floats, rows: Floats) -> tuple[RoleTally, list[int]]:
+def positional(counts: Floats, chance: Floats, rows: Floats) -> tuple[RoleTally, list[int]]:
     """Return the tally of the largest weights at each head's most frequent offset, and a list of these H offsets.
 
     Args:
-        found, chance, rows: results of `offset_votes` for all sequences.
+        counts, chance, rows: results of `offset_votes` for all sequences.
     """
-    span = found.shape[-1] // 2
-    best = found.sum(axis=0).argmax(axis=-1)  # (H,)
-    score = np.take_along_axis(found, best[None, :, None], axis=-1)[..., 0]  # (N, H)
+    span = counts.shape[-1] // 2
+    best = counts.sum(axis=0).argmax(axis=-1)  # (H,)
+    score = np.take_along_axis(counts, best[None, :, None], axis=-1)[..., 0]  # (N, H)
     return RoleTally(score, chance[:, best], rows), [int(each) - span for each in best]
 
 
@@ -155,5 +155,5 @@ def sink_weight(arrays: AttentionArrays) -> Floats:
     This is α of Gu et al. 2025. A head above `SINK` is a sink; the fraction of sinks is the paper's Sink metric.
     """
     rows = arrays.real & (np.arange(arrays.queries.shape[1]) < SINK_LENGTH)  # (N, T)
-    taken = np.einsum("nht,nt->nh", arrays.weights[..., 0], rows.astype(np.float64))  # (N, H)
-    return taken / rows.sum(axis=-1)[:, None]
+    weight_sums = np.einsum("nht,nt->nh", arrays.weights[..., 0], rows.astype(np.float64))  # (N, H)
+    return weight_sums / rows.sum(axis=-1)[:, None]

@@ -79,7 +79,7 @@ class _Layer:
         self.probe[role] = probe
 
 
-def survey(model: Model, probes: Sequence[HeadProbe], known: TokenFacts) -> HeadSurvey:
+def survey(model: Model, probes: Sequence[HeadProbe], token_facts: TokenFacts) -> HeadSurvey:
     """Score all heads in all possible roles.
 
     Attention weights are reduced to sums batch by batch, so that more sequences need hardly more memory.
@@ -87,102 +87,104 @@ def survey(model: Model, probes: Sequence[HeadProbe], known: TokenFacts) -> Head
     Args:
         model: a model of any family; it is not modified.
         probes: input sequences, from `glassformer.inspection.heads.probes`.
-        known: special tokens, punctuation and token frequencies of the run.
+        token_facts: special tokens, punctuation and token frequencies of the run.
     """
     layers: dict[Site, _Layer] = defaultdict(_Layer)
     for probe in probes:
-        for passed in passes(model, probe, known.special, known.source_special):
-            _tally(layers[passed.site], passed, probe, known, model.config.context)
-    found: list[HeadReport] = []
+        for probed_layer in passes(model, probe, token_facts.special, token_facts.source_special):
+            _tally(layers[probed_layer.site], probed_layer, probe, token_facts, model.config.context)
+    reports: list[HeadReport] = []
     left_out: dict[LeftOut, None] = {}
     for site, attention in attentions(model).items():
         layer = layers[site]
-        scored, without = _judged(layer)
+        role_scores, unscored = _role_scores(layer)
         by_weights = _by_weights(model, site)
         if by_weights is not None:
-            scored["copying_by_weights"] = by_weights
-        _require_copying(scored)
-        for role, reason in [*without.items(), *_impossible(model, site, scored, without, known)]:
+            role_scores["copying_by_weights"] = by_weights
+        _require_copying(role_scores)
+        for role, reason in [*unscored.items(), *_unmeasured_roles(model, site, role_scores, unscored, token_facts)]:
             left_out[LeftOut(f"{site.stack}.{site.part}", role, reason)] = None
         for number in range(attention.heads):
-            own = {role: verdicts[number] for role, verdicts in scored.items()}
-            found.append(HeadReport(HeadSite(site, number), own, _numbers(layer, number)))
-    return HeadSurvey(found, tuple(probes), tuple(left_out))
+            head_scores = {role: scores[number] for role, scores in role_scores.items()}
+            reports.append(HeadReport(HeadSite(site, number), head_scores, _statistics(layer, number)))
+    return HeadSurvey(reports, tuple(probes), tuple(left_out))
 
 
-def _tally(layer: _Layer, passed: ProbedLayer, probe: HeadProbe, known: TokenFacts, span: int) -> None:
+def _tally(layer: _Layer, probed_layer: ProbedLayer, probe: HeadProbe, token_facts: TokenFacts, span: int) -> None:
     """Add the tallies of one batch of a probe to those of the layer."""
-    here = passed.arrays
-    if passed.raised is not None:
-        layer.add("copying", copying.copying(here, passed.raised), probe.name)
-    if not here.cross:
+    arrays = probed_layer.arrays
+    if probed_layer.raised is not None:
+        layer.add("copying", copying.copying(arrays, probed_layer.raised), probe.name)
+    if not arrays.cross:
         for name, role in roles.ROLES.items():
             if role.probe == probe.name:
-                layer.add(name, roles.role(here, name), probe.name)
-        for name, pattern in passed.gold.items():
-            layer.add(name, roles.voted(here, pattern), probe.name)
-            layer.hits[name].append(relations.offset_hits(here, pattern, span))
+                layer.add(name, roles.role(arrays, name), probe.name)
+        for name, pattern in probed_layer.gold.items():
+            layer.add(name, roles.voted(arrays, pattern), probe.name)
+            layer.hits[name].append(relations.offset_hits(arrays, pattern, span))
     if probe.name == "text":
-        _tally_text(layer, passed.site, here, known, span)
+        _tally_text(layer, probed_layer.site, arrays, token_facts, span)
 
 
-def _tally_text(layer: _Layer, site: Site, here: AttentionArrays, known: TokenFacts, span: int) -> None:
-    rows = float(here.rows.sum())
-    for name, sums in numbers.numbers(here).items():
+def _tally_text(layer: _Layer, site: Site, arrays: AttentionArrays, token_facts: TokenFacts, span: int) -> None:
+    rows = float(arrays.rows.sum())
+    for name, sums in numbers.numbers(arrays).items():
         layer.sums[name].append((sums.sum(axis=0), rows))
-    layer.hidden.append(cross.hidden_weight(here))
-    if here.cross:
-        layer.add("alignment", cross.alignment(here), "text")
-        layer.add("end_sink", cross.end_sink(here), "text")
-        layer.sums["coverage"].append((cross.coverage(here).sum(axis=0), float(len(here.keys))))
+    layer.hidden.append(cross.hidden_weight(arrays))
+    if arrays.cross:
+        layer.add("alignment", cross.alignment(arrays), "text")
+        layer.add("end_sink", cross.end_sink(arrays), "text")
+        layer.sums["coverage"].append((cross.coverage(arrays).sum(axis=0), float(len(arrays.keys))))
         return
-    layer.votes.append(roles.offset_votes(here, span))
-    layer.sums["divergence"].append(numbers.divergence(here))
-    layer.sums["first_of_64"].append((roles.sink_weight(here).sum(axis=0), float(len(here.keys))))
+    layer.votes.append(roles.offset_votes(arrays, span))
+    layer.sums["divergence"].append(numbers.divergence(arrays))
+    layer.sums["first_of_64"].append((roles.sink_weight(arrays).sum(axis=0), float(len(arrays.keys))))
     if site.stack == "enc":
-        layer.add("delimiter", roles.delimiter(here, known.marks), "text")
-    if known.counts is not None:
-        layer.add("rare_word", roles.rare_word(here, known.counts), "text")
+        layer.add("delimiter", roles.delimiter(arrays, token_facts.marks), "text")
+    if token_facts.counts is not None:
+        layer.add("rare_word", roles.rare_word(arrays, token_facts.counts), "text")
 
 
-def _judged(layer: _Layer) -> tuple[dict[str, list[RoleScore]], dict[str, str]]:
+def _role_scores(layer: _Layer) -> tuple[dict[str, list[RoleScore]], dict[str, str]]:
     """Return the scores of all heads by role, and the reasons for roles without rows."""
-    found: dict[str, list[RoleScore]] = {}
-    without: dict[str, str] = {}
+    scores: dict[str, list[RoleScore]] = {}
+    unscored: dict[str, str] = {}
     for role, tallies in layer.tallies.items():
-        whole = RoleTally.join(tallies)
-        if not whole.rows.sum():
-            without[role] = NO_ROWS.get(role, f"the role is possible in no row of the probe {layer.probe[role]!r}")
+        tally = RoleTally.join(tallies)
+        if not tally.rows.sum():
+            unscored[role] = NO_ROWS.get(role, f"the role is possible in no row of the probe {layer.probe[role]!r}")
             continue
         threshold = THRESHOLDS.get(role, 0.0)
         details = None
         if role in layer.hits:
             best = _best_offset(layer.hits[role])
             threshold = best + relations.ABOVE_BASELINE
-            details = [{"baseline": best}] * whole.score.shape[1]
+            details = [{"baseline": best}] * tally.score.shape[1]
         lowest = -1.0 if role == "copying" else 0.0
-        found[role] = score_heads(whole, threshold, layer.probe[role], lowest=lowest, details=details)
+        scores[role] = score_heads(tally, threshold, layer.probe[role], lowest=lowest, details=details)
     if layer.votes:
         votes, chance, rows = (np.concatenate(part) for part in zip(*layer.votes, strict=True))
-        whole, offsets = roles.positional(votes, chance, rows)
+        tally, offsets = roles.positional(votes, chance, rows)
         if rows.sum():
             details = [{"offset": float(offset)} for offset in offsets]
-            found["positional"] = score_heads(whole, roles.POSITIONAL, "text", details=details)
+            scores["positional"] = score_heads(tally, roles.POSITIONAL, "text", details=details)
         else:
-            without["positional"] = "the role is possible in no row of the probe 'text'"
-    return found, without
+            unscored["positional"] = "the role is possible in no row of the probe 'text'"
+    return scores, unscored
 
 
-def _require_copying(scored: dict[str, list[RoleScore]]) -> None:
+def _require_copying(role_scores: dict[str, list[RoleScore]]) -> None:
     """Require that an induction head also copies (Olsson et al. 2022): one of the available copying scores is above 0.
 
     On tokens that do not repeat, an induction head has no earlier copy to attend to, so its weights are often better
     evidence of copying than its outputs.
     """
-    measures = [scored[name] for name in ("copying", "copying_by_weights") if name in scored]
-    if measures and "induction" in scored:
-        copies = [any(one.score > 0 for one in each) for each in zip(*measures, strict=True)]
-        scored["induction"] = [one.if_also(copy) for one, copy in zip(scored["induction"], copies, strict=True)]
+    copying_scores = [role_scores[name] for name in ("copying", "copying_by_weights") if name in role_scores]
+    if copying_scores and "induction" in role_scores:
+        copies = [any(one.score > 0 for one in each) for each in zip(*copying_scores, strict=True)]
+        role_scores["induction"] = [
+            one.if_also(copy) for one, copy in zip(role_scores["induction"], copies, strict=True)
+        ]
 
 
 def _best_offset(hits: Sequence[tuple[Floats, float]]) -> float:
@@ -192,15 +194,15 @@ def _best_offset(hits: Sequence[tuple[Floats, float]]) -> float:
     return float(np.max(total) / max(rows, 1.0))
 
 
-def _numbers(layer: _Layer, head: int) -> dict[str, float]:
-    found = {}
+def _statistics(layer: _Layer, head: int) -> dict[str, float]:
+    statistics = {}
     for name, parts in layer.sums.items():
         count = sum(rows for _, rows in parts)
         if count:
-            found[name] = float(sum(float(sums[head]) for sums, _ in parts) / count)
+            statistics[name] = float(sum(float(sums[head]) for sums, _ in parts) / count)
     if layer.hidden:
-        found["hidden_weight"] = float(max(each[head] for each in layer.hidden))
-    return found
+        statistics["hidden_weight"] = float(max(each[head] for each in layer.hidden))
+    return statistics
 
 
 def _by_weights(model: Model, site: Site) -> list[RoleScore] | None:
@@ -209,27 +211,27 @@ def _by_weights(model: Model, site: Site) -> list[RoleScore] | None:
         return None
     block = stacks(model)[site.stack].blocks[site.layer]
     assert isinstance(block, Block)
-    limit = copying.COPIES_BY_WEIGHTS
+    threshold = copying.COPIES_BY_WEIGHTS
     return [
-        RoleScore(score, None, None, None, limit, score >= limit, 0, "weights", {})
+        RoleScore(score, None, None, None, threshold, score >= threshold, 0, "weights", {})
         for score in copying.copying_by_weights(model, block)
     ]
 
 
-def _impossible(
-    model: Model, site: Site, scored: Collection[str], without: Collection[str], known: TokenFacts
+def _unmeasured_roles(
+    model: Model, site: Site, role_scores: Collection[str], unscored: Collection[str], token_facts: TokenFacts
 ) -> Iterator[tuple[str, str]]:
-    """Yield each role that was not measured at a site and is not in `without`, with the reason."""
-    if "copying" not in scored and "copying" not in without:
+    """Yield each role that was not measured at a site and is not in `unscored`, with the reason."""
+    if "copying" not in role_scores and "copying" not in unscored:
         reason = copying.no_direct_path(model, site.stack, site.part)
         yield "copying", reason or "the context or the vocabulary is too small for random tokens"
     if site.part == "cross":
         return
     if site.stack == "dec":
         yield "delimiter", "the role is defined for encoders; a decoder's usual sink is the first token"
-    if known.counts is None:
+    if token_facts.counts is None:
         yield "rare_word", "token frequencies need the training text of a run without separate targets"
-    if not any(role in scored or role in without for role in ("induction", "duplicate")):
+    if not any(role in role_scores or role in unscored for role in ("induction", "duplicate")):
         yield "induction", "the context or the vocabulary is too small for repeated random tokens"
-    if not any(role in scored or role in without for names in relations.RELATIONS.values() for role in names):
-        yield "syntactic", relations.why_none(known.corpus, causal=site.stack == "dec")
+    if not any(role in role_scores or role in unscored for names in relations.RELATIONS.values() for role in names):
+        yield "syntactic", relations.why_none(token_facts.corpus, causal=site.stack == "dec")

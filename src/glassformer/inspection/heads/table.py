@@ -24,15 +24,16 @@ NO_ROLE = "no role is earned"
 
 def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str]:
     """Yield a line for each head, then the probes and the roles without a score."""
-    ranked = any(found.importance is not None for found in report.heads)
-    width = max(len(str(found.head)) for found in heads)
+    ranked = any(head_report.importance is not None for head_report in report.heads)
+    width = max(len(str(head_report.head)) for head_report in heads)
     yield f"{'head':<{width}}  {'entropy':>7}  {'distance':>8}  {'importance  ' if ranked else ''}is"
-    for found in heads:
-        nats, far = (found.numbers.get(name) for name in ("entropy", "distance"))
-        importance = f"{_cell(found.importance, 10, 4)}  " if ranked else ""
-        yield f"{found.head!s:<{width}}  {_cell(nats, 7)}  {_cell(far, 8)}  {importance}{_is(found) or _nearest(found)}"
+    for head_report in heads:
+        nats, far = (head_report.numbers.get(name) for name in ("entropy", "distance"))
+        importance = f"{_cell(head_report.importance, 10, 4)}  " if ranked else ""
+        role_text = _earned_roles(head_report) or _nearest_role(head_report)
+        yield f"{head_report.head!s:<{width}}  {_cell(nats, 7)}  {_cell(far, 8)}  {importance}{role_text}"
     yield ""
-    if not all(found.names for found in heads):
+    if not all(head_report.names for head_report in heads):
         yield f"-: {NO_ROLE}; in brackets the nearest"
     for probe in report.probes:
         yield f"{probe.name}: {probe.words}"
@@ -40,59 +41,65 @@ def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str
         yield f"sinks: {report.sinks:.0%} of the last stack's self-attention heads (mean weight above 0.3 on token 0)"
     for part in dict.fromkeys(each.part for each in report.left_out):
         reasons: dict[str, list[str]] = {}
-        for each in report.left_out:
-            if each.part == part:
-                reasons.setdefault(each.reason, []).append(each.role)
+        for left_out in report.left_out:
+            if left_out.part == part:
+                reasons.setdefault(left_out.reason, []).append(left_out.role)
         for reason, roles in reasons.items():
-            yield f"left out of {part}: {', '.join(map(_plain, roles))} ({reason})"
+            yield f"left out of {part}: {', '.join(map(_display_name, roles))} ({reason})"
     yield from report.notes
 
 
-def head_lines(report: HeadSurvey, found: HeadReport) -> Iterator[str]:
+def head_lines(report: HeadSurvey, head_report: HeadReport) -> Iterator[str]:
     """Yield the lines of a text report on one head."""
-    yield f"{found.head} is {_is(found)}" if found.names else f"{found.head}: {NO_ROLE}"
+    head = head_report.head
+    yield f"{head} is {_earned_roles(head_report)}" if head_report.names else f"{head}: {NO_ROLE}"
     yield ""
     yield f"{'role':<24}{'score':>8}{'chance':>8}{'lift':>8}{'95 %':>18}{'needs':>8}  measured on"
-    for role, scored in sorted(found.roles.items(), key=lambda item: (not item[1].earned, -item[1].score)):
-        ends = "" if scored.interval is None else f"{scored.interval[0]:.3f} to {scored.interval[1]:.3f}"
-        rows = f"{scored.probe}, {scored.rows:,} rows" if scored.rows else scored.probe
-        detail = "".join(f", {name} {value:+g}" for name, value in scored.detail.items() if name == "offset")
+    for role, role_score in sorted(head_report.roles.items(), key=lambda item: (not item[1].earned, -item[1].score)):
+        interval = (
+            "" if role_score.interval is None else f"{role_score.interval[0]:.3f} to {role_score.interval[1]:.3f}"
+        )
+        rows = f"{role_score.probe}, {role_score.rows:,} rows" if role_score.rows else role_score.probe
+        detail = "".join(f", {name} {value:+g}" for name, value in role_score.detail.items() if name == "offset")
         yield (
-            f"{_plain(role):<24}{scored.score:>8.3f}{_cell(scored.chance, 8, 3)}{_cell(scored.lift, 8, 1)}{ends:>18}"
-            f"{scored.threshold:>8.2f}  {rows}{detail}"
+            f"{_display_name(role):<24}{role_score.score:>8.3f}{_cell(role_score.chance, 8, 3)}"
+            f"{_cell(role_score.lift, 8, 1)}{interval:>18}"
+            f"{role_score.threshold:>8.2f}  {rows}{detail}"
         )
     yield ""
-    for name, value in found.numbers.items():
-        yield f"{_plain(name):<24}{value:>8.3f}  {NUMBERS[name]}"
-    if found.importance is not None:
-        yield f"{'importance':<24}{found.importance:>8.4f}"
-    part = f"{found.head.site.stack}.{found.head.site.part}"
-    for each in report.left_out:
-        if each.part == part:
-            yield f"left out: {_plain(each.role)} ({each.reason})"
+    for name, value in head_report.numbers.items():
+        yield f"{_display_name(name):<24}{value:>8.3f}  {NUMBERS[name]}"
+    if head_report.importance is not None:
+        yield f"{'importance':<24}{head_report.importance:>8.4f}"
+    part = f"{head.site.stack}.{head.site.part}"
+    for left_out in report.left_out:
+        if left_out.part == part:
+            yield f"left out: {_display_name(left_out.role)} ({left_out.reason})"
 
 
-def _is(found: HeadReport) -> str:
-    return ", ".join(_named(role, found.roles[role]) for role in found.names)
+def _earned_roles(head_report: HeadReport) -> str:
+    return ", ".join(_role_text(role, head_report.roles[role]) for role in head_report.names)
 
 
-def _nearest(found: HeadReport) -> str:
+def _nearest_role(head_report: HeadReport) -> str:
     """Return the role whose threshold a head without a role comes closest to, as text; "-" without scores."""
-    if not found.roles:
+    if not head_report.roles:
         return "-"
-    role = max(found.roles, key=lambda name: found.roles[name].score / found.roles[name].threshold)
-    scored = found.roles[role]
-    missing = f"needs {scored.threshold:.2f}" if scored.score < scored.threshold else "near chance or not copying"
-    return f"- ({_named(role, scored)}, {missing})"
+    role = max(head_report.roles, key=lambda name: head_report.roles[name].score / head_report.roles[name].threshold)
+    role_score = head_report.roles[role]
+    reason = (
+        f"needs {role_score.threshold:.2f}" if role_score.score < role_score.threshold else "near chance or not copying"
+    )
+    return f"- ({_role_text(role, role_score)}, {reason})"
 
 
-def _named(role: str, scored: RoleScore) -> str:
-    offset = scored.detail.get("offset")
-    where = "" if offset is None else f" {offset:+.0f}"
-    return f"{_plain(role)}{where} {scored.score:.2f}"
+def _role_text(role: str, role_score: RoleScore) -> str:
+    offset = role_score.detail.get("offset")
+    offset_text = "" if offset is None else f" {offset:+.0f}"
+    return f"{_display_name(role)}{offset_text} {role_score.score:.2f}"
 
 
-def _plain(role: str) -> str:
+def _display_name(role: str) -> str:
     return role.replace("_", " ")
 
 

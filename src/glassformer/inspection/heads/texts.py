@@ -28,26 +28,26 @@ def held_out_probe(rows: Sequence[Row]) -> HeadProbe | None:
     Args:
         rows: held-out rows of the run's task: running text, masked texts, labelled texts, or pairs.
     """
-    wanted = min(TEXTS, len(rows))
-    chosen = [_ids(rows[number * len(rows) // wanted]) for number in range(wanted)]
-    kept = [(source, target) for source, target in chosen if min(len(source), len(target)) >= SHORTEST]
-    return _probe(kept, "of the run's validation text") if kept else None
+    row_count = min(TEXTS, len(rows))
+    pairs = [_ids(rows[number * len(rows) // row_count]) for number in range(row_count)]
+    long_enough = [(source, target) for source, target in pairs if min(len(source), len(target)) >= SHORTEST]
+    return _text_probe(long_enough, "of the run's validation text") if long_enough else None
 
 
 def _ids(row: Row) -> tuple[Ids, Ids]:
     """Return the encoder and decoder input ids of a row; they are the same for tasks without a source."""
     ids = row.inputs if row.loss_mask is None else row.targets  # the targets of a masked row are the text without masks
-    read: Ids = ids[:LONGEST].astype(np.int64)
+    input_ids: Ids = ids[:LONGEST].astype(np.int64)
     if row.source is None:
-        return read, read
-    source: Ids = row.source[:LONGEST].astype(np.int64)
-    return source, read
+        return input_ids, input_ids
+    source_ids: Ids = row.source[:LONGEST].astype(np.int64)
+    return source_ids, input_ids
 
 
-def _probe(rows: Sequence[tuple[Ids, Ids]], what: str) -> HeadProbe:
-    pairs = any(source is not target for source, target in rows)
-    words = f"{counted(len(rows), 'rows')} {what}"
-    return HeadProbe("text", words, [row for row, _ in rows], [row for _, row in rows] if pairs else None)
+def _text_probe(rows: Sequence[tuple[Ids, Ids]], origin: str) -> HeadProbe:
+    has_targets = any(source is not target for source, target in rows)
+    description = f"{counted(len(rows), 'rows')} {origin}"
+    return HeadProbe("text", description, [row for row, _ in rows], [row for _, row in rows] if has_targets else None)
 
 
 def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> HeadProbe:
@@ -65,10 +65,10 @@ def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> HeadPro
     """
     rows = []
     for number, text in enumerate(texts, start=1):
-        where = name if len(texts) == 1 else f"line {number} of {name}"
+        text_name = name if len(texts) == 1 else f"line {number} of {name}"
         source, tab, target = text.partition("\t") if isinstance(model, Translator) else (text, "", "")
-        reader = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
-        ids = _fitting(reader.encode(source), model, where)
+        source_tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+        ids = _fitting(source_tokenizer.encode(source), model, text_name)
         if not isinstance(model, Translator):
             start = isinstance(model, TextClassifier) or model.config.data.windows == "documents"
             row = np.array([model.tokenizer.start_id] * start + ids, dtype=np.int64)
@@ -76,9 +76,11 @@ def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> HeadPro
             continue
         if not tab:
             target = model.generate([source], model.config.sample)[0].text
-        written = _fitting(model.tokenizer.encode(target) or [model.tokenizer.end_id], model, f"the target of {where}")
-        rows.append((np.array([*ids, reader.end_id]), np.array([model.tokenizer.end_id, *written])))
-    return _probe(rows, f"of {name}")
+        target_ids = _fitting(
+            model.tokenizer.encode(target) or [model.tokenizer.end_id], model, f"the target of {text_name}"
+        )
+        rows.append((np.array([*ids, source_tokenizer.end_id]), np.array([model.tokenizer.end_id, *target_ids])))
+    return _text_probe(rows, f"of {name}")
 
 
 def window_probe(model: AnyTextModel, text: str, name: str) -> HeadProbe:
@@ -92,19 +94,19 @@ def window_probe(model: AnyTextModel, text: str, name: str) -> HeadProbe:
         raise GlassError(f"{name} has {counted(len(ids), 'tokens')}", f"Give a text of at least {SHORTEST} tokens.")
     length = min(LONGEST, model.config.model.context, len(ids))
     windows = [ids[start : start + length] for start in range(0, len(ids) - length + 1, length)]
-    wanted = min(TEXTS, len(windows))
-    rows = [windows[number * len(windows) // wanted] for number in range(wanted)]
-    return _probe([(row, row) for row in rows], f"of {name}")
+    row_count = min(TEXTS, len(windows))
+    rows = [windows[number * len(windows) // row_count] for number in range(row_count)]
+    return _text_probe([(row, row) for row in rows], f"of {name}")
 
 
-def _fitting(ids: list[int], model: AnyTextModel, where: str) -> list[int]:
+def _fitting(ids: list[int], model: AnyTextModel, text_name: str) -> list[int]:
     """Return the ids; raise a `GlassError` if there are none, or too many for the context with a special token."""
     if not ids:
-        raise GlassError(f"{where} is empty", "Give a text.")
-    room = model.config.model.context - 1
-    if len(ids) > room:
+        raise GlassError(f"{text_name} is empty", "Give a text.")
+    max_tokens = model.config.model.context - 1
+    if len(ids) > max_tokens:
         raise GlassError(
-            f"{where} has {len(ids):,} tokens, but the model reads at most {room:,}",
+            f"{text_name} has {len(ids):,} tokens, but the model reads at most {max_tokens:,}",
             "Give a shorter text, or several lines.",
         )
     return ids
@@ -115,8 +117,8 @@ def random_text(model: Model, source: TokenPool, target: TokenPool) -> HeadProbe
     generator = np.random.Generator(np.random.Philox(SEED + 1))
     length = max(SHORTEST, min(STAND_IN, model.config.context - 1))
 
-    def sample(of: TokenPool) -> Ids:
-        ids: Ids = generator.choice(of.pool, length)
+    def sample(token_pool: TokenPool) -> Ids:
+        ids: Ids = generator.choice(token_pool.pool, length)
         return ids
 
     rows: list[tuple[Ids, Ids]] = []
@@ -126,4 +128,4 @@ def random_text(model: Model, source: TokenPool, target: TokenPool) -> HeadProbe
         else:
             row = np.insert(sample(source), 0, source.start)
             rows.append((row, row))
-    return _probe(rows, "of random tokens, as no text is available")
+    return _text_probe(rows, "of random tokens, as no text is available")

@@ -30,74 +30,79 @@ MOST_KEYS = 3
 DECIMALS = 6  # decimal places of weights in JSON
 
 
-def record_attention_maps(subject: Subject, shown: HeadSite | Site | None = None) -> AttentionMaps:
+def record_attention_maps(subject: Subject, selection: HeadSite | Site | None = None) -> AttentionMaps:
     """Record attention weights for drawing, pooled to the resolution of the figure.
 
     Args:
         subject: the model and its input.
-        shown: a head or a layer; None: all heads.
+        selection: a head or a layer; None: all heads.
 
     Raises:
         GlassError: all these heads were removed, the ids do not fit the model, or the weights and scores of a single
             layer exceed the memory budget of a recording.
     """
-    match shown:
+    match selection:
         case HeadSite():
-            found = read_maps(subject, [shown.site], MOST_CELLS)
-            return AttentionMaps(subject, found.block, {shown: found.maps[shown]})
+            attention_maps = read_maps(subject, [selection.site], MOST_CELLS)
+            return AttentionMaps(subject, attention_maps.block, {selection: attention_maps.maps[selection]})
         case Site():
-            return read_maps(subject, [shown], MIDDLE)
+            return read_maps(subject, [selection], MIDDLE)
         case None:
             return read_maps(subject, list(attentions(subject.model)), THUMBNAIL)
 
 
-def draw_attention(found: AttentionMaps, scale: Scale = "linear", fonts: Fonts | None = None) -> Figure:
+def draw_attention(attention_maps: AttentionMaps, scale: Scale = "linear", fonts: Fonts | None = None) -> Figure:
     """Draw attention maps.
 
     Args:
-        found: attention maps from `record_attention_maps`.
+        attention_maps: attention maps from `record_attention_maps`.
         scale: scale of the colours.
         fonts: fonts for the labels; None: select installed fonts that have the characters of the tokens.
     """
-    fonts = fonts or find_fonts(found.texts())
-    sites = list(dict.fromkeys(head.site for head in found.maps))
+    fonts = fonts or find_fonts(attention_maps.texts())
+    sites = list(dict.fromkeys(head.site for head in attention_maps.maps))
     if len(sites) > 1:
-        title = f"all {counted(len(found.maps), 'heads')}: attention weights"
-        return draw_maps(title, _overview(found, sites), block=found.block, scale=scale, size=THUMBNAIL)
-    maps = list(found.maps.items())
-    several = len(found.maps) > 1
+        title = f"all {counted(len(attention_maps.maps), 'heads')}: attention weights"
+        return draw_maps(
+            title, _overview(attention_maps, sites), block=attention_maps.block, scale=scale, size=THUMBNAIL
+        )
+    maps = list(attention_maps.maps.items())
+    several = len(attention_maps.maps) > 1
     title = f"{sites[0] if several else maps[0][0]}: attention weights"
     grid: Grid = [
         ("", [(f"head {head.head}" if several else "", cells) for head, cells in maps[start : start + ACROSS]])
         for start in range(0, len(maps), ACROSS)
     ]
-    labels = labels_of(found, sites[0], fonts)
+    labels = labels_of(attention_maps, sites[0], fonts)
     size = MIDDLE if several else LARGE
-    return draw_maps(title, grid, block=found.block, labels=labels, scale=scale, size=size, families=fonts.families)
+    return draw_maps(
+        title, grid, block=attention_maps.block, labels=labels, scale=scale, size=size, families=fonts.families
+    )
 
 
-def labels_of(found: AttentionMaps, site: Site, fonts: Fonts) -> MapLabels:
+def labels_of(attention_maps: AttentionMaps, site: Site, fonts: Fonts) -> MapLabels:
     """Return the token labels and axis titles for the maps of a layer."""
-    rows, columns = (fonts.labels(*zip(*tokens, strict=True)) for tokens in found.tokens(site))
+    rows, columns = (fonts.labels(*zip(*tokens, strict=True)) for tokens in attention_maps.tokens(site))
     if site.part == "cross":
         return MapLabels(rows, columns, "target tokens (queries)", "source tokens (keys)")
     return MapLabels(rows, columns)
 
 
-def largest_weights(found: AttentionMaps) -> list[str]:
+def largest_weights(attention_maps: AttentionMaps) -> list[str]:
     """Return a title and a line for each query token, with the keys of its `MOST_KEYS` largest weights.
 
-    `found` has the maps of one head.
+    `attention_maps` has the maps of one head.
 
     Raises:
         GlassError: there are so many tokens that their weights were pooled.
     """
-    ((head, cells),) = found.maps.items()
-    if found.block > 1:
+    ((head, cells),) = attention_maps.maps.items()
+    if attention_maps.block > 1:
         raise GlassError(
-            f"the text has too many tokens for a list: {len(found.subject.ids):,}", "Draw a picture with --out FILE.png"
+            f"the text has too many tokens for a list: {len(attention_maps.subject.ids):,}",
+            "Draw a picture with --out FILE.png",
         )
-    queries, keys = ([text for text, _ in tokens] for tokens in found.tokens(head.site))
+    queries, keys = ([text for text, _ in tokens] for tokens in attention_maps.tokens(head.site))
     width = max(map(len, map(repr, queries)))
     lines = [f"{head}: the largest attention weights of each query token"]
     for number, (query, weights) in enumerate(zip(queries, cells, strict=True)):
@@ -107,19 +112,19 @@ def largest_weights(found: AttentionMaps) -> list[str]:
     return lines
 
 
-def facts(found: AttentionMaps) -> dict[str, Any]:
+def facts(attention_maps: AttentionMaps) -> dict[str, Any]:
     """Return the attention weights as a JSON-serializable dict; masked weights are None."""
-    subject = found.subject
+    subject = attention_maps.subject
     target = None if subject.target_ids is None else _tokens(subject.target_labels or (), subject.target_ids)
     return {
         "text": subject.text,
         "tokens": _tokens(subject.labels, subject.ids),
         "target": subject.target,
         "target_tokens": target,
-        "block": found.block,
+        "block": attention_maps.block,
         "heads": [
             {"name": str(head), "weights": [[_number(weight) for weight in row] for row in cells.tolist()]}
-            for head, cells in found.maps.items()
+            for head, cells in attention_maps.maps.items()
         ],
     }
 
@@ -132,8 +137,11 @@ def _number(weight: float) -> float | None:
     return None if np.isnan(weight) else round(weight, DECIMALS)
 
 
-def _overview(found: AttentionMaps, sites: list[Site]) -> Grid:
+def _overview(attention_maps: AttentionMaps, sites: list[Site]) -> Grid:
     """Return a grid with a row for each attention layer, grouped by part, with gaps for removed heads."""
     order = sorted(sites, key=lambda site: (site.stack == "dec", site.part == "cross", site.layer))
-    width = 1 + max(head.head for head in found.maps)
-    return [(str(site), [(str(head), found.maps.get(HeadSite(site, head))) for head in range(width)]) for site in order]
+    width = 1 + max(head.head for head in attention_maps.maps)
+    return [
+        (str(site), [(str(head), attention_maps.maps.get(HeadSite(site, head))) for head in range(width)])
+        for site in order
+    ]

@@ -27,13 +27,13 @@ MASKED = (226, 226, 226, 255)
 """RGBA colour of masked cells, a grey that is not in the colour map."""
 
 
-def block_for(length: int, most: int) -> int:
-    """Return the smallest block size with which `length` tokens fit into `most` cells.
+def block_for(length: int, max_cells: int) -> int:
+    """Return the smallest block size with which `length` tokens fit into `max_cells` cells.
 
     >>> block_for(256, 256), block_for(257, 256), block_for(1024, 256)
     (1, 2, 4)
     """
-    return -(-length // most)
+    return -(-length // max_cells)
 
 
 def pooled(weights: Floats, block: int) -> Floats:

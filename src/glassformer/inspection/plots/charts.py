@@ -84,11 +84,11 @@ def draw_roles(
     for name, values in (("chances", chances), ("earned", earned)):
         _refuse_shape(name, values.shape, scores.shape)
     _refuse_shape("names", (len(heads), len(roles)), scores.shape)
-    words = [
+    cell_texts = [
         [_score_and_chance(score, chance) for score, chance in zip(*row, strict=True)]
         for row in zip(scores, chances, strict=True)
     ]
-    figure = _table(title, np.clip(scores, 0.0, 1.0), words, heads, roles, "score", (BASE,))
+    figure = _table(title, np.clip(scores, 0.0, 1.0), cell_texts, heads, roles, "score", (BASE,))
     axes = figure.axes[0]
     for row, column in np.argwhere(earned):
         x = np.array([0.03, 0.97, 0.97, 0.03, 0.03]) + column
@@ -108,32 +108,32 @@ def _score_and_chance(score: float, chance: float) -> str:
 def _table(
     title: str,
     values: Floats,
-    words: Sequence[Sequence[str]],
+    cell_texts: Sequence[Sequence[str]],
     rows: Sequence[str],
     columns: Sequence[str],
     what: str,
     families: Families,
 ) -> Figure:
     """Draw a table of coloured cells, each with a text."""
-    widths = [text_width(word, LABEL, families) for row in words for word in row]
+    widths = [text_width(text, LABEL, families) for row in cell_texts for text in row]
     cell = max(36, *widths) + 10
     left = MARGIN + max(text_width(name, LABEL, families) for name in rows) + 8
-    below, upright = room_below(columns, cell, LABEL, families)
+    label_height, upright = room_below(columns, cell, LABEL, families)
     top = MARGIN + TITLE + 30
     right = left + len(columns) * cell + 2 * MARGIN
     bar = max(SHORTEST_BAR, min(LONGEST_BAR, len(rows) * ROW))
     width = max(right + bar_width("linear", what), text_width(title, TITLE, [BASE], "bold") + 3 * MARGIN) + MARGIN
-    sheet = Sheet(width, top + max(len(rows) * ROW + below, bar + 50) + MARGIN, families)
+    sheet = Sheet(width, top + max(len(rows) * ROW + label_height, bar + 50) + MARGIN, families)
     sheet.text(MARGIN, MARGIN + TITLE / 2, title, TITLE, weight="bold")
     axes = sheet.image(painted(values, "linear"), left, top, (cell, ROW))
     sheet.ticks(axes, "y", [row + 0.5 for row in range(len(rows))], rows, LABEL)
     sheet.ticks(axes, "x", [column + 0.5 for column in range(len(columns))], columns, LABEL, upright)
-    for row, named in enumerate(words):
-        for column, word in enumerate(named):
+    for row, row_texts in enumerate(cell_texts):
+        for column, text in enumerate(row_texts):
             value = values[row, column]
             colour = "white" if not np.isnan(value) and is_dark(float(value), "linear") else "black"
             centre = (left + (column + 0.5) * cell, top + (row + 0.5) * ROW)
-            sheet.text(*centre, word, LABEL, color=colour, ha="center", family=list(families))
+            sheet.text(*centre, text, LABEL, color=colour, ha="center", family=list(families))
     sheet.colour_bar(right, top, bar, "linear", what, "not measured" if np.isnan(values).any() else "")
     return sheet.figure
 
@@ -150,13 +150,13 @@ def draw_curve(curves: Mapping[str, Sequence[Points]], x: str, y: str, title: st
 
     figure = Figure(figsize=(6.4, 4.0), dpi=100, layout="constrained")
     axes = figure.add_subplot()
-    for number, (name, several) in enumerate(curves.items()):
+    for number, (name, named_curves) in enumerate(curves.items()):
         colour = COLOURS[number % len(COLOURS)]
-        xs = [value for value, _ in several[0]]
-        values = np.array([[value for _, value in points] for points in several])  # (curves, points)
-        if len(several) > 1:
+        xs = [value for value, _ in named_curves[0]]
+        values = np.array([[value for _, value in points] for points in named_curves])  # (curves, points)
+        if len(named_curves) > 1:
             axes.fill_between(xs, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0)
-            name = f"{name}, mean of {len(several)}"
+            name = f"{name}, mean of {len(named_curves)}"
         axes.plot(xs, values.mean(axis=0), "o-", color=colour, markersize=3, label=name)
     axes.set(xlabel=x, ylabel=y, title=title)
     axes.grid(alpha=0.3)
@@ -164,8 +164,8 @@ def draw_curve(curves: Mapping[str, Sequence[Points]], x: str, y: str, title: st
     return figure
 
 
-def _refuse_shape(what: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    if got != wanted:
+def _refuse_shape(what: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if shape != expected:
         raise GlassError(
-            f"{what} of shape {got} were given for values of shape {wanted}", f"Give {what} of shape {wanted}."
+            f"{what} of shape {shape} were given for values of shape {expected}", f"Give {what} of shape {expected}."
         )

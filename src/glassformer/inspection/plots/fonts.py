@@ -51,8 +51,10 @@ class Fonts:
         """Return a one-line message on missing characters, or None if there are none."""
         if not self.missing:
             return None
-        some = " ".join(sorted(self.missing)[:20])
-        return f"no installed font has {some}: tokens with these characters are shown as ids (install a font for them)"
+        sample = " ".join(sorted(self.missing)[:20])
+        return (
+            f"no installed font has {sample}: tokens with these characters are shown as ids (install a font for them)"
+        )
 
 
 def find_fonts(texts: Iterable[str]) -> Fonts:
@@ -60,21 +62,23 @@ def find_fonts(texts: Iterable[str]) -> Fonts:
     from matplotlib.font_manager import fontManager
 
     missing = set("".join(map(_visible, texts)))
-    paths: dict[str, list[tuple[bool, int, str]]] = {}
+    faces: dict[str, list[tuple[bool, int, str]]] = {}
     for entry in fontManager.ttflist:
-        if not any(words in entry.name for words in WITHOUT_OUTLINES):
+        if not any(part in entry.name for part in WITHOUT_OUTLINES):
             weight = entry.weight if isinstance(entry.weight, int) else 400
-            paths.setdefault(entry.name, []).append((entry.style != "normal", abs(weight - 400), entry.fname))
-    regular = {name: min(found)[2] for name, found in paths.items()}
+            faces.setdefault(entry.name, []).append((entry.style != "normal", abs(weight - 400), entry.fname))
+    regular = {name: min(candidates)[2] for name, candidates in faces.items()}
     families = [BASE]
     missing -= _covered(regular.pop(BASE), missing)
     while missing:
-        has = {name: _covered(path, missing) for name, path in regular.items()}
-        best = min(has, key=lambda name: (-len(has[name]), not name.startswith("Noto Sans"), name), default=None)
-        if best is None or not has[best]:
+        covered = {name: _covered(path, missing) for name, path in regular.items()}
+        best = min(
+            covered, key=lambda name: (-len(covered[name]), not name.startswith("Noto Sans"), name), default=None
+        )
+        if best is None or not covered[best]:
             break
         families.append(best)
-        missing -= has[best]
+        missing -= covered[best]
     return Fonts(tuple(families), frozenset(missing))
 
 

@@ -95,12 +95,14 @@ def draw_maps(
         families: font families for the labels.
         what: name of the values, shown at the colour bar.
     """
-    cells = [cells for _, row in grid for _, cells in row if cells is not None]
-    plan = _plan(grid, cells, block, labels, size, families)
+    arrays = [cells for _, row in grid for _, cells in row if cells is not None]
+    plan = _plan(grid, arrays, block, labels, size, families)
     right = plan.left + max(len(row) for _, row in grid) * (plan.slot[0] + GAP) + MARGIN
     bar = max(SHORTEST_BAR, min(LONGEST_BAR, plan.slot[1]))
-    head = max(text_width(title, TITLE, [BASE], "bold"), *(text_width(note, NOTE, [BASE]) for note in plan.notes), 0)
-    width = max(right + bar_width(scale, what), head + 2 * MARGIN) + MARGIN
+    header_width = max(
+        text_width(title, TITLE, [BASE], "bold"), *(text_width(note, NOTE, [BASE]) for note in plan.notes), 0
+    )
+    width = max(right + bar_width(scale, what), header_width + 2 * MARGIN) + MARGIN
     row_height = plan.above + plan.slot[1] + GAP
     bottom = plan.top + len(grid) * row_height + plan.below
     sheet = Sheet(width, max(bottom, plan.top + plan.above + bar + 60) + MARGIN, families)
@@ -110,14 +112,14 @@ def draw_maps(
     for row, (name, maps) in enumerate(grid):
         y = plan.top + row * row_height + plan.above
         sheet.text(plan.left - 8, y + plan.slot[1] / 2, name, NOTE, ha="right")
-        for column, (word, values) in enumerate(maps):
+        for column, (map_name, values) in enumerate(maps):
             x = plan.left + column * (plan.slot[0] + GAP)
-            sheet.text(x, y - 9, word, NOTE)
+            sheet.text(x, y - 9, map_name, NOTE)
             if values is not None:
                 axes = sheet.image(painted(values, scale), x, y, (plan.cell, plan.cell))
-                last = row == len(grid) - 1 or column >= len(grid[row + 1][1])
-                _label(sheet, axes, labels, block, plan, (column == 0, last))
-    grey = "masked" if any(np.isnan(each).any() for each in cells) else ""
+                is_lowest = row == len(grid) - 1 or column >= len(grid[row + 1][1])
+                _label_axes(sheet, axes, labels, block, plan, (column == 0, is_lowest))
+    grey = "masked" if any(np.isnan(cells).any() for cells in arrays) else ""
     sheet.colour_bar(right, plan.top + plan.above, bar, scale, what, grey)
     return sheet.figure
 
@@ -146,30 +148,32 @@ def draw_rollout(
 
 
 def _plan(
-    grid: Grid, cells: Sequence[Floats], block: int, labels: MapLabels | None, size: int, families: Families
+    grid: Grid, arrays: Sequence[Floats], block: int, labels: MapLabels | None, size: int, families: Families
 ) -> _Plan:
     """Compute the layout: size of cells, notes, and position of the first map."""
-    rows = max(each.shape[0] for each in cells)
-    columns = max(each.shape[1] for each in cells)
+    rows = max(cells.shape[0] for cells in arrays)
+    columns = max(cells.shape[1] for cells in arrays)
     cell = min(LARGEST_CELL, -(-size // max(rows, columns)))
     left = MARGIN + max(text_width(name, NOTE, families) for name, _ in grid) + 8
     below = 0
     upright = False
     notes = []
     if labels is not None:
-        words = (labels.rows, labels.columns)
-        letters = _letters(cell)
+        tick_texts = (labels.rows, labels.columns)
+        font_height = _font_height(cell)
         if not _legible(cell, block):
-            words = (("0,000",), ("0",))
-            letters = LABEL
-        left += max(text_width(word, letters, families) for word in words[0])
-        below, upright = room_below(words[1], cell, letters, families) if _legible(cell, block) else (2 * LABEL, False)
-        number = "" if _legible(cell, block) else ", by position from 0"
-        notes.append(f"rows: {labels.row_name}; columns: {labels.column_name}{number}")
+            tick_texts = (("0,000",), ("0",))
+            font_height = LABEL
+        left += max(text_width(word, font_height, families) for word in tick_texts[0])
+        below, upright = (
+            room_below(tick_texts[1], cell, font_height, families) if _legible(cell, block) else (2 * LABEL, False)
+        )
+        ruler_note = "" if _legible(cell, block) else ", by position from 0"
+        notes.append(f"rows: {labels.row_name}; columns: {labels.column_name}{ruler_note}")
     if block > 1:
         notes.append(f"each cell is the maximum of {block} x {block} weights")
     top = MARGIN + TITLE + len(notes) * (NOTE + 6) + 30
-    above = 20 if any(word for _, row in grid for word, _ in row) else 8
+    above = 20 if any(map_name for _, row in grid for map_name, _ in row) else 8
     return _Plan(cell, (columns * cell, rows * cell), left, top, above, below, upright, tuple(notes))
 
 
@@ -178,26 +182,26 @@ def _legible(cell: int, block: int) -> bool:
     return block == 1 and cell >= LEGIBLE
 
 
-def _letters(cell: int) -> float:
+def _font_height(cell: int) -> float:
     """Return the font height, in pixels, of labels beside cells of `cell` pixels."""
     return min(LARGEST_LETTERS, cell * 0.8)
 
 
-def _label(
+def _label_axes(
     sheet: Sheet, axes: Axes, labels: MapLabels | None, block: int, plan: _Plan, sides: tuple[bool, bool]
 ) -> None:
     """Draw token labels, or a ruler if labels would be illegible, at the left and the lower side as `sides` selects."""
     if labels is None:
         return
-    for axis, words, outer in (("y", labels.rows, sides[0]), ("x", labels.columns, sides[1])):
-        if outer and _legible(plan.cell, block):
-            centres = [index + 0.5 for index in range(len(words))]
-            sheet.ticks(axes, axis, centres, words, _letters(plan.cell), plan.upright and axis == "x")
-        elif outer:
-            marks = ruler(len(words), plan.cell / block)
-            middle = 0.5 if block == 1 else 0.0
+    for axis, tick_labels, at_edge in (("y", labels.rows, sides[0]), ("x", labels.columns, sides[1])):
+        if at_edge and _legible(plan.cell, block):
+            centres = [index + 0.5 for index in range(len(tick_labels))]
+            sheet.ticks(axes, axis, centres, tick_labels, _font_height(plan.cell), plan.upright and axis == "x")
+        elif at_edge:
+            marks = ruler(len(tick_labels), plan.cell / block)
+            offset = 0.5 if block == 1 else 0.0
             axes.tick_params(axis="both", length=4)
-            sheet.ticks(axes, axis, [mark / block + middle for mark in marks], [f"{mark}" for mark in marks], LABEL)
+            sheet.ticks(axes, axis, [mark / block + offset for mark in marks], [f"{mark}" for mark in marks], LABEL)
 
 
 def ruler(length: int, pixels: float) -> list[int]:

@@ -44,13 +44,14 @@ class AttentionMaps:
         return [*self.subject.labels, *(self.subject.target_labels or ())]
 
 
-def read_maps(subject: Subject, sites: Sequence[Site], most: int) -> AttentionMaps:
+def read_maps(subject: Subject, sites: Sequence[Site], max_cells: int) -> AttentionMaps:
     """Record and pool the attention weights of some layers.
 
     Args:
         subject: the model and its input; the model is not modified.
         sites: attention layers of the model.
-        most: maximum number of cells per side of a map; longer texts are pooled, with the same block size for all maps.
+        max_cells: maximum number of cells per side of a map; longer texts are pooled, with the same block size for all
+            maps.
 
     Raises:
         GlassError: all heads of these layers were removed, the ids do not fit the model, or the weights and scores of a
@@ -58,23 +59,25 @@ def read_maps(subject: Subject, sites: Sequence[Site], most: int) -> AttentionMa
     """
     lengths = {"enc": len(subject.ids), "dec": len(subject.ids if subject.target_ids is None else subject.target_ids)}
     longest = max(max(lengths[site.stack], lengths["enc"] if site.part == "cross" else 0) for site in sites)
-    block = block_for(longest, most)
+    block = block_for(longest, max_cells)
     tokens = torch.tensor([subject.ids])  # (1, T)
     target = None if subject.target_ids is None else torch.tensor([subject.target_ids])  # (1, T)
-    found: dict[HeadSite, Floats] = {}
+    maps: dict[HeadSite, Floats] = {}
     layers = attentions(subject.model)
     for site in sites:
         if not layers[site].heads:
             continue
         keep = (f"{site}.pattern", f"{site}.scores")
-        made = record(subject.model, tokens, target, keep=keep, dtype=torch.float32)
-        patterns, scores = (made[name][0].numpy() for name in keep)  # (H, T, S) each
+        recording = record(subject.model, tokens, target, keep=keep, dtype=torch.float32)
+        patterns, scores = (recording[name][0].numpy() for name in keep)  # (H, T, S) each
         weights = np.where(np.isneginf(scores), np.nan, patterns)  # (H, T, S)
         numbers = head_numbers(layers[site])
-        found |= {HeadSite(site, n): pooled(each, block) for n, each in zip(numbers, weights, strict=True)}
-    if not found:
+        maps |= {
+            HeadSite(site, n): pooled(head_weights, block) for n, head_weights in zip(numbers, weights, strict=True)
+        }
+    if not maps:
         raise GlassError(f"all heads of {', '.join(map(str, sites))} were removed", "Choose another layer or run.")
-    return AttentionMaps(subject, block, found)
+    return AttentionMaps(subject, block, maps)
 
 
 def find_site(model: Model, name: str) -> Site:

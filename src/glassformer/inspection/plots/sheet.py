@@ -64,10 +64,10 @@ class Sheet:
         axes.imshow(large, interpolation="none", aspect="auto", extent=(0, columns, rows, 0))
         return axes
 
-    def text(self, x: float, y: float, words: str, size: float, **style: str | list[str]) -> Text:
+    def text(self, x: float, y: float, text: str, size: float, **style: str | list[str]) -> Text:
         """Add a line of text, vertically centred at y; `style` can set another font family, such as that of tokens."""
-        look = {"size": points(size), "family": BASE, "color": INK, "va": "center", **style}
-        return self.figure.text(x / self.width, 1 - y / self.height, words, parse_math=False, **look)  # type: ignore[arg-type]
+        text_properties = {"size": points(size), "family": BASE, "color": INK, "va": "center", **style}
+        return self.figure.text(x / self.width, 1 - y / self.height, text, parse_math=False, **text_properties)  # type: ignore[arg-type]
 
     def ticks(
         self, axes: Axes, axis: str, values: Sequence[float], labels: Sequence[str], size: float, upright: bool = False
@@ -89,9 +89,11 @@ class Sheet:
         ramp = np.linspace(1, 0, height)[:, None]
         axes = self.image(painted(ramp, "linear"), x, y, (BAR, 1))
         axes.yaxis.tick_right()
-        shares = positions(np.array(list(TICKS[scale])), scale)
+        fractions = positions(np.array(list(TICKS[scale])), scale)
         axes.tick_params(length=3)
-        self.ticks(axes, "y", [float(height * (1 - share)) for share in shares], list(TICKS[scale].values()), LABEL)
+        self.ticks(
+            axes, "y", [float(height * (1 - fraction)) for fraction in fractions], list(TICKS[scale].values()), LABEL
+        )
         self.text(x, y - 14, f"{what}, {NAMES[scale]} scale", NOTE)
         if grey:
             swatch = np.array(MASKED, dtype=np.uint8)[None, None]
@@ -109,16 +111,16 @@ def points(pixels: float) -> float:
     return pixels * 72 / DPI
 
 
-def text_width(words: str, size: float, families: Families, weight: str = "normal") -> int:
+def text_width(text: str, size: float, families: Families, weight: str = "normal") -> int:
     """Return the width of a line of text, in pixels."""
     from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.font_manager import FontProperties
 
     font = FontProperties(family=list(families), size=points(size), weight=weight)
-    return int(RendererAgg(1, 1, DPI).get_text_width_height_descent(words, font, ismath=False)[0]) + 1
+    return int(RendererAgg(1, 1, DPI).get_text_width_height_descent(text, font, ismath=False)[0]) + 1
 
 
-def room_below(words: Sequence[str], cell: int, size: float, families: Families) -> tuple[int, bool]:
+def room_below(labels: Sequence[str], cell_width: int, size: float, families: Families) -> tuple[int, bool]:
     """Return the height of labels below cells in pixels, and whether they are vertical because a cell is too narrow."""
-    widest = max(text_width(word, size, families) for word in words)
-    return (widest + 10, True) if widest > cell - 6 else (2 * LABEL, False)
+    widest = max(text_width(label, size, families) for label in labels)
+    return (widest + 10, True) if widest > cell_width - 6 else (2 * LABEL, False)

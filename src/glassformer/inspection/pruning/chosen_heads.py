@@ -62,8 +62,8 @@ def prune_by_hand(
             f"the checkpoint of {folder} is now {opened.checkpoint.name} instead of {checkpoint}",
             "Inspect the new checkpoint, then try again.",
         )
-    before = sum(parameter.numel() for parameter in opened.model.parameters())
-    found = pruned(opened, heads)
-    write_pruned(out, opened, found, {"by": "hand"})
-    after = sum(parameter.numel() for parameter in found.model.parameters())
-    return ByHand(out, opened.checkpoint.name, found.names, (before, after))
+    parameters_before = sum(parameter.numel() for parameter in opened.model.parameters())
+    pruned_model = pruned(opened, heads)
+    write_pruned(out, opened, pruned_model, {"by": "hand"})
+    parameters_after = sum(parameter.numel() for parameter in pruned_model.model.parameters())
+    return ByHand(out, opened.checkpoint.name, pruned_model.names, (parameters_before, parameters_after))

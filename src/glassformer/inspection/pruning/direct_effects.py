@@ -42,23 +42,24 @@ def direct_effects(model: Model, data: TaskRows) -> dict[str, float]:
     sites = [site for site in attentions(model) if no_direct_effect(model, site.stack) is None]
     z_taps = {site: Tap(layer.hook_z) for site, layer in attentions(model).items()}
     norm_taps = _inputs_of_norms(model)
-    lost: dict[str, float] = {}
-    whole = 0.0
+    loss_sums: dict[str, float] = {}
+    full_loss = 0.0
     targets = 0
     with inference(model):
         for _, rows in data.groups(model) if sites else ():
             batch = data.batch(rows)
-            with last_values(z_taps) as z, last_values(norm_taps) as entering:
+            with last_values(z_taps) as z, last_values(norm_taps) as norm_inputs:
                 logits = logits_of(model, batch)  # (B, T, V) or (B, C)
             for site in sites:
-                for number, written in _written(model, site, z[site], entering):
-                    less = logits - _read(model, written, batch.attention_mask)  # (B, T, V) or (B, C)
+                for number, contribution in _head_contributions(model, site, z[site], norm_inputs):
+                    direct_path = _logit_contribution(model, contribution, batch.attention_mask)
+                    logits_without = logits - direct_path  # (B, T, V) or (B, C)
                     name = f"{site}.{number}"
-                    loss = float(token_losses(less, batch).cpu().double().sum())
-                    lost[name] = lost.get(name, 0.0) + loss
-            whole += float(token_losses(logits, batch).cpu().double().sum())
+                    loss = float(token_losses(logits_without, batch).cpu().double().sum())
+                    loss_sums[name] = loss_sums.get(name, 0.0) + loss
+            full_loss += float(token_losses(logits, batch).cpu().double().sum())
             targets += batch.n_targets
-    return {name: (loss - whole) / max(1, targets) for name, loss in lost.items()}
+    return {name: (loss - full_loss) / max(1, targets) for name, loss in loss_sums.items()}
 
 
 def _inputs_of_norms(model: Model) -> dict[nn.Module, Tap]:
@@ -71,19 +72,21 @@ def _inputs_of_norms(model: Model) -> dict[nn.Module, Tap]:
     }
 
 
-def _written(model: Model, site: Site, z: Tensor, entering: dict[nn.Module, Tensor]) -> Iterator[tuple[int, Tensor]]:
+def _head_contributions(
+    model: Model, site: Site, z: Tensor, norm_inputs: dict[nn.Module, Tensor]
+) -> Iterator[tuple[int, Tensor]]:
     """Yield the number of each head and its contribution to the output of the final norm, (B, T, D)."""
     stack = stacks(model)[site.stack]
     block = stack.blocks[site.layer]
     layer = attentions(model)[site]
     assert isinstance(block, Block)
-    own = block.attention_norm if site.part == "self" else block.cross_norm
-    matrix = _by_head(layer)  # (H, D, K)
+    attention_norm = block.attention_norm if site.part == "self" else block.cross_norm
+    projections = _by_head(layer)  # (H, D, K)
     for index, number in enumerate(head_numbers(layer)):
-        c = F.linear(z[:, index], matrix[index])  # (B, T, D)
-        if model.config.norm_order == "output" and own is not None:
-            c = _held(own, entering[own], c)  # (B, T, D)
-        yield number, _held(stack.norm, entering[stack.norm], c)  # (B, T, D)
+        c = F.linear(z[:, index], projections[index])  # (B, T, D)
+        if model.config.norm_order == "output" and attention_norm is not None:
+            c = _normalized_contribution(attention_norm, norm_inputs[attention_norm], c)  # (B, T, D)
+        yield number, _normalized_contribution(stack.norm, norm_inputs[stack.norm], c)  # (B, T, D)
 
 
 def _by_head(layer: Attention) -> Tensor:
@@ -91,7 +94,7 @@ def _by_head(layer: Attention) -> Tensor:
     return layer.output.weight.unflatten(1, (layer.heads, layer.head_width)).transpose(0, 1)  # (H, D, K)
 
 
-def _held(norm: nn.Module, x: Tensor, c: Tensor) -> Tensor:
+def _normalized_contribution(norm: nn.Module, x: Tensor, c: Tensor) -> Tensor:
     """Return the contribution (B, T, D) of c, a part of a norm's input x, to the norm's output, without the bias."""
     if isinstance(norm, nn.LayerNorm):
         scale = (x.var(dim=-1, keepdim=True, unbiased=False) + norm.eps).sqrt()  # (B, T, 1)
@@ -103,13 +106,13 @@ def _held(norm: nn.Module, x: Tensor, c: Tensor) -> Tensor:
     return c
 
 
-def _read(model: Model, x: Tensor, real: Tensor) -> Tensor:
+def _logit_contribution(model: Model, x: Tensor, mask: Tensor) -> Tensor:
     """Return the contribution of x (B, T, D), a part of the stack's output, to the logits (B, T, V) or (B, C)."""
     if not isinstance(model, Classifier):
-        own = model.head.weight  # (V, D), or None for tied embeddings
-        return F.linear(x, model.embedding.tokens.weight if own is None else own)  # (B, T, V)
+        head_weight = model.head.weight  # (V, D), or None for tied embeddings
+        return F.linear(x, model.embedding.tokens.weight if head_weight is None else head_weight)  # (B, T, V)
     if model.config.pooling == "first":
-        pooled = x[torch.arange(len(x)), real.long().argmax(dim=1)]  # (B, D)
+        pooled = x[torch.arange(len(x)), mask.long().argmax(dim=1)]  # (B, D)
     else:
-        pooled = (x * real[..., None]).sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)  # (B, D)
+        pooled = (x * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)  # (B, D)
     return F.linear(pooled, model.head.weight)  # (B, C)

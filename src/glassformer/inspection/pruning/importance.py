@@ -42,10 +42,10 @@ def head_importance(model: Model, data: TaskRows) -> dict[str, float]:
             for site, grad in zip(gates, grads, strict=True):
                 sums[site] += grad.abs().cpu().double().sum(dim=0)  # (H)
             targets += batch.n_targets
-    return _named(model, {site: total / max(1, targets) for site, total in sums.items()})
+    return _by_head_name(model, {site: total / max(1, targets) for site, total in sums.items()})
 
 
-def _named(model: Model, values: Mapping[str, Tensor]) -> dict[str, float]:
+def _by_head_name(model: Model, values: Mapping[str, Tensor]) -> dict[str, float]:
     """Convert values (H) of each attention layer to a value for each head name."""
     return {
         f"{site}.{number}": float(values[str(site)][index])

@@ -46,41 +46,51 @@ class L0:
     gates_alone: bool = False
 
 
-def learn_gates(stepper: Stepper, first: int, how: L0, note: Callable[[str], None]) -> tuple[dict[str, Tensor], int]:
+def learn_gates(
+    stepper: Stepper, first: int, settings: L0, note: Callable[[str], None]
+) -> tuple[dict[str, Tensor], int]:
     """Continue training from step `first` with gates, and return the final gates and the number of targets.
 
-    The final gates are (H) by attention site. The weights change in place, unless `how.gates_alone` is True. The gates
-    have their own random generator, so that each step has the same rows and dropout as in normal training.
+    The final gates are (H) by attention site. The weights change in place, unless `settings.gates_alone` is True. The
+    gates have their own random generator, so that each step has the same rows and dropout as in normal training.
 
     Raises:
         GlassError: a loss or a gradient is not finite.
     """
     sites = {str(site): layer.heads for site, layer in attentions(stepper.model).items()}
-    logs = {
+    log_alphas = {
         site: torch.full((heads,), FIRST, device=stepper.device, requires_grad=True) for site, heads in sites.items()
     }
-    optimizer = torch.optim.Adam(list(logs.values()), lr=how.gate_rate)
+    optimizer = torch.optim.Adam(list(log_alphas.values()), lr=settings.gate_rate)
     targets = 0
-    for step in range(first, first + how.steps):
+    for step in range(first, first + settings.steps):
         generator = torch.Generator().manual_seed(step_seed(stepper.config.train.seed, step))
-        sampled = {site: sample(log, generator) for site, log in logs.items()}  # (H) each
+        sampled = {site: sample(log_alpha, generator) for site, log_alpha in log_alphas.items()}  # (H) each
         gates = {site: gate.detach().requires_grad_() for site, gate in sampled.items()}  # (H) each
         with gated(stepper.model, gates):
-            found = compute_gradients(stepper, step)
-        if not found.finite:
+            gradients = compute_gradients(stepper, step)
+        if not gradients.finite:
             raise GlassError(
-                f"step {step + 1} with gates: the loss ({found.loss}) or a gradient is not finite",
+                f"step {step + 1} with gates: the loss ({gradients.loss}) or a gradient is not finite",
                 "Lower --l0, or --rate.",
             )
         optimizer.zero_grad()
-        cost = torch.stack([open_probability(log).sum() for log in logs.values()]).mean() * how.penalty  # ()
-        passed = [(gate, gates[site].grad) for site, gate in sampled.items() if gates[site].grad is not None]
-        torch.autograd.backward([cost, *(gate for gate, _ in passed)], [None, *(grad for _, grad in passed)])
+        penalty = (
+            torch.stack([open_probability(log_alpha).sum() for log_alpha in log_alphas.values()]).mean()
+            * settings.penalty
+        )  # ()
+        gate_gradients = [(gate, gates[site].grad) for site, gate in sampled.items() if gates[site].grad is not None]
+        torch.autograd.backward(
+            [penalty, *(gate for gate, _ in gate_gradients)], [None, *(grad for _, grad in gate_gradients)]
+        )
         optimizer.step()
-        if not how.gates_alone:
-            stepper.update(found, how.rate)
-        targets += found.targets
-        if (step + 1 - first) % 50 == 0 or step + 1 == first + how.steps:
-            left = sum(int((deterministic_gates(log) > 0).sum()) for log in logs.values())
-            note(f"gates: step {step + 1 - first}, loss {found.loss:.4f}, {left} of {sum(sites.values())} heads open")
-    return {site: deterministic_gates(log.detach()) for site, log in logs.items()}, targets
+        if not settings.gates_alone:
+            stepper.update(gradients, settings.rate)
+        targets += gradients.targets
+        if (step + 1 - first) % 50 == 0 or step + 1 == first + settings.steps:
+            open_heads = sum(int((deterministic_gates(log_alpha) > 0).sum()) for log_alpha in log_alphas.values())
+            note(
+                f"gates: step {step + 1 - first}, loss {gradients.loss:.4f}, "
+                f"{open_heads} of {sum(sites.values())} heads open"
+            )
+    return {site: deterministic_gates(log_alpha.detach()) for site, log_alpha in log_alphas.items()}, targets

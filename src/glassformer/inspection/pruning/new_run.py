@@ -64,10 +64,10 @@ def pruned(opened: OpenedRun, names: Sequence[str]) -> Pruned:
     """Remove the named heads from the checkpoint's model, and return the pruned model with its training state."""
     optimizers = make_optimizers(opened.model, opened.config.train)
     state = load_checkpoint(opened.checkpoint, opened.model, optimizers)
-    return _cut_out(opened.model, names, optimizers, state, opened.config)
+    return _remove_heads(opened.model, names, optimizers, state, opened.config)
 
 
-def pruned_by_gates(opened: OpenedRun, how: L0, note: Callable[[str], None]) -> Pruned:
+def pruned_by_gates(opened: OpenedRun, settings: L0, note: Callable[[str], None]) -> Pruned:
     """Train with gates, remove heads whose final gates are 0, and multiply the other gates into the weights.
 
     Raises:
@@ -79,66 +79,68 @@ def pruned_by_gates(opened: OpenedRun, how: L0, note: Callable[[str], None]) -> 
             f"train.average = {config.train.average}: gates cannot be trained on averaged weights",
             "Leave out --l0 and give --heads, --fraction or --max-loss, or give a run with train.average = none.",
         )
-    here = {"device": str(opened.device), "compile": False}  # gates are hooks, which compiled code ignores
-    config = config.replace(train={**config.train.model_dump(), **here})
+    overrides = {"device": str(opened.device), "compile": False}  # gates are hooks, which compiled code ignores
+    config = config.replace(train={**config.train.model_dump(), **overrides})
     set_threads(config)
     stepper = Stepper(opened.model, opened.task, config)
     state = load_checkpoint(opened.checkpoint, stepper.model, stepper.optimizers)
-    gates, targets = learn_gates(stepper, state.step, how, note)
+    gates, targets = learn_gates(stepper, state.step, settings, note)
     fold_gates(stepper.model, gates)
     names = [
         str(head)
         for head, gate in zip(heads(stepper.model), torch.cat(list(gates.values())).tolist(), strict=True)
         if gate == 0
     ]
-    state = replace(state, step=state.step + how.steps, tokens=state.tokens + targets)
-    return _cut_out(stepper.model, names, stepper.optimizers, state, config)
+    state = replace(state, step=state.step + settings.steps, tokens=state.tokens + targets)
+    return _remove_heads(stepper.model, names, stepper.optimizers, state, config)
 
 
-def _cut_out(
+def _remove_heads(
     model: Model, names: Sequence[str], optimizers: list[Optimizer], state: TrainState, config: Config
 ) -> Pruned:
     smaller = without_heads(model, names)
-    own = make_optimizers(smaller, config.train)
-    cut_optimizers(optimizers, own, model, smaller)
-    return Pruned(smaller, tuple(names), own, state)
+    new_optimizers = make_optimizers(smaller, config.train)
+    cut_optimizers(optimizers, new_optimizers, model, smaller)
+    return Pruned(smaller, tuple(names), new_optimizers, state)
 
 
-def write_pruned(out: Path, opened: OpenedRun, found: Pruned, facts: Mapping[str, Any]) -> None:
+def write_pruned(out: Path, opened: OpenedRun, pruned_model: Pruned, facts: Mapping[str, Any]) -> None:
     """Write the run folder of a pruned model atomically; `out` must be missing or empty.
 
-    The training state is that of `found`, except that the best loss is measured again, earlier losses are dropped, and
-    evaluations without improvement are counted from 0.
+    The training state is that of `pruned_model`, except that the best loss is measured again, earlier losses are
+    dropped, and evaluations without improvement are counted from 0.
 
     Args:
         out: folder of the new run.
         opened: the original run.
-        found: the pruned model.
+        pruned_model: the pruned model.
         facts: JSON values that describe the pruning, for the manifest.
     """
     config = opened.config
-    config = config.replace(model={**config.model.model_dump(), "removed_heads": found.model.config.removed_heads})
-    loss = loss_on_rows(found.model, opened.held_out(config.train.evaluate_tokens, "fp32")).loss
+    config = config.replace(
+        model={**config.model.model_dump(), "removed_heads": pruned_model.model.config.removed_heads}
+    )
+    loss = loss_on_rows(pruned_model.model, opened.held_out(config.train.evaluate_tokens, "fp32")).loss
     state = replace(
-        found.state,
-        best_step=found.state.step,
+        pruned_model.state,
+        best_step=pruned_model.state.step,
         best_loss=loss,
         waited=0,
         recent_losses=[],
-        plateau=replace(found.state.plateau, best=None, waited=0),
-        evaluations=[(found.state.step, loss)],
+        plateau=replace(pruned_model.state.plateau, best=None, waited=0),
+        evaluations=[(pruned_model.state.step, loss)],
     )
-    before = opened.files.manifest()
-    kept: dict[str, Any] = {name: before[name] for name in ("data", "tokenizers", "parent") if name in before}
-    origin = {"from": str(opened.folder), "checkpoint": opened.checkpoint.name, "heads": list(found.names)}
+    manifest = opened.files.manifest()
+    inherited: dict[str, Any] = {name: manifest[name] for name in ("data", "tokenizers", "parent") if name in manifest}
+    origin = {"from": str(opened.folder), "checkpoint": opened.checkpoint.name, "heads": list(pruned_model.names)}
     partial = partial_path(out)
     with no_empty_folders(out.parent), convert_os_errors(out):
         try:
-            run = create_run(partial, config, {**kept, "pruned": {**origin, **facts}})
+            run = create_run(partial, config, {**inherited, "pruned": {**origin, **facts}})
             for name in ("tokenizer.json", "source_tokenizer.json", "labels.json", CHAT_TEMPLATE_FILE):
                 if (opened.folder / name).exists():
                     shutil.copyfile(opened.folder / name, run.folder / name)
-            save_checkpoint(run, found.model, found.optimizers, state, config)
+            save_checkpoint(run, pruned_model.model, pruned_model.optimizers, state, config)
             if out.exists():
                 out.rmdir()  # refuse_existing allows an empty folder
             partial.rename(out)

@@ -54,20 +54,20 @@ def choose_by(order: Order, data: TaskRows, normalised: bool = False, seed: int 
     """
     if order == "random":
         return partial(_random_heads, torch.Generator().manual_seed(seed))
-    return partial(_lowest, partial(_scores, order, data, normalised))
+    return partial(_lowest_heads, partial(_scores, order, data, normalised))
 
 
 def _scores(order: Order, data: TaskRows, normalised: bool, model: Model) -> dict[str, float]:
     if order == "ablation":
         return ablation_effects(model, data, "zero")
-    found = head_importance(model, data)
-    found = per_layer(found) if normalised else found
-    return {name: -score for name, score in found.items()} if order == "reverse" else found
+    scores = head_importance(model, data)
+    scores = per_layer(scores) if normalised else scores
+    return {name: -score for name, score in scores.items()} if order == "reverse" else scores
 
 
-def _lowest(scores: Callable[[Model], dict[str, float]], model: Model, count: int) -> Sequence[str]:
-    found = scores(model)
-    return sorted(found, key=lambda name: found[name])[:count]
+def _lowest_heads(score_function: Callable[[Model], dict[str, float]], model: Model, count: int) -> Sequence[str]:
+    scores = score_function(model)
+    return sorted(scores, key=lambda name: scores[name])[:count]
 
 
 def _random_heads(generator: torch.Generator, model: Model, count: int) -> Sequence[str]:
@@ -76,44 +76,44 @@ def _random_heads(generator: torch.Generator, model: Model, count: int) -> Seque
 
 
 def prune_steps(
-    model: Model, choose: Choose, measured: TaskRows, step: int, most: int
+    model: Model, choose: Choose, evaluation_rows: TaskRows, step: int, max_heads: int
 ) -> Iterator[tuple[Point, Model]]:
-    """Yield the points of a pruning curve with their models, from the full model until `most` heads are removed.
+    """Yield the points of a pruning curve with their models, from the full model until `max_heads` heads are removed.
 
     Args:
         model: the full model; it is not modified.
         choose: function that chooses the next heads before each step.
-        measured: rows to measure the loss on.
+        evaluation_rows: rows to measure the loss on.
         step: number of heads removed at a time; the last step may be smaller.
-        most: maximum number of heads to remove in total.
+        max_heads: maximum number of heads to remove in total.
     """
-    estimate = loss_on_rows(model, measured)
+    estimate = loss_on_rows(model, evaluation_rows)
     yield Point(0, estimate.loss, estimate.ci95, ()), model
     removed = 0
-    while removed < most:
-        names = tuple(choose(model, min(step, most - removed)))
+    while removed < max_heads:
+        names = tuple(choose(model, min(step, max_heads - removed)))
         model = without_heads(model, names)
         removed += len(names)
-        estimate = loss_on_rows(model, measured)
+        estimate = loss_on_rows(model, evaluation_rows)
         yield Point(removed, estimate.loss, estimate.ci95, names), model
 
 
-def curve(model: Model, choose: Choose, measured: TaskRows, step: int) -> list[Point]:
+def curve(model: Model, choose: Choose, evaluation_rows: TaskRows, step: int) -> list[Point]:
     """Return the whole pruning curve, until all heads are removed."""
-    return [point for point, _ in prune_steps(model, choose, measured, step, len(heads(model)))]
+    return [point for point, _ in prune_steps(model, choose, evaluation_rows, step, len(heads(model)))]
 
 
 def area(points: Sequence[Point]) -> float:
     """Return the mean loss of a curve, in nats, by the trapezoidal rule over the number of removed heads."""
-    whole = sum((right.removed - left.removed) * (left.loss + right.loss) / 2 for left, right in pairwise(points))
-    return whole / points[-1].removed if points[-1].removed else points[0].loss
+    total = sum((right.removed - left.removed) * (left.loss + right.loss) / 2 for left, right in pairwise(points))
+    return total / points[-1].removed if points[-1].removed else points[0].loss
 
 
-def attention_effects(model: Model, measured: TaskRows) -> dict[str, float]:
+def attention_effects(model: Model, evaluation_rows: TaskRows) -> dict[str, float]:
     """Return the loss without all heads of an attention layer minus the loss, by attention site, in nats per target."""
-    whole = loss_on_rows(model, measured).loss
-    found = {}
+    full_loss = loss_on_rows(model, evaluation_rows).loss
+    effects = {}
     for site, layer in attentions(model).items():
         names = [f"{site}.{number}" for number in head_numbers(layer)]
-        found[str(site)] = loss_on_rows(without_heads(model, names), measured).loss - whole
-    return found
+        effects[str(site)] = loss_on_rows(without_heads(model, names), evaluation_rows).loss - full_loss
+    return effects

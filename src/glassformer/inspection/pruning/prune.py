@@ -126,7 +126,7 @@ class PruningReport:
 
     def areas(self) -> dict[str, float]:
         """Return the mean loss along the curve of each order, averaged if an order has several curves."""
-        return {name: math.fsum(map(area, each)) / len(each) for name, each in self.curves.items()}
+        return {name: math.fsum(map(area, curves)) / len(curves) for name, curves in self.curves.items()}
 
     def facts(self) -> dict[str, Any]:
         """Return the report as a JSON-serializable dict."""
@@ -135,7 +135,7 @@ class PruningReport:
             "loss": self.loss,
             "tokens": self.rows,
             "ablation": self.ablation,
-            "effects": [asdict(each) for each in self.effects],
+            "effects": [asdict(effect) for effect in self.effects],
             "note": SELF_REPAIR if self.effects else None,
             "points": [asdict(point) for point in self.points],
             "curves": {name: [[asdict(p) for p in points] for points in each] for name, each in self.curves.items()},
@@ -169,11 +169,11 @@ def _lines(report: PruningReport) -> Iterator[str]:
 
 def _effect_lines(report: PruningReport) -> Iterator[str]:
     assert report.ablation is not None
-    width = max(len(each.name) for each in report.effects)
+    width = max(len(effect.name) for effect in report.effects)
     yield f"{'head':<{width}}  {'importance':>10}  {report.ablation + ' effect':>15}  {'direct effect':>13}"
-    for each in report.effects:
-        direct = "" if each.direct is None else f"{each.direct:+.5f}"
-        yield f"{each.name:<{width}}  {each.importance:>10.5f}  {each.ablation:>+15.5f}  {direct:>13}".rstrip()
+    for effect in report.effects:
+        direct = "" if effect.direct is None else f"{effect.direct:+.5f}"
+        yield f"{effect.name:<{width}}  {effect.importance:>10.5f}  {effect.ablation:>+15.5f}  {direct:>13}".rstrip()
     yield ""
     yield f"{report.ablation} effect: loss without the head minus loss; the head is {ABLATION_KINDS[report.ablation]}"
     yield "direct effect: loss without the head's direct path to the logits minus loss; empty if it is not defined"
@@ -185,7 +185,9 @@ def _curve_lines(report: PruningReport) -> Iterator[str]:
     yield f"{'heads removed':<16}" + "".join(f"{name:>12}" for name in names)
     for index, point in enumerate(report.curves[names[0]][0]):
         losses = [[points[index].loss for points in report.curves[name]] for name in names]
-        yield f"{point.removed:<16}" + "".join(f"{sum(each) / len(each):>12.4f}" for each in losses)
+        yield f"{point.removed:<16}" + "".join(
+            f"{sum(order_losses) / len(order_losses):>12.4f}" for order_losses in losses
+        )
     yield f"{'mean loss':<16}" + "".join(f"{value:>12.4f}" for value in report.areas().values())
     yield f"random: the mean of {len(report.curves.get('random', []))} orders"
     yield ""
@@ -207,32 +209,32 @@ def prune_run(request: PruningRequest) -> PruningReport:
         refuse_existing(request.out)
     opened = open_for_pruning(request.folder, request.which, request.device, request.note)
     total = len(heads(opened.model))
-    wanted = _wanted(request, total)
-    measured = opened.held_out(request.tokens, "fp32")
-    chosen = _first_training_rows(opened, request.tokens)
-    estimate = loss_on_rows(opened.model, measured)
+    max_heads = _max_heads(request, total)
+    evaluation_rows = opened.held_out(request.tokens, "fp32")
+    selection_rows = _first_training_rows(opened, request.tokens)
+    estimate = loss_on_rows(opened.model, evaluation_rows)
     report = PruningReport(opened.folder, opened.config.train.task, estimate.tokens, estimate.loss)
     if request.effects is not None:
         report.ablation = request.effects
-        report.effects = list(_effects(opened, measured, request.effects))
+        report.effects = list(_effects(opened, evaluation_rows, request.effects))
     if request.curve:
-        _draw_curves(report, request, opened, chosen, measured)
+        _measure_curves(report, request, opened, selection_rows, evaluation_rows)
     if request.out is not None:
-        _make(report, request, opened, chosen, measured, wanted)
+        _write_pruned_run(report, request, opened, selection_rows, evaluation_rows, max_heads)
     return report
 
 
 def refuse_unclear(request: PruningRequest) -> None:
     """Raise a `GlassError` if the request is incomplete or contradictory, or a number is out of range."""
-    given = [request.heads, request.fraction, request.max_loss, request.l0]
-    ways = sum(value is not None for value in given)
-    if request.out is None and ways:
+    amounts = [request.heads, request.fraction, request.max_loss, request.l0]
+    amount_count = sum(value is not None for value in amounts)
+    if request.out is None and amount_count:
         raise GlassError("an amount to prune was given, but no --out", "Name the new run: --out NEWRUN.")
     if request.out is None and not request.curve and request.effects is None:
         raise GlassError("there is nothing to do", "Give --out NEWRUN, --curve or --effects.")
-    if request.out is not None and ways != 1:
-        given_ways = "no amount to prune was given" if not ways else f"{ways} amounts to prune were given"
-        raise GlassError(given_ways, "Give one of --heads, --fraction, --max-loss and --l0.")
+    if request.out is not None and amount_count != 1:
+        problem = "no amount to prune was given" if not amount_count else f"{amount_count} amounts to prune were given"
+        raise GlassError(problem, "Give one of --heads, --fraction, --max-loss and --l0.")
     by_importance = request.out is not None and request.l0 is None and request.order in ("importance", "reverse")
     if request.per_layer and not request.curve and not by_importance:
         raise GlassError(
@@ -248,9 +250,9 @@ def refuse_unclear(request: PruningRequest) -> None:
         ("--seed", request.seed, 0),
     ]
     numbers += [("--steps", request.l0.steps, 1)] if request.l0 else []
-    for name, number, least in numbers:
-        if number < least:
-            raise GlassError(f"{name} {number} is too small", f"Give {least} or more.")
+    for name, number, minimum in numbers:
+        if number < minimum:
+            raise GlassError(f"{name} {number} is too small", f"Give {minimum} or more.")
     if request.max_loss is not None and not math.isfinite(request.max_loss):
         raise GlassError(f"--max-loss {request.max_loss:g} is not finite", "Give a finite loss in nats.")
     if request.l0:
@@ -270,7 +272,7 @@ def _first_training_rows(opened: OpenedRun, tokens: int) -> TaskRows:
     return TaskRows(opened.task, sorted(rows, key=len), opened.device)
 
 
-def _wanted(request: PruningRequest, total: int) -> int:
+def _max_heads(request: PruningRequest, total: int) -> int:
     """Return the maximum number of heads to remove."""
     if total == 0:
         raise GlassError(f"{request.folder} has no heads left", "Give another run: this run has nothing to prune.")
@@ -281,59 +283,75 @@ def _wanted(request: PruningRequest, total: int) -> int:
     return request.heads or total
 
 
-def _step(request: PruningRequest, total: int) -> int:
+def _step_size(request: PruningRequest, total: int) -> int:
     return max(1, round(request.step * total))
 
 
-def _effects(opened: OpenedRun, measured: TaskRows, kind: AblationKind) -> Iterator[Effect]:
+def _effects(opened: OpenedRun, evaluation_rows: TaskRows, kind: AblationKind) -> Iterator[Effect]:
     model = opened.model
-    important = head_importance(model, measured)
-    direct = direct_effects(model, measured)
-    for name, lost in ablation_effects(model, measured, kind).items():
-        yield Effect(name, important[name], lost, direct.get(name))
+    importance = head_importance(model, evaluation_rows)
+    direct = direct_effects(model, evaluation_rows)
+    for name, effect in ablation_effects(model, evaluation_rows, kind).items():
+        yield Effect(name, importance[name], effect, direct.get(name))
 
 
-def _draw_curves(
-    report: PruningReport, request: PruningRequest, opened: OpenedRun, chosen: TaskRows, measured: TaskRows
+def _measure_curves(
+    report: PruningReport,
+    request: PruningRequest,
+    opened: OpenedRun,
+    selection_rows: TaskRows,
+    evaluation_rows: TaskRows,
 ) -> None:
     """Measure the curves of the requested order, the reverse order and random orders, all on the same rows."""
-    step = _step(request, len(heads(opened.model)))
+    step = _step_size(request, len(heads(opened.model)))
     orders: list[tuple[Order, int]] = [(request.order, request.seed)] if request.order != "random" else []
     orders += [("reverse", 0)] if request.order != "reverse" else []
     orders += [("random", request.seed + number) for number in range(request.random_orders)]
     for number, (order, seed) in enumerate(orders):
         request.note(f"curve {number + 1} of {len(orders)}: {order}")
-        choose = choose_by(order, chosen, request.per_layer, seed)
-        report.curves.setdefault(order, []).append(curve(opened.model, choose, measured, step))
-    report.attentions = attention_effects(opened.model, measured)
+        choose = choose_by(order, selection_rows, request.per_layer, seed)
+        report.curves.setdefault(order, []).append(curve(opened.model, choose, evaluation_rows, step))
+    report.attentions = attention_effects(opened.model, evaluation_rows)
 
 
-def _make(
-    report: PruningReport, request: PruningRequest, opened: OpenedRun, chosen: TaskRows, measured: TaskRows, wanted: int
+def _write_pruned_run(
+    report: PruningReport,
+    request: PruningRequest,
+    opened: OpenedRun,
+    selection_rows: TaskRows,
+    evaluation_rows: TaskRows,
+    max_heads: int,
 ) -> None:
     assert request.out is not None
-    before = _parameters(opened)
+    parameters_before = _parameter_count(opened)
     if request.l0 is not None:
-        found = pruned_by_gates(opened, request.l0, request.note)
+        pruned_model = pruned_by_gates(opened, request.l0, request.note)
         facts: dict[str, Any] = {"by": "l0", **asdict(request.l0)}
     else:
-        found = pruned(opened, _by_order(report, request, opened, chosen, measured, wanted))
+        pruned_model = pruned(
+            opened, _heads_by_order(report, request, opened, selection_rows, evaluation_rows, max_heads)
+        )
         facts = {"by": request.order, "step": request.step, "per_layer": request.per_layer, "tokens": request.tokens}
-    write_pruned(request.out, opened, found, facts)
+    write_pruned(request.out, opened, pruned_model, facts)
     report.new = request.out
-    report.removed = found.names
-    report.new_loss = loss_on_rows(found.model, measured).loss
-    report.parameters = (before, _count(found))
+    report.removed = pruned_model.names
+    report.new_loss = loss_on_rows(pruned_model.model, evaluation_rows).loss
+    report.parameters = (parameters_before, _pruned_parameter_count(pruned_model))
 
 
-def _by_order(
-    report: PruningReport, request: PruningRequest, opened: OpenedRun, chosen: TaskRows, measured: TaskRows, wanted: int
+def _heads_by_order(
+    report: PruningReport,
+    request: PruningRequest,
+    opened: OpenedRun,
+    selection_rows: TaskRows,
+    evaluation_rows: TaskRows,
+    max_heads: int,
 ) -> list[str]:
     """Return the heads to remove; with a limit on the loss, stop before the first step that exceeds it."""
-    choose = choose_by(request.order, chosen, request.per_layer, request.seed)
-    step = _step(request, len(heads(opened.model)))
+    choose = choose_by(request.order, selection_rows, request.per_layer, request.seed)
+    step = _step_size(request, len(heads(opened.model)))
     limit = request.max_loss
-    for point, _ in prune_steps(opened.model, choose, measured, step, wanted):
+    for point, _ in prune_steps(opened.model, choose, evaluation_rows, step, max_heads):
         if limit is not None and point.loss > limit:
             if len(report.points) < 2:
                 heads_left = f"without {counted(point.removed, 'heads')}" if point.removed else "with all heads"
@@ -347,9 +365,9 @@ def _by_order(
     return [name for point in report.points for name in point.names]
 
 
-def _parameters(opened: OpenedRun) -> int:
+def _parameter_count(opened: OpenedRun) -> int:
     return sum(parameter.numel() for parameter in opened.model.parameters())
 
 
-def _count(found: Pruned) -> int:
-    return sum(parameter.numel() for parameter in found.model.parameters())
+def _pruned_parameter_count(pruned_model: Pruned) -> int:
+    return sum(parameter.numel() for parameter in pruned_model.model.parameters())

@@ -48,22 +48,22 @@ def without_heads(model: Model, names: Collection[str]) -> Model:
     for name in names:
         find_head(model, name)
     config = model.config.replace(removed_heads=(*model.config.removed_heads, *names))
-    smaller = _empty(model, config)
+    smaller = _build_like(model, config)
     cuts = parameter_cuts(model, smaller)
-    before = model.state_dict()
+    weights = model.state_dict()
     with torch.no_grad():
         for name, value in smaller.state_dict().items():
-            value.copy_(_cut(before[name], cuts.get(name)))
-    first = next(model.parameters())
-    return smaller.to(first.device, first.dtype).eval()
+            value.copy_(_cut(weights[name], cuts.get(name)))
+    parameter = next(model.parameters())
+    return smaller.to(parameter.device, parameter.dtype).eval()
 
 
-def _empty(model: Model, config: ModelConfig) -> Model:
+def _build_like(model: Model, config: ModelConfig) -> Model:
     """Build a model from a configuration, with the vocabulary, classes and dtype of `model`."""
     source = model.source_embedding if isinstance(model, EncoderDecoder) else None
     classes = model.head.out_features if isinstance(model, Classifier) else None
-    own = None if source is None else source.tokens.num_embeddings
-    smaller = build_model(config, model.vocab_size, source_vocab_size=own, classes=classes)
+    source_vocab_size = None if source is None else source.tokens.num_embeddings
+    smaller = build_model(config, model.vocab_size, source_vocab_size=source_vocab_size, classes=classes)
     return smaller.to(next(model.parameters()).dtype)
 
 
@@ -72,24 +72,24 @@ def parameter_cuts(before: Model, after: Model) -> dict[str, Cut]:
 
     Parameters that keep their size, such as output biases, are not listed.
     """
-    paths = {id(module): path for path, module in before.named_modules()}
+    module_paths = {id(module): path for path, module in before.named_modules()}
     smaller = attentions(after)
-    found: dict[str, Cut] = {}
+    cuts: dict[str, Cut] = {}
     for site, layer in attentions(before).items():
-        path = paths[id(layer)]
+        path = module_paths[id(layer)]
         numbers = head_numbers(layer)
-        kv_of = kv_index(layer)
-        heads = [numbers.index(number) for number in head_numbers(smaller[site])]
-        queries = _rows(heads, layer)
-        keys = _rows(sorted({kv_of[head] for head in heads}), layer)
+        kv_heads = kv_index(layer)
+        remaining = [numbers.index(number) for number in head_numbers(smaller[site])]
+        query_rows = _head_rows(remaining, layer)
+        key_rows = _head_rows(sorted({kv_heads[head] for head in remaining}), layer)
         for part in ("weight", "bias"):
-            found |= {f"{path}.query.{part}": (0, queries)}
-            found |= {f"{path}.{name}.{part}": (0, keys) for name in ("key", "value")}
-        found[f"{path}.output.weight"] = (1, queries)
-    return found
+            cuts |= {f"{path}.query.{part}": (0, query_rows)}
+            cuts |= {f"{path}.{name}.{part}": (0, key_rows) for name in ("key", "value")}
+        cuts[f"{path}.output.weight"] = (1, query_rows)
+    return cuts
 
 
-def _rows(heads: list[int], layer: Attention) -> Tensor:
+def _head_rows(heads: list[int], layer: Attention) -> Tensor:
     """Return the row indices (heads K) of some heads in a projection."""
     K = layer.head_width
     return (torch.tensor(heads, dtype=torch.long)[:, None] * K + torch.arange(K)).flatten()  # (heads K)
@@ -118,20 +118,20 @@ def cut_optimizers(before: list[Optimizer], after: list[Optimizer], larger: Mode
         before, after: optimizers of the larger and of the smaller model.
         larger, smaller: the models before and after pruning.
     """
-    names = {id(parameter): name for name, parameter in larger.named_parameters()}
-    known = {
-        (type(optimizer).__name__, names[id(parameter)]): state
+    old_names = {id(parameter): name for name, parameter in larger.named_parameters()}
+    old_states = {
+        (type(optimizer).__name__, old_names[id(parameter)]): state
         for optimizer in before
         for parameter, state in optimizer.state.items()
     }
     cuts = parameter_cuts(larger, smaller)
-    own = {id(p): name for name, p in smaller.named_parameters()}
+    new_names = {id(p): name for name, p in smaller.named_parameters()}
     shapes = {name: parameter.shape for name, parameter in larger.named_parameters()}
     for optimizer in after:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                name = own[id(parameter)]
-                state = known.get((type(optimizer).__name__, name), {})
+                name = new_names[id(parameter)]
+                state = old_states.get((type(optimizer).__name__, name), {})
                 if state:
                     optimizer.state[parameter] = {
                         key: _cut_state(value, shapes[name], cuts.get(name)) for key, value in state.items()

@@ -49,23 +49,23 @@ def moving_picture(history: History, head: str, role: str, suffix: str) -> bytes
     text = text_for(history, role)
     maps = [_pixels(snapshot.map_of(text, head)) for snapshot in history.snapshots]
     height, width = maps[0].shape[:2]
-    cell = max(1, SIDE // max(height, width))
-    top = MAP_TOP + height * cell + MARGIN
+    cell_size = max(1, SIDE // max(height, width))
+    top = MAP_TOP + height * cell_size + MARGIN
     sheet = Sheet(SIDE + 2 * MARGIN, top + CURVE + BELOW, [BASE])
-    axes = sheet.image(maps[0], MARGIN, MAP_TOP, (cell, cell))
+    axes = sheet.image(maps[0], MARGIN, MAP_TOP, (cell_size, cell_size))
     axes.spines[:].set(visible=True, color=GREY)
     title = sheet.text(MARGIN, MAP_TOP / 2, "", NOTE)
     curves = sheet.axes(MARGIN, top, SIDE, CURVE)
     _draw_curves(sheet, history, head, role, curves)
-    now = curves.axvline(0, color=INK, linewidth=1)
+    step_line = curves.axvline(0, color=INK, linewidth=1)
     scores = history.curve(head, role)
     writer = PillowWriter(FRAMES_PER_SECOND)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"heads{suffix}"
         with writer.saving(sheet.figure, str(path), DPI):
             for number, (snapshot, pixels) in enumerate(zip(history.snapshots, maps, strict=True)):
-                axes.images[0].set_data(pixels.repeat(cell, axis=0).repeat(cell, axis=1))
-                now.set_xdata([np.log1p(snapshot.step)] * 2)
+                axes.images[0].set_data(pixels.repeat(cell_size, axis=0).repeat(cell_size, axis=1))
+                step_line.set_xdata([np.log1p(snapshot.step)] * 2)
                 loss = f"loss {history.losses[number]:.3f}"
                 score = f"{role.replace('_', ' ')} {float(scores[number]):.2f}"
                 title.set_text(f"{head}   step {snapshot.step:,}   {loss}   {score}")
@@ -88,11 +88,11 @@ def _draw_curves(sheet: Sheet, history: History, head: str, role: str, axes: Axe
     axes.set(xlim=(0, xs[-1] or 1.0), ylim=(0, 1))
     axes.plot(xs, (losses - losses.min()) / (np.ptp(losses) or 1.0), color=GREY)
     axes.plot(xs, scores, color=BLUE)
-    born = next((birth.step for birth in history.births(role, head)), None)
-    if born is not None:
-        axes.axvline(np.log1p(born), color=BLUE, linestyle=":")
-        side = "left" if np.log1p(born) < xs[-1] / 2 else "right"
-        axes.text(np.log1p(born), 0.5, f" born at {born:,} ", color=BLUE, ha=side, family=BASE)
+    birth_step = next((birth.step for birth in history.births(role, head)), None)
+    if birth_step is not None:
+        axes.axvline(np.log1p(birth_step), color=BLUE, linestyle=":")
+        alignment = "left" if np.log1p(birth_step) < xs[-1] / 2 else "right"
+        axes.text(np.log1p(birth_step), 0.5, f" born at {birth_step:,} ", color=BLUE, ha=alignment, family=BASE)
     powers = [10**power for power in range(7) if 10**power <= history.steps[-1]]
     sheet.ticks(axes, "x", np.log1p(powers).tolist(), [f"{step:,}" for step in powers], NOTE)
     legend = "grey: validation loss, scaled   blue: the head's score, 0 to 1"

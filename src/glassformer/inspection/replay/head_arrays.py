@@ -63,35 +63,37 @@ class HeadArrays:
 
 
 def measure_heads(
-    model: Model, probes: Sequence[HeadProbe], known: TokenFacts, texts: Sequence[MappedText]
+    model: Model, probes: Sequence[HeadProbe], token_facts: TokenFacts, texts: Sequence[MappedText]
 ) -> HeadArrays:
     """Measure all heads of a model, without modifying the model or using global random state.
 
     Args:
         model: a model of any family.
-        probes, known: as for `heads.survey`.
+        probes, token_facts: as for `heads.survey`.
         texts: texts for attention maps, from `mapped_texts`.
     """
-    found = survey(model, probes, known).heads
-    roles = tuple(dict.fromkeys(role for each in found for role in each.roles))
-    kinds = tuple(dict.fromkeys(number for each in found for number in each.numbers))
-    labels = SnapshotLabels(tuple(str(each.head) for each in found), roles, kinds, tuple(text.shown for text in texts))
-    scores = np.full((len(found), len(roles)), np.nan, dtype=np.float32)  # (heads, R)
+    reports = survey(model, probes, token_facts).heads
+    roles = tuple(dict.fromkeys(role for each in reports for role in each.roles))
+    statistics = tuple(dict.fromkeys(number for each in reports for number in each.numbers))
+    labels = SnapshotLabels(
+        tuple(str(report.head) for report in reports), roles, statistics, tuple(text.shown for text in texts)
+    )
+    scores = np.full((len(reports), len(roles)), np.nan, dtype=np.float32)  # (heads, R)
     reached = np.zeros(scores.shape, dtype=np.bool_)  # (heads, R)
-    numbers = np.full((len(found), len(kinds)), np.nan, dtype=np.float32)  # (heads, M)
-    for row, each in enumerate(found):
-        for role, scored in each.roles.items():
-            scores[row, roles.index(role)] = scored.score
-            reached[row, roles.index(role)] = _reaches(scored)
-        for kind, value in each.numbers.items():
-            numbers[row, kinds.index(kind)] = value
+    numbers = np.full((len(reports), len(statistics)), np.nan, dtype=np.float32)  # (heads, M)
+    for row, report in enumerate(reports):
+        for role, role_score in report.roles.items():
+            scores[row, roles.index(role)] = role_score.score
+            reached[row, roles.index(role)] = _is_reached(role_score)
+        for statistic, value in report.numbers.items():
+            numbers[row, statistics.index(statistic)] = value
     return HeadArrays(labels, scores, reached, numbers, _maps(model, texts))
 
 
-def _reaches(scored: RoleScore) -> bool:
+def _is_reached(role_score: RoleScore) -> bool:
     """Return whether score and lift are high enough and the interval is above chance; copying is not required."""
-    high = scored.score >= scored.threshold and (scored.lift is None or scored.lift >= LIFT)
-    return high and scored.interval is not None and scored.interval[0] > (scored.chance or 0.0)
+    high = role_score.score >= role_score.threshold and (role_score.lift is None or role_score.lift >= LIFT)
+    return high and role_score.interval is not None and role_score.interval[0] > (role_score.chance or 0.0)
 
 
 def _maps(model: Model, texts: Sequence[MappedText]) -> dict[tuple[int, str], Map]:
@@ -99,14 +101,16 @@ def _maps(model: Model, texts: Sequence[MappedText]) -> dict[tuple[int, str], Ma
     maps = {}
     for number, text in enumerate(texts):
         target = None if text.target is None else torch.from_numpy(text.target)[None]  # (1, T)
-        kept = record(model, torch.from_numpy(text.source)[None], target, keep=("pattern",), dtype=torch.float32)
+        recording = record(model, torch.from_numpy(text.source)[None], target, keep=("pattern",), dtype=torch.float32)
         for site in attentions(model):
-            weights = kept[f"{site}.pattern"][0].numpy()  # (H, T, S)
+            weights = recording[f"{site}.pattern"][0].numpy()  # (H, T, S)
             maps[number, str(site)] = np.rint(255 * weights).astype(np.uint8)  # (H, T, S)
     return maps
 
 
-def mapped_texts(model: Model, probes: Sequence[HeadProbe], reader: Tokenizer, writer: Tokenizer) -> list[MappedText]:
+def mapped_texts(
+    model: Model, probes: Sequence[HeadProbe], source_tokenizer: Tokenizer, target_tokenizer: Tokenizer
+) -> list[MappedText]:
     """Choose texts for attention maps: rows of the text probe and one row of repeated tokens.
 
     `SIZES` and `MOST_BYTES` limit their number and length.
@@ -114,34 +118,46 @@ def mapped_texts(model: Model, probes: Sequence[HeadProbe], reader: Tokenizer, w
     Args:
         model: the model, which determines the size of the maps.
         probes: the probes; "text" and "repeated" are used, if available.
-        reader, writer: tokenizers of source and target; the same if the run has only one tokenizer.
+        source_tokenizer, target_tokenizer: tokenizers of source and target; the same if the run has only one tokenizer.
     """
-    for texts, longest in SIZES:
-        found = [
-            _mapped(probe, row, min(TEXT if probe.name == "text" else REPEATED, longest), reader, writer)
+    for text_count, max_tokens in SIZES:
+        mapped = [
+            _mapped_text(
+                probe,
+                row,
+                min(TEXT if probe.name == "text" else REPEATED, max_tokens),
+                source_tokenizer,
+                target_tokenizer,
+            )
             for probe in probes
-            for row in _chosen(probe, texts)
+            for row in _evenly_spaced_rows(probe, text_count)
         ]
-        if sum(_size(model, each.shown) for each in found) <= MOST_BYTES:
+        if sum(_map_bytes(model, each.shown) for each in mapped) <= MOST_BYTES:
             break
-    return found
+    return mapped
 
 
-def _chosen(probe: HeadProbe, texts: int) -> list[int]:
-    """Return indices of evenly spaced rows: `texts` rows of the text probe, one row of the repeated probe, or none."""
-    wanted = {"text": min(texts, len(probe.rows)), "repeated": 1}.get(probe.name, 0)
-    return [number * len(probe.rows) // wanted for number in range(wanted)]
+def _evenly_spaced_rows(probe: HeadProbe, text_count: int) -> list[int]:
+    """Return indices of evenly spaced rows: `text_count` rows of the text probe, one of the repeated probe, or none."""
+    row_count = {"text": min(text_count, len(probe.rows)), "repeated": 1}.get(probe.name, 0)
+    return [number * len(probe.rows) // row_count for number in range(row_count)]
 
 
-def _mapped(probe: HeadProbe, row: int, longest: int, reader: Tokenizer, writer: Tokenizer) -> MappedText:
-    source = probe.rows[row][:longest]  # (S,)
-    target = None if probe.targets is None else probe.targets[row][:longest]  # (T,)
-    written = () if target is None else tuple(writer.token_text(int(id)) for id in target)
-    return MappedText(Shown(probe.name, tuple(reader.token_text(int(id)) for id in source), written), source, target)
+def _mapped_text(
+    probe: HeadProbe, row: int, max_tokens: int, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer
+) -> MappedText:
+    source = probe.rows[row][:max_tokens]  # (S,)
+    target = None if probe.targets is None else probe.targets[row][:max_tokens]  # (T,)
+    target_texts = () if target is None else tuple(target_tokenizer.token_text(int(id)) for id in target)
+    return MappedText(
+        Shown(probe.name, tuple(source_tokenizer.token_text(int(id)) for id in source), target_texts), source, target
+    )
 
 
-def _size(model: Model, shown: Shown) -> int:
+def _map_bytes(model: Model, text: Shown) -> int:
     """Return the size in bytes of all maps of a text."""
-    assert bool(shown.target) == isinstance(model, EncoderDecoder)
-    sides = {site: shown.rows_and_columns(Site(site.stack, site.layer, site.part)) for site in attentions(model)}
-    return sum(layer.heads * len(sides[site][0]) * len(sides[site][1]) for site, layer in attentions(model).items())
+    assert bool(text.target) == isinstance(model, EncoderDecoder)
+    map_axes = {site: text.rows_and_columns(Site(site.stack, site.layer, site.part)) for site in attentions(model)}
+    return sum(
+        layer.heads * len(map_axes[site][0]) * len(map_axes[site][1]) for site, layer in attentions(model).items()
+    )

@@ -78,14 +78,14 @@ class History:
 
     def births(self, role: str | None = None, only: str | None = None) -> list[Birth]:
         """List the births of one role or all roles, in one head or all heads, the earliest first."""
-        found = []
+        births = []
         for column, name in enumerate(self.labels.roles):
             for row, head in enumerate(self.labels.heads):
-                at = first_in_a_row(self.reached[:, row, column])
-                if at is not None and role in (None, name) and only in (None, head):
-                    here, last = (float(self.scores[i, row, column]) for i in (at, -1))
-                    found.append(Birth(head, name, self.steps[at], self.losses[at], here, last))
-        return sorted(found, key=lambda birth: (birth.step, self.labels.heads.index(birth.head), birth.role))
+                index = first_in_a_row(self.reached[:, row, column])
+                if index is not None and role in (None, name) and only in (None, head):
+                    score, last_score = (float(self.scores[i, row, column]) for i in (index, -1))
+                    births.append(Birth(head, name, self.steps[index], self.losses[index], score, last_score))
+        return sorted(births, key=lambda birth: (birth.step, self.labels.heads.index(birth.head), birth.role))
 
     def curve(self, head: str, role: str) -> Numbers:
         """Return the score of a head in a role over all snapshots, (snapshots,); NaN if the role is not possible."""
@@ -107,14 +107,14 @@ class History:
         return head, self._best_role(head) if role is None else role
 
     def _best_head(self, role: str) -> str:
-        last = np.nan_to_num(self.scores[-1, :, self.labels.roles.index(role)], nan=-np.inf)  # (heads,)
-        return self.labels.heads[int(last.argmax())]
+        scores = np.nan_to_num(self.scores[-1, :, self.labels.roles.index(role)], nan=-np.inf)  # (heads,)
+        return self.labels.heads[int(scores.argmax())]
 
     def _best_role(self, head: str) -> str:
         row = self.labels.heads.index(head)
         # Scores are at most 1, so adding 10 ranks reached roles before all others.
-        last = np.nan_to_num(self.scores[-1, row], nan=-np.inf) + 10 * self.reached[-1, row]  # (R,)
-        return self.labels.roles[int(last.argmax())]
+        scores = np.nan_to_num(self.scores[-1, row], nan=-np.inf) + 10 * self.reached[-1, row]  # (R,)
+        return self.labels.roles[int(scores.argmax())]
 
     def checked_role(self, name: str) -> str:
         """Return the name of a role if the snapshots have it; spaces and underscores are equivalent.
@@ -123,10 +123,10 @@ class History:
             GlassError: the snapshots do not have the role; the error suggests the nearest name.
         """
         roles = {role.replace("_", " "): role for role in self.labels.roles}
-        plain = name.replace("_", " ")
-        if plain not in roles:
-            raise GlassError(f"these snapshots have no role {name!r}", nearest(plain, roles))
-        return roles[plain]
+        normalized = name.replace("_", " ")
+        if normalized not in roles:
+            raise GlassError(f"these snapshots have no role {name!r}", nearest(normalized, roles))
+        return roles[normalized]
 
     def checked_head(self, name: str) -> str:
         """Return the name of a head if the model has it.
@@ -148,7 +148,7 @@ class History:
             "steps": self.steps,
             "losses": self.losses,
             "births": [asdict(birth) for birth in self.births(role, only)],
-            "repeated_losses": [_halves(snapshot) for snapshot in self.snapshots],
+            "repeated_losses": [_copy_losses(snapshot) for snapshot in self.snapshots],
             "scores": {head: dict(self._curves(head, roles)) for head in self.labels.heads if only in (None, head)},
             "samples": [snapshot.sample for snapshot in self.snapshots],
         }
@@ -160,7 +160,7 @@ class History:
                 yield role, [float(value) for value in curve]
 
 
-def _halves(snapshot: Snapshot) -> list[float] | None:
+def _copy_losses(snapshot: Snapshot) -> list[float] | None:
     """Return the mean loss on repeated random tokens in the first copy and in later copies; None without such tokens.
 
     The first token of the second copy is excluded from both means, because it cannot be predicted.
@@ -170,15 +170,15 @@ def _halves(snapshot: Snapshot) -> list[float] | None:
     by_position = snapshot.repeated.mean(axis=0) if snapshot.repeated.size else None  # (T,)
     if by_position is None:
         return None
-    copy = len(by_position) // COPIES
-    return [float(by_position[:copy].mean()), float(by_position[copy + 1 :].mean())]
+    copy_length = len(by_position) // COPIES
+    return [float(by_position[:copy_length].mean()), float(by_position[copy_length + 1 :].mean())]
 
 
 def first_in_a_row(flags: Flags) -> int | None:
     """Return the index of the first of `IN_A_ROW` consecutive flags (n,) that are all True, or None."""
-    for at in range(len(flags) - IN_A_ROW + 1):
-        if flags[at : at + IN_A_ROW].all():
-            return at
+    for start in range(len(flags) - IN_A_ROW + 1):
+        if flags[start : start + IN_A_ROW].all():
+            return start
     return None
 
 

@@ -42,25 +42,25 @@ class SnapshotTaker:
     def __init__(self, config: Config, task: Task, data: Prepared, model: Model) -> None:
         self.task = task
         self.sampling = config.sample
-        writer = data.tokenizer
-        reader = data.source_tokenizer
-        self.probes, self.known = probes_for(model, config, reader, writer, data)
-        self.texts = mapped_texts(model, self.probes, reader, writer)
+        tokenizer = data.tokenizer
+        source_tokenizer = data.source_tokenizer
+        self.probes, self.known = probes_for(model, config, source_tokenizer, tokenizer, data)
+        self.texts = mapped_texts(model, self.probes, source_tokenizer, tokenizer)
         self.rows = task.held_out(LOSSES)
         repeated = [Row.of_text(row) for probe in self.probes if probe.name == "repeated" for row in probe.rows]
         self.repeated = repeated if config.train.task == "lm" else []
 
     def snapshot(self, model: Model, step: int) -> Snapshot:
         """Take a snapshot of the model, without modifying it or using the random state of training."""
-        seen = measure_heads(model, self.probes, self.known, self.texts)
+        arrays = measure_heads(model, self.probes, self.known, self.texts)
         prompt, sample = self.task.sample(model, self.sampling)
         return Snapshot(
             step=step,
-            labels=seen.labels,
-            scores=seen.scores,
-            reached=seen.reached,
-            numbers=seen.numbers,
-            maps=seen.maps,
+            labels=arrays.labels,
+            scores=arrays.scores,
+            reached=arrays.reached,
+            numbers=arrays.numbers,
+            maps=arrays.maps,
             losses=self._losses(model, self.rows),
             repeated=self._losses(model, self.repeated),
             prompt=prompt,
@@ -69,20 +69,20 @@ class SnapshotTaker:
 
     def _losses(self, model: Model, rows: Sequence[Row]) -> Numbers:
         """Return the loss at each position in nats, (rows, T); NaN where nothing is predicted."""
-        chosen = TaskRows(self.task, rows, model.embedding.tokens.weight.device)
+        task_rows = TaskRows(self.task, rows, model.embedding.tokens.weight.device)
         parts = []
         with inference(model):
-            for _, group in chosen.groups(model):
-                batch = chosen.batch(group)
+            for _, group in task_rows.groups(model):
+                batch = task_rows.batch(group)
                 losses = token_losses(logits_of(model, batch), batch)  # (B, T)
                 parts.append(losses.masked_fill(~batch.loss_mask, np.nan).float().cpu().numpy())
         longest = max((part.shape[1] for part in parts), default=0)
-        whole = np.full((len(rows) if parts else 0, longest), np.nan, dtype=np.float32)  # (rows, T)
-        done = 0
+        padded = np.full((len(rows) if parts else 0, longest), np.nan, dtype=np.float32)  # (rows, T)
+        start = 0
         for part in parts:
-            whole[done : done + len(part), : part.shape[1]] = part
-            done += len(part)
-        return whole
+            padded[start : start + len(part), : part.shape[1]] = part
+            start += len(part)
+        return padded
 
 
 class Recorder:
@@ -113,7 +113,7 @@ class Recorder:
 
     def forget_after(self, step: int) -> None:
         """Delete the snapshots of steps after `step`, and the partial files of a killed process."""
-        later = [path for at, path in snapshot_files(self.folder).items() if at > step]
+        later = [path for snapshot_step, path in snapshot_files(self.folder).items() if snapshot_step > step]
         for path in (*later, *self.folder.glob("*.partial")):
             path.unlink()
 
@@ -154,17 +154,20 @@ def agreement(
         GlassError: the run has no checkpoint, or its training data is missing.
     """
     step = step_of(run.checkpoint("last"))
-    kept = next((snapshot for snapshot in history.snapshots if snapshot.step == step), None)
-    if kept is None:
+    stored = next((snapshot for snapshot in history.snapshots if snapshot.step == step), None)
+    if stored is None:
         return None
     opened = OpenedRun.load(run.folder, "last", device, note=note)
-    again = SnapshotTaker(opened.config, opened.task, opened.data, opened.model).snapshot(opened.model, step)
-    maps = max(int(np.abs(again.maps[key].astype(int) - seen.astype(int)).max()) for key, seen in kept.maps.items())
+    recomputed = SnapshotTaker(opened.config, opened.task, opened.data, opened.model).snapshot(opened.model, step)
+    maps = max(
+        int(np.abs(recomputed.maps[key].astype(int) - stored_map.astype(int)).max())
+        for key, stored_map in stored.maps.items()
+    )
     return SnapshotAgreement(
-        step, maps / 255, _difference(again.scores, kept.scores), _difference(again.losses, kept.losses)
+        step, maps / 255, _difference(recomputed.scores, stored.scores), _difference(recomputed.losses, stored.losses)
     )
 
 
-def _difference(found: Numbers, kept: Numbers) -> float:
+def _difference(recomputed: Numbers, stored: Numbers) -> float:
     """Return the largest absolute difference, ignoring NaN."""
-    return float(np.nan_to_num(np.abs(found.astype(np.float64) - kept), nan=0.0).max(initial=0.0))
+    return float(np.nan_to_num(np.abs(recomputed.astype(np.float64) - stored), nan=0.0).max(initial=0.0))

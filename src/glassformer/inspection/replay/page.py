@@ -28,25 +28,25 @@ def make_page(history: History, title: str, head: str | None = None, role: str |
             there are no births.
         role: role to select first; without `head`, only heads with a birth of this role are shown. None: any role.
     """
-    born = list(dict.fromkeys(birth.head for birth in history.births(role)))
-    heads = [head] if head is not None else born or [history.chosen(None, role)[0]]
-    first = history.chosen(heads[0], role)[1]
+    heads_with_births = list(dict.fromkeys(birth.head for birth in history.births(role)))
+    heads = [head] if head is not None else heads_with_births or [history.chosen(None, role)[0]]
+    first_role = history.chosen(heads[0], role)[1]
     data = {
         "steps": history.steps,
         "losses": history.losses,
         "prompt": history.snapshots[0].prompt,
         "samples": [snapshot.sample for snapshot in history.snapshots],
         "texts": [name_of(text, number) for number, text in enumerate(history.labels.texts)],
-        "text": text_for(history, first),
-        "heads": [_head(history, each, role) for each in heads[:MOST_HEADS]],
+        "text": text_for(history, first_role),
+        "heads": [_head_data(history, each, role) for each in heads[:MOST_HEADS]],
     }
     return render_page("glassformer.inspection.replay", "page.html", title=title, data=data)
 
 
 def text_for(history: History, role: str) -> int:
     """Return the index of the mapped text on which a role is shown."""
-    wanted = "repeated" if role in ON_REPEATED else "text"
-    return next((n for n, text in enumerate(history.labels.texts) if text.probe == wanted), 0)
+    probe = "repeated" if role in ON_REPEATED else "text"
+    return next((n for n, text in enumerate(history.labels.texts) if text.probe == probe), 0)
 
 
 def name_of(text: Shown, number: int) -> str:
@@ -54,7 +54,7 @@ def name_of(text: Shown, number: int) -> str:
     return "repeated random tokens" if text.probe == "repeated" else f"text {number + 1}"
 
 
-def _head(history: History, head: str, role: str | None) -> dict[str, Any]:
+def _head_data(history: History, head: str, role: str | None) -> dict[str, Any]:
     """Return the curves, births and maps of one head, with the maps of all snapshots in order."""
     stack, layer, part = head.split(".")[:3]
     curves = {name: history.curve(head, name) for name in history.labels.roles}

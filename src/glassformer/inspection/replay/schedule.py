@@ -33,22 +33,22 @@ def snapshot_steps(count: int, end: int | None) -> list[int]:
         return [[], [end], [0, end]][count]
     steps = [0, 1]
     while len(steps) < count and steps[-1] < end:
-        now = steps[-1]
-        steps.append(max(now + 1, round(now * (end / now) ** (1 / (count - len(steps))))))
+        last = steps[-1]
+        steps.append(max(last + 1, round(last * (end / last) ** (1 / (count - len(steps))))))
     return steps
 
 
-def thinned(steps: Iterable[int], most: int = MOST) -> list[int]:
+def thinned(steps: Iterable[int], max_count: int = MOST) -> list[int]:
     """Return the steps to keep: the first, the last, and steps that are evenly spaced in their logarithm.
 
     Steps are removed one at a time: the step whose neighbours are closest in ratio, and the earliest one in a tie.
     Therefore, thinning to a larger number first does not change the result.
 
-    >>> thinned([0, 1, 2, 5, 10, 22, 46, 90, 100], most=8)
+    >>> thinned([0, 1, 2, 5, 10, 22, 46, 90, 100], max_count=8)
     [0, 1, 2, 5, 10, 22, 46, 100]
     """
-    kept = sorted(steps)
-    while len(kept) > max(2, most):
-        ratios = [(after + 1) / (before + 1) for before, after in zip(kept, kept[2:], strict=False)]
-        del kept[1 + ratios.index(min(ratios))]
-    return kept
+    selected = sorted(steps)
+    while len(selected) > max(2, max_count):
+        ratios = [(after + 1) / (before + 1) for before, after in zip(selected, selected[2:], strict=False)]
+        del selected[1 + ratios.index(min(ratios))]
+    return selected

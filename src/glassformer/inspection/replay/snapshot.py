@@ -42,8 +42,8 @@ class Shown:
 
     def rows_and_columns(self, site: Site) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the tokens of the queries (rows) and of the keys (columns) of a map."""
-        own = self.target if self.target and site.stack == "dec" else self.source
-        return own, self.source if site.part == "cross" else own
+        query_tokens = self.target if self.target and site.stack == "dec" else self.source
+        return query_tokens, self.source if site.part == "cross" else query_tokens
 
 
 @dataclass(frozen=True)
@@ -109,20 +109,20 @@ def snapshot_file(folder: Path, step: int) -> Path:
 
 def snapshot_files(folder: Path) -> dict[int, Path]:
     """Return all snapshots of a folder by their steps, in order."""
-    found = {path.stem.removeprefix("step-"): path for path in folder.glob("step-*.npz")}
-    return {int(step): found[step] for step in sorted(filter(str.isdecimal, found), key=int)}
+    paths = {path.stem.removeprefix("step-"): path for path in folder.glob("step-*.npz")}
+    return {int(step): paths[step] for step in sorted(filter(str.isdecimal, paths), key=int)}
 
 
 def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
     """Write the snapshot of a step to a folder atomically."""
-    about = {
+    metadata = {
         "step": snapshot.step,
         "labels": asdict(snapshot.labels),
         "prompt": snapshot.prompt,
         "sample": snapshot.sample,
     }
     arrays: dict[str, npt.NDArray[Any]] = {
-        "about": np.frombuffer(json.dumps(about).encode("utf-8"), dtype=np.uint8),
+        "about": np.frombuffer(json.dumps(metadata).encode("utf-8"), dtype=np.uint8),
         "scores": snapshot.scores,
         "reached": snapshot.reached,
         "numbers": snapshot.numbers,
@@ -130,9 +130,9 @@ def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
         "repeated": snapshot.repeated,
         **{f"map.{text}.{site}": value for (text, site), value in snapshot.maps.items()},
     }
-    packed = io.BytesIO()
-    np.savez_compressed(packed, allow_pickle=False, **arrays)
-    write_bytes(snapshot_file(folder, snapshot.step), packed.getvalue())
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    write_bytes(snapshot_file(folder, snapshot.step), buffer.getvalue())
 
 
 def read_snapshot(path: Path) -> Snapshot:
@@ -144,7 +144,7 @@ def read_snapshot(path: Path) -> Snapshot:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        return _checked(arrays)
+        return _snapshot_from_arrays(arrays)
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error, *MALFORMED) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise GlassError(
@@ -152,35 +152,39 @@ def read_snapshot(path: Path) -> Snapshot:
         ) from None
 
 
-def _checked(arrays: dict[str, npt.NDArray[Any]]) -> Snapshot:
+def _snapshot_from_arrays(arrays: dict[str, npt.NDArray[Any]]) -> Snapshot:
     """Return the snapshot after checking the shapes and dtypes of its arrays against its labels."""
-    about = json.loads(arrays["about"].tobytes())
-    named = about["labels"]
-    texts = (Shown(each["probe"], tuple(each["source"]), tuple(each["target"])) for each in named["texts"])
-    labels = SnapshotLabels(tuple(named["heads"]), tuple(named["roles"]), tuple(named["numbers"]), tuple(texts))
+    metadata = json.loads(arrays["about"].tobytes())
+    label_data = metadata["labels"]
+    texts = (Shown(each["probe"], tuple(each["source"]), tuple(each["target"])) for each in label_data["texts"])
+    labels = SnapshotLabels(
+        tuple(label_data["heads"]), tuple(label_data["roles"]), tuple(label_data["numbers"]), tuple(texts)
+    )
     shape = (len(labels.heads), len(labels.roles))
     maps: dict[tuple[int, str], Map] = {}
     for number, text in enumerate(labels.texts):
         for site in dict.fromkeys(name.rpartition(".")[0] for name in labels.heads):
             stack, layer, part = site.split(".")
             rows, columns = text.rows_and_columns(Site(stack, int(layer), part))
-            own = sum(name.rpartition(".")[0] == site for name in labels.heads)
-            maps[number, site] = _typed(arrays[f"map.{number}.{site}"], np.uint8, (own, len(rows), len(columns)))
+            head_count = sum(name.rpartition(".")[0] == site for name in labels.heads)
+            maps[number, site] = _checked_array(
+                arrays[f"map.{number}.{site}"], np.uint8, (head_count, len(rows), len(columns))
+            )
     return Snapshot(
-        step=int(about["step"]),
+        step=int(metadata["step"]),
         labels=labels,
-        scores=_typed(arrays["scores"], np.float32, shape),
-        reached=_typed(arrays["reached"], np.bool_, shape),
-        numbers=_typed(arrays["numbers"], np.float32, (shape[0], len(labels.numbers))),
+        scores=_checked_array(arrays["scores"], np.float32, shape),
+        reached=_checked_array(arrays["reached"], np.bool_, shape),
+        numbers=_checked_array(arrays["numbers"], np.float32, (shape[0], len(labels.numbers))),
         maps=maps,
-        losses=_typed(arrays["losses"], np.float32),
-        repeated=_typed(arrays["repeated"], np.float32),
-        prompt=str(about["prompt"]),
-        sample=str(about["sample"]),
+        losses=_checked_array(arrays["losses"], np.float32),
+        repeated=_checked_array(arrays["repeated"], np.float32),
+        prompt=str(metadata["prompt"]),
+        sample=str(metadata["sample"]),
     )
 
 
-def _typed(array: npt.NDArray[Any], dtype: type, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
+def _checked_array(array: npt.NDArray[Any], dtype: type, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
     if array.dtype != dtype or (array.shape != shape if shape else array.ndim != 2):
         raise ValueError(f"an array has the unexpected shape {array.shape} or type {array.dtype}")
     return array

@@ -23,12 +23,12 @@ def birth_lines(history: History, role: str | None = None, head: str | None = No
         yield f"{'head':<{heads}}  {'role':<{roles}}  {'born at':>8}  {'loss':>6}  {'score':>5}  {'at the end':>10}"
         for birth in births:
             yield (
-                f"{birth.head:<{heads}}  {_plain(birth.role):<{roles}}  {birth.step:>8,}  {birth.loss:>6.3f}  "
+                f"{birth.head:<{heads}}  {_display_name(birth.role):<{roles}}  {birth.step:>8,}  {birth.loss:>6.3f}  "
                 f"{birth.score:>5.2f}  {birth.last_score:>10.2f}"
             )
     else:
-        of = "head" if head is None else head
-        yield f"no {of} had {'any role' if role is None else _plain(role)} in {IN_A_ROW} snapshots in a row"
+        subject = "head" if head is None else head
+        yield f"no {subject} had {'any role' if role is None else _display_name(role)} in {IN_A_ROW} snapshots in a row"
     yield ""
     yield (
         f"{counted(len(steps), 'snapshots')}; loss {losses[0]:.3f} at step {steps[0]:,}, "
@@ -38,15 +38,15 @@ def birth_lines(history: History, role: str | None = None, head: str | None = No
 
 def curve_lines(history: History, head: str, role: str) -> Iterator[str]:
     """Yield a table with the loss and the score of one head in one role for each snapshot, as a bar chart."""
-    yield f"{_plain(role)}, {head}"
+    yield f"{_display_name(role)}, {head}"
     yield f"{'step':>8}  {'loss':>6}  {'score':>5}"
     scores = history.curve(head, role)
     born = next((birth.step for birth in history.births(role, head)), None)
     for step, loss, score in zip(history.steps, history.losses, map(float, scores), strict=True):
-        shown = 0.0 if math.isnan(score) else min(max(score, 0.0), 1.0)
+        clipped = 0.0 if math.isnan(score) else min(max(score, 0.0), 1.0)
         mark = "  born" if step == born else ""
-        yield f"{step:>8,}  {loss:>6.3f}  {score:>5.2f}  {'#' * round(BAR * shown)}{mark}".rstrip()
+        yield f"{step:>8,}  {loss:>6.3f}  {score:>5.2f}  {'#' * round(BAR * clipped)}{mark}".rstrip()
 
 
-def _plain(role: str) -> str:
+def _display_name(role: str) -> str:
     return role.replace("_", " ")
