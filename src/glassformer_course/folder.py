@@ -35,10 +35,10 @@ class Record:
     solution_seen: bool = False
 
 
-def chosen_folder(given: str | None) -> Path:
-    """Return `given` (`--folder`), else the current folder if it is a course folder, else `glass-learn`."""
-    if given is not None:
-        return Path(given)
+def chosen_folder(folder: str | None) -> Path:
+    """Return `folder` (`--folder`), else the current folder if it is a course folder, else `glass-learn`."""
+    if folder is not None:
+        return Path(folder)
     return Path() if (Path() / STATE).is_file() else DEFAULT
 
 
@@ -112,14 +112,16 @@ class CourseFolder:
             The path of the stub, and the new path of the old file, or None if there was no old file.
         """
         path = self.file(exercise)
-        kept = next(name for n in count(1) if not (name := path.with_name(f"{exercise.file_name}.old-{n}.py")).exists())
-        there = path.exists()
-        if there:
+        old_path = next(
+            name for n in count(1) if not (name := path.with_name(f"{exercise.file_name}.old-{n}.py")).exists()
+        )
+        existed = path.exists()
+        if existed:
             with convert_os_errors(path):
-                path.rename(kept)
+                path.rename(old_path)
         with self._change():
             self.records[exercise.name] = Record()
-        return self.start(exercise), kept if there else None
+        return self.start(exercise), old_path if existed else None
 
     def note(self, verdict: Verdict) -> None:
         """Record the result of a check. An exercise that was once solved stays done."""
@@ -147,10 +149,10 @@ class CourseFolder:
     def _change(self) -> Iterator[None]:
         """Reload the records, let the caller change them, and save them, under a lock between processes."""
         lock = self.path / f"{STATE}.lock"
-        until = time.monotonic() + LOCK_TIMEOUT
+        deadline = time.monotonic() + LOCK_TIMEOUT
         with convert_os_errors(lock):
             self.path.mkdir(parents=True, exist_ok=True)
-            while time.monotonic() < until:  # after that, assume that the process that held the lock was killed
+            while time.monotonic() < deadline:  # after that, assume that the process that held the lock was killed
                 with suppress(FileExistsError):
                     lock.touch(exist_ok=False)
                     break
@@ -183,19 +185,19 @@ class CourseFolder:
             raise GlassError(f"{self.path} is a file", "Name a folder: --folder FOLDER.")
         try:
             state = json.loads(path.read_text(encoding="utf-8"))
-            later = type(state["version"]) is int and state["version"] > VERSION
-            if not later:
+            newer = type(state["version"]) is int and state["version"] > VERSION
+            if not newer:
                 _validate_state(state)
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, GlassError):
-            again = f"glass learn check --all --folder {quoted(self.path)}"
+            check_command = f"glass learn check --all --folder {quoted(self.path)}"
             raise GlassError(
-                f"{path} is damaged", f"Move it away; your answers are kept. To check them again: {again}"
+                f"{path} is damaged", f"Move it away; your answers are kept. To check them again: {check_command}"
             ) from None
         except OSError as error:
             raise GlassError(f"cannot read {path}: {error.strerror}", "Move it away; your answers are kept.") from None
-        if later:
+        if newer:
             raise GlassError(f"{path} was written by a later version of glassformer", "Install that version.")
         return dict(state)
 
