@@ -108,7 +108,7 @@ class LabTrainer:
         self.share = step_fraction
 
     def both(self, function: Callable[[str], Result]) -> tuple[Result, Result]:
-        """Return the results of `function(HEALTHY)` without the bug and of `function(FAULTY)` with it, in 1 thread."""
+        """Return `function(HEALTHY)` without the bug and `function(FAULTY)` with it, both in one thread."""
         with threads(1):  # faster for such small models, and sums do not depend on the number of threads
             healthy = function(HEALTHY)
             with self.fault():
