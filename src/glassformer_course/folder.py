@@ -54,7 +54,7 @@ class CourseFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        state = self._state()
+        state = self._read_state()
         names = state.get("exercises") or [exercise.name for exercise in all_exercises()]
         self.exercises: list[Exercise] = [find(name) for name in names]
         self.text_file: str | None = state.get("text")
@@ -94,7 +94,7 @@ class CourseFolder:
         path = self.file(exercise)
         if not path.exists():
             self._write(path, exercise.stub)
-        with self._change():
+        with self._locked_update():
             return path
 
     def start_notebook(self, exercise: Exercise) -> Path:
@@ -102,7 +102,7 @@ class CourseFolder:
         path = self.file(exercise, ".ipynb")
         if not path.exists():
             self._write(path, notebook(exercise, self.level))
-        with self._change():
+        with self._locked_update():
             return path
 
     def reset(self, exercise: Exercise) -> tuple[Path, Path | None]:
@@ -119,13 +119,13 @@ class CourseFolder:
         if existed:
             with convert_os_errors(path):
                 path.rename(old_path)
-        with self._change():
+        with self._locked_update():
             self.records[exercise.name] = Record()
         return self.start(exercise), old_path if existed else None
 
     def note(self, verdict: Verdict) -> None:
         """Record the result of a check. An exercise that was once solved stays done."""
-        with self._change():
+        with self._locked_update():
             record = self.records.setdefault(verdict.name, Record())
             record.attempts += 1
             record.done = record.done or verdict.passed
@@ -136,17 +136,17 @@ class CourseFolder:
 
     def note_hint(self, exercise: Exercise, number: int) -> None:
         """Record that a hint was shown."""
-        with self._change():
+        with self._locked_update():
             record = self.record(exercise)
             record.hints = max(record.hints, number)
 
     def note_solution(self, exercise: Exercise) -> None:
         """Record that the solution was shown."""
-        with self._change():
+        with self._locked_update():
             self.record(exercise).solution_seen = True
 
     @contextmanager
-    def _change(self) -> Iterator[None]:
+    def _locked_update(self) -> Iterator[None]:
         """Reload the records, let the caller change them, and save them, under a lock between processes."""
         lock = self.path / f"{STATE}.lock"
         deadline = time.monotonic() + LOCK_TIMEOUT
@@ -158,7 +158,7 @@ class CourseFolder:
                     break
                 time.sleep(0.01)
         try:
-            self.records = {name: Record(**facts) for name, facts in self._state().get("records", {}).items()}
+            self.records = {name: Record(**facts) for name, facts in self._read_state().get("records", {}).items()}
             yield
             self._save()
         finally:
@@ -179,7 +179,7 @@ class CourseFolder:
             path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
 
-    def _state(self) -> dict[str, Any]:
+    def _read_state(self) -> dict[str, Any]:
         path = self.path / STATE
         if self.path.exists() and not self.path.is_dir():
             raise GlassError(f"{self.path} is a file", "Name a folder: --folder FOLDER.")

@@ -73,7 +73,7 @@ def look_up(name: str) -> Entry:
     Raises:
         GlassError: there is no such entry; the message suggests the closest name.
     """
-    names = _names()
+    names = _entries_by_name()
     normalized = _normalized(name)
     for candidate in (normalized, normalized.removesuffix("s"), normalized.removesuffix("es")):
         if candidate in names:
@@ -84,7 +84,7 @@ def look_up(name: str) -> Entry:
 
 
 @cache
-def _names() -> dict[str, tuple[str, Entry]]:
+def _entries_by_name() -> dict[str, tuple[str, Entry]]:
     """Return a dictionary from each normalized name to the name and its entry."""
     return {_normalized(name): (name, entry) for entry in entries() for name in entry.names}
 

@@ -67,7 +67,7 @@ def check_greedy(opened: OpenedRun, theirs: NextLogitsFunction, how: str) -> Com
     for prompt in prompts:
         target_start = list(opened.tokenizer.target_start)
         source, tokens = ([], list(prompt)) if isinstance(model, Decoder) else (prompt, target_start)
-        for step in _steps(model, prompt, opened.tokenizer):
+        for step in _greedy_steps(model, prompt, opened.tokenizer):
             logits = theirs(source, tokens[window_start(len(tokens), context) :])  # (V)
             token = step.tokens[0]
             choice = int(logits.argmax())
@@ -78,7 +78,7 @@ def check_greedy(opened: OpenedRun, theirs: NextLogitsFunction, how: str) -> Com
     return Comparison("greedy tokens", differing, 0, f"{count} tokens after {len(prompts)} prompts, {how}")
 
 
-def _steps(model: Decoder | EncoderDecoder, prompt: list[int], tokenizer: Tokenizer) -> list[TokenStep]:
+def _greedy_steps(model: Decoder | EncoderDecoder, prompt: list[int], tokenizer: Tokenizer) -> list[TokenStep]:
     """Generate greedily and return the steps with their logits; only an encoder-decoder stops at the end token."""
     settings = SampleConfig(tokens=TOKENS, temperature=0.0)
     end = tokenizer.end_id if isinstance(model, EncoderDecoder) else None

@@ -96,7 +96,7 @@ def _mark(folder: Path, exercise: Exercise, check: Callable[[str], Verdict]) -> 
     try:
         path = _answer_file(folder, exercise)
         if path is None:
-            explanation = f"there is no {exercise.file_name}.py or .ipynb{_other_files(folder)}"
+            explanation = f"there is no {exercise.file_name}.py or .ipynb{_other_files_text(folder)}"
             return Mark(folder.name, exercise.number, exercise.name, "missing", False, 0, "", explanation, 0.0, "")
         source = read_answer(path, exercise)
     except (GlassError, OSError) as error:
@@ -138,7 +138,7 @@ def _read_start(path: Path) -> bytes:
         return file.read(LARGEST)
 
 
-def _other_files(folder: Path) -> str:
+def _other_files_text(folder: Path) -> str:
     names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix in (".py", ".ipynb"))
     return f"; the folder contains: {', '.join(names[:5])}" if names else "; the folder has no Python files"
 

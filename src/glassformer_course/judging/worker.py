@@ -146,7 +146,7 @@ def raised(error: BaseException) -> dict[str, Any]:
     return {"raised": name, "message": " ".join(message[:300].split()), "line": line}
 
 
-class _NoReference(importlib.abc.MetaPathFinder):
+class _ReferenceBlocker(importlib.abc.MetaPathFinder):
     """Import hook that rejects libraries that contain the solution."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
@@ -154,7 +154,7 @@ class _NoReference(importlib.abc.MetaPathFinder):
             raise ImportError(f"{name} cannot be imported here: write your own answer, in Python and NumPy")
 
 
-def _guard() -> None:
+def _install_audit_hook() -> None:
     """Install an audit hook that stops an answer from changing files and processes by accident."""
     folder = os.path.realpath(".")
 
@@ -237,8 +237,8 @@ def serve() -> NoReturn:
     reply({"started": True})
     first = json.loads(requests.readline())
     _set_limits(first["megabytes"], first["seconds"])
-    _guard()
-    sys.meta_path.insert(0, _NoReference())
+    _install_audit_hook()
+    sys.meta_path.insert(0, _ReferenceBlocker())
     try:
         names = _load(first["source"])
         reply({"ready": [name for name, value in names.items() if callable(value)]})

@@ -27,7 +27,7 @@ LETTER = 7  # approximate width of a letter in pixels
 
 def chart_text(chart: Chart) -> str:
     """Return a chart as text: o and x for the two curves, # where they meet, - for a horizontal line."""
-    left, right, low, high = _frame(chart)
+    left, right, low, high = _axis_ranges(chart)
     grid = [[" "] * COLUMNS for _ in range(LINES)]
 
     def row(y: float) -> int:
@@ -36,7 +36,7 @@ def chart_text(chart: Chart) -> str:
     if chart.level is not None:
         grid[row(chart.level[1])] = ["-"] * COLUMNS
     for mark, points in zip(MARKS, chart.curves.values(), strict=False):
-        for column, y in _columns(points, left, right):
+        for column, y in _interpolated_columns(points, left, right):
             cell = grid[row(y)][column]
             grid[row(y)][column] = "#" if cell in MARKS and cell != mark else mark
     names = [f"{mark} {name}" for mark, name in zip(MARKS, chart.curves, strict=False)] + ["# both"]
@@ -99,7 +99,7 @@ def _document(width: int, height: int, parts: Sequence[str], title: str) -> str:
 
 
 def _chart_svg(chart: Chart, x0: int) -> str:
-    left, right, low, high = _frame(chart)
+    left, right, low, high = _axis_ranges(chart)
     edge = x0 + LEFT
 
     def x(value: float) -> float:
@@ -154,7 +154,7 @@ def _map_svg(attention_map: Map, left: int, top: int) -> str:
     return "".join(parts)
 
 
-def _frame(chart: Chart) -> tuple[float, float, float, float]:
+def _axis_ranges(chart: Chart) -> tuple[float, float, float, float]:
     """Return the smallest and largest x, and the same for y with a margin; the ranges are never empty."""
     points = [point for curve in chart.curves.values() for point in curve if math.isfinite(point[1])] or [(0.0, 0.0)]
     ys = [y for _, y in points] + ([] if chart.level is None else [chart.level[1]])
@@ -166,7 +166,7 @@ def _frame(chart: Chart) -> tuple[float, float, float, float]:
     return left, max(right, left + 1e-9), low - (margin if low < 0 else min(margin, low)), high + margin
 
 
-def _columns(points: Sequence[Point], left: float, right: float) -> list[tuple[int, float]]:
+def _interpolated_columns(points: Sequence[Point], left: float, right: float) -> list[tuple[int, float]]:
     """Return (column, y) for every text column that the curve covers, interpolated linearly between its points."""
     values = []
     for column in range(COLUMNS):

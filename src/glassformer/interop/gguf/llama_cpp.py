@@ -78,8 +78,8 @@ def compare_with_llama_cpp(
     prompts = [random_rows(1, min(length, context - 1), size)[0] for length in (1, 5, 11)] if kind == "f32" else []
     counts = [min(TOKENS, context - len(prompt)) for prompt in prompts]
     whole_token = next(id for id in opened.tokenizer.text_ids if "\ufffd" not in opened.tokenizer.decode([id]))
-    requests = [_next_token(prompt, size, int(whole_token)) for prompt, _ in inputs]
-    requests += [_greedy(prompt, count) for prompt, count in zip(prompts, counts, strict=True)]
+    requests = [_next_token_request(prompt, size, int(whole_token)) for prompt, _ in inputs]
+    requests += [_greedy_request(prompt, count) for prompt, count in zip(prompts, counts, strict=True)]
     answers = run_llama_cpp(path, context, requests)
     our_log_probabilities = [_log_probabilities(model, ids)[-1] for _, ids in inputs]  # (V) each
     their_log_probabilities = [
@@ -148,7 +148,7 @@ def run_llama_cpp(path: Path, context: int, requests: Sequence[dict[str, Any]]) 
     return answers
 
 
-def _next_token(prompt: str | list[int], size: int, whole_token: int) -> dict[str, Any]:
+def _next_token_request(prompt: str | list[int], size: int, whole_token: int) -> dict[str, Any]:
     """Return a request for the log-probabilities of all `size` tokens.
 
     llama.cpp omits them if the generated token ends inside a character. A logit bias therefore makes it generate
@@ -157,13 +157,13 @@ def _next_token(prompt: str | list[int], size: int, whole_token: int) -> dict[st
     return {"prompt": prompt, "n_predict": 1, "temperature": 0, "n_probs": size, "logit_bias": [[whole_token, 1e5]]}
 
 
-def _greedy(prompt: list[int], count: int) -> dict[str, Any]:
+def _greedy_request(prompt: list[int], count: int) -> dict[str, Any]:
     """Return a request for `count` greedy tokens, none of which ends the text."""
     return {"prompt": prompt, "n_predict": count, "temperature": 0, "ignore_eos": True, "return_tokens": True}
 
 
 def _response_log_probabilities(answer: dict[str, Any], size: int) -> Logits:
-    """Return the log-probabilities (V) in the response to a request of `_next_token`."""
+    """Return the log-probabilities (V) in the response to a request of `_next_token_request`."""
     candidates = answer["completion_probabilities"][0]["top_logprobs"]
     log_probabilities = np.full(size, np.nan)  # (V)
     log_probabilities[[candidate["id"] for candidate in candidates]] = [

@@ -74,7 +74,7 @@ def read_tokens(path: Path) -> Tokens:
     added_tokens = {each["id"]: each["content"] for each in document["added_tokens"]}
     special = [content for id, content in sorted(added_tokens.items()) if id >= len(vocabulary)]
     if kind == "characters":
-        return _characters(vocabulary, special)
+        return _character_tokens(vocabulary, special)
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
     if not merges:
         raise GlassError(
@@ -85,7 +85,7 @@ def read_tokens(path: Path) -> Tokens:
     return Tokens([*vocabulary, *special], kinds, merges, len(vocabulary))
 
 
-def _characters(symbols: list[str], special: list[str]) -> Tokens:
+def _character_tokens(symbols: list[str], special: list[str]) -> Tokens:
     """Return a character vocabulary as byte-level BPE, whose merges only build each character from its UTF-8 bytes.
 
     A merge joins the beginning of a character with its next continuation byte, so no merge crosses characters.

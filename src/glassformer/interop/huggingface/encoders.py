@@ -75,7 +75,7 @@ _ROBERTA_FIELDS: tuple[Field, ...] = (
 )
 
 
-def _width(theirs: ConfigReader) -> int:
+def _hidden_size(theirs: ConfigReader) -> int:
     return int(theirs.number("hidden_size", int))
 
 
@@ -83,7 +83,7 @@ _OLD_NORM_SUFFIXES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "
 """Suffixes of norm names, each with its suffix in files of 2019."""
 
 
-def _rules(
+def _bert_rules(
     prefix: str, positions: Change, token_types: int, head: dict[str, str], suffix: str = ""
 ) -> tuple[Rule, ...]:
     """Return the rules of a BERT-like class.
@@ -132,7 +132,7 @@ def _masked_rules(
     The bias of the output layer has two names; if a file has both, `.decoder.bias` is used.
     """
     head_layers = {"head.transform": transform["linear"], "head.norm": transform["norm"], "head": f"{head}.decoder"}
-    return (weight("head.bias", f"{head}.bias", always=True), *_rules(prefix, positions, token_types, head_layers))
+    return (weight("head.bias", f"{head}.bias", always=True), *_bert_rules(prefix, positions, token_types, head_layers))
 
 
 def _masked_aliases(prefix: str, head: str) -> dict[str, str]:
@@ -149,7 +149,7 @@ BERT = Architecture(
     classes={"masked": "BertForTokenClassification", "classify": "BertForTokenClassification"},
     family="encoder",
     fields=(*_POST_NORM_FIELDS, *_LABEL_HEAD_FIELDS, *_BERT_FIELDS),
-    rules=_rules("bert", SAME, 2, {"head": "classifier"}),
+    rules=_bert_rules("bert", SAME, 2, {"head": "classifier"}),
     prefix="bert.",
     ignored=(".embeddings.position_ids", "bert.pooler.dense.weight", "bert.pooler.dense.bias"),
     renamed=_OLD_NORM_SUFFIXES,
@@ -170,7 +170,7 @@ BERT_MEAN = Architecture(
         FixedSetting("pooling", ("mean",)),
         RestrictedField("auto_map", (_BERT_MEAN_AUTO_MAP,), _BERT_MEAN_AUTO_MAP),
     ),
-    rules=_rules("bert", SAME, 2, {"head": "classifier"}),
+    rules=_bert_rules("bert", SAME, 2, {"head": "classifier"}),
     prefix="bert.",
     ignored=BERT.ignored,
     rewrites=("sinusoids_as_table",),
@@ -194,11 +194,11 @@ DEBERTA = Architecture(
         RestrictedField("pooler_dropout", (0.0,), 0.0),
         RestrictedField("legacy", (True, False), True),
         RestrictedField("norm_rel_ebd", ("none",), "none", said=False),
-        NumberField("pooler_hidden_size", "width", otherwise=_width),
+        NumberField("pooler_hidden_size", "width", otherwise=_hidden_size),
         FixedSetting("pooling", ("first",)),
     ),
     rules=(
-        *_rules("deberta", SAME, 0, {"head": "classifier"}, "_proj"),
+        *_bert_rules("deberta", SAME, 0, {"head": "classifier"}, "_proj"),
         Neutral("pooler.dense.weight", matrix=True),
         Neutral("pooler.dense.bias", matrix=False),
     ),
@@ -229,7 +229,7 @@ ROBERTA = Architecture(
     classes={"masked": "RobertaForTokenClassification", "classify": "RobertaForTokenClassification"},
     family="encoder",
     fields=(*_POST_NORM_FIELDS, *_LABEL_HEAD_FIELDS, *_ROBERTA_FIELDS),
-    rules=_rules("roberta", rows_before(2), 1, {"head": "classifier"}),
+    rules=_bert_rules("roberta", rows_before(2), 1, {"head": "classifier"}),
     prefix="roberta.",
     ignored=(".embeddings.position_ids", "roberta.pooler.dense.weight", "roberta.pooler.dense.bias"),
     rewrites=("sinusoids_as_table", "own_head"),

@@ -174,7 +174,7 @@ def _config(imported: ImportedModel, imported_tokenizer: ImportedTokenizer, fold
             },
             "data": {
                 "source": str(folder),
-                **({"windows": "documents"} if _in_frames(imported, imported_tokenizer) else {}),
+                **({"windows": "documents"} if _uses_document_windows(imported, imported_tokenizer) else {}),
             },
             "train": {"task": imported.task},
         },
@@ -182,7 +182,7 @@ def _config(imported: ImportedModel, imported_tokenizer: ImportedTokenizer, fold
     )
 
 
-def _in_frames(imported: ImportedModel, imported_tokenizer: ImportedTokenizer) -> bool:
+def _uses_document_windows(imported: ImportedModel, imported_tokenizer: ImportedTokenizer) -> bool:
     return imported_tokenizer.framed and imported.task in ("lm", "masked")
 
 

@@ -141,7 +141,9 @@ def _file_names(
             del names[expected_name]
             continue
         if name not in tensor_files.shapes:
-            other = _renamed(architecture, name, tensor_files) or _alias_of(architecture, expected_name, tensor_files)
+            other = _older_name(architecture, name, tensor_files) or _alias_of(
+                architecture, expected_name, tensor_files
+            )
             if other is None:
                 raise GlassError(
                     f"{tensor_files.folder} has no tensor {name}, which {path} requires",
@@ -183,7 +185,7 @@ def _alias_of(architecture: Architecture, expected_name: str, tensor_files: Tens
     return next((name for name, main in aliases.items() if main == expected_name and name in tensor_files.shapes), None)
 
 
-def _renamed(architecture: Architecture, name: str, tensor_files: TensorFiles) -> str | None:
+def _older_name(architecture: Architecture, name: str, tensor_files: TensorFiles) -> str | None:
     """Return the name of a tensor in an older file; None if no file has such a name."""
     others = (name.removesuffix(new) + old for new, old in architecture.renamed.items() if name.endswith(new))
     return next((other for other in others if other in tensor_files.shapes), None)

@@ -60,7 +60,7 @@ def write_framed(path: Path, saved: Path, tokenizer: Tokenizer, config: Config) 
     if config.train.task == "masked":
         rename_mask(document, HOLE, tokenizer.kind in SPACE_BELONGS_TO_WORD)
         names = {id: HOLE if name == layout.MASK else name for id, name in names.items()}
-    document["post_processor"] = _template(frame, names) if len(frame) else None
+    document["post_processor"] = _post_processor(frame, names) if len(frame) else None
     write_text(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
     return names
 
@@ -130,7 +130,7 @@ def rename_mask(document: Json, name: str, takes_space: bool) -> None:
     added[1] |= {"content": name, "lstrip": takes_space}
 
 
-def _template(frame: Frame, names: dict[int, str]) -> Json:
+def _post_processor(frame: Frame, names: dict[int, str]) -> Json:
     """Return the post-processor that adds the frame to a text."""
 
     def piece(id: int) -> Json:

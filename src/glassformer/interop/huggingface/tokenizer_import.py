@@ -160,7 +160,7 @@ def _kind_and_unknown_id(document: Json, theirs: tokenizers.Tokenizer, path: Pat
     model = document["model"]
     kind = model.get("type") or ("WordPiece" if "max_input_chars_per_word" in model else "BPE")
     if kind == "BPE":
-        if "ByteLevel" not in _types(document.get("pre_tokenizer")) + _types(document.get("normalizer")):
+        if "ByteLevel" not in _step_types(document.get("pre_tokenizer")) + _step_types(document.get("normalizer")):
             raise GlassError(
                 f"{path} is a BPE of characters, not of bytes (no ByteLevel pre-tokenizer)", SUPPORTED_TOKENIZERS
             )
@@ -186,12 +186,12 @@ def _kind_and_unknown_id(document: Json, theirs: tokenizers.Tokenizer, path: Pat
     raise GlassError(f"{path} has a tokenizer of type {kind}", SUPPORTED_TOKENIZERS)
 
 
-def _types(part: Any) -> list[str]:
+def _step_types(part: Any) -> list[str]:
     """Return the types of a step and of its nested steps."""
     if not isinstance(part, dict):
         return []
     nested = [*part.get("pretokenizers", []), *part.get("normalizers", [])]
-    return [str(part.get("type")), *[name for step in nested for name in _types(step)]]
+    return [str(part.get("type")), *[name for step in nested for name in _step_types(step)]]
 
 
 def _prepends_space(document: Json) -> bool:

@@ -56,7 +56,7 @@ def check_logits(model: Model, session: Session) -> Comparison:
     """Measure the largest difference between logits, for `SHAPES` cut to the context and for a full context."""
     context = model.config.context
     shapes = dict.fromkeys([(rows, min(length, context)) for rows, length in SHAPES] + [(1, context)])
-    batches = [_inputs(model, rows, length) for rows, length in shapes]
+    batches = [_random_inputs(model, rows, length) for rows, length in shapes]
     with torch.inference_mode():
         run_logits = [model(*inputs).numpy() for inputs in batches]
     difference = largest_difference([session.logits(inputs) for inputs in batches], run_logits)
@@ -64,7 +64,7 @@ def check_logits(model: Model, session: Session) -> Comparison:
     return Comparison("logits", difference, logits_limit(run_logits), f"rows x tokens {shapes_text}, some padded")
 
 
-def _inputs(model: Model, rows: int, length: int) -> list[Tensor]:
+def _random_inputs(model: Model, rows: int, length: int) -> list[Tensor]:
     """Return random ids and a mask. Of several rows, the first is padded at the end, the second at the beginning."""
     source = min(length + 2, model.config.context)
     source_embedding = model.source_embedding if isinstance(model, EncoderDecoder) else None
