@@ -30,22 +30,22 @@ def check_source(
     """
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     start = time.perf_counter()
-    asked = 0
+    cases_run = 0
     mistake = ""
     with Sandbox(source, seconds, megabytes) as sandbox:
         try:
             loaded = sandbox.load()
             missing = [name for name in exercise.functions if name not in loaded.get("ready", ())]
             if "raised" in loaded:
-                result, lines = _broken(loaded)
+                result, lines = _load_failure(loaded)
             elif missing:
                 result = "broken"
                 lines = (f"The answer has no function {missing[0]}: use the function names of the task.",)
             else:
                 marks = mark(sandbox, exercise.reference, exercise.cases(seed, text), exercise.mistakes)
-                asked = marks.cases_run
+                cases_run = marks.cases_run
                 mistake = marks.wrong.mistake.name if marks.wrong and marks.wrong.mistake else ""
-                result, lines = _marked(marks)
+                result, lines = _result_of(marks)
         except StoppedError as error:
             result = "stopped"
             lines = (f"The process was stopped: {error}.",)
@@ -54,7 +54,7 @@ def check_source(
         exercise.name,
         exercise.title,
         result,
-        asked,
+        cases_run,
         lines,
         mistake,
         time.perf_counter() - start,
@@ -63,18 +63,18 @@ def check_source(
     )
 
 
-def _broken(loaded: dict[str, str]) -> tuple[Result, tuple[str, ...]]:
+def _load_failure(loaded: dict[str, str]) -> tuple[Result, tuple[str, ...]]:
     line = f", line {loaded['line']}" if loaded["line"] else ""
-    words = f"{loaded['raised']}{line}: {loaded['message'] or 'no message'}."
+    description = f"{loaded['raised']}{line}: {loaded['message'] or 'no message'}."
     hints = {
         "SystemExit": "An answer only defines functions: remove the call to exit.",
         "MemoryError": "The answer uses more memory than an exercise needs.",
         "ModuleNotFoundError": "Use only Python's standard library and NumPy.",
     }
-    return "broken", (words, *([hints[loaded["raised"]]] if loaded["raised"] in hints else []))
+    return "broken", (description, *([hints[loaded["raised"]]] if loaded["raised"] in hints else []))
 
 
-def _marked(marks: Marks) -> tuple[Result, tuple[str, ...]]:
+def _result_of(marks: Marks) -> tuple[Result, tuple[str, ...]]:
     if marks.passed:
         return "right", ()
     fault = marks.wrong.fault if marks.wrong else None

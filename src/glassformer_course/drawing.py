@@ -56,7 +56,7 @@ class Picture:
             width: columns of the terminal; panels that do not fit start a new row.
         """
         rows: list[list[list[str]]] = [[]]
-        for block in map(_text_of, self.panels):
+        for block in map(_panel_lines, self.panels):
             if rows[-1] and sum(len(each[0]) + len(BETWEEN) for each in rows[-1]) + len(block[0]) > width:
                 rows.append([])
             rows[-1].append(block)
@@ -70,14 +70,14 @@ class Picture:
         width = 0
         height = 0
         for panel in self.panels:
-            drawn, wide, tall = _svg_of(panel)
-            if x > EDGE and x + wide + EDGE > WIDEST:
+            panel_svg, panel_width, panel_height = _panel_svg(panel)
+            if x > EDGE and x + panel_width + EDGE > WIDEST:
                 x = EDGE
                 y = height
-            parts.append(element("g", drawn, transform=f"translate({x} {y})"))
-            width = max(width, x + wide + EDGE)
-            height = max(height, y + tall + EDGE)
-            x += wide + GAP
+            parts.append(element("g", panel_svg, transform=f"translate({x} {y})"))
+            width = max(width, x + panel_width + EDGE)
+            height = max(height, y + panel_height + EDGE)
+            x += panel_width + GAP
         card = element("rect", width=width, height=height, rx=8, fill="#fafaf7")
         return document(
             width,
@@ -112,24 +112,24 @@ def _side_by_side(blocks: list[list[str]]) -> str:
     return "\n".join(BETWEEN.join(part).rstrip() for part in parts)
 
 
-def _text_of(panel: Panel) -> list[str]:
+def _panel_lines(panel: Panel) -> list[str]:
     """Return the panel as lines of equal length."""
     cells = [["" if np.isnan(value) else number(value) for value in row] for row in panel.values]
     names = panel.rows or [""] * len(cells)
-    wide = max(len(text) for text in [*(text for row in cells for text in row), *panel.columns, ""]) + 3
-    side = max(map(len, names))
+    cell_width = max(len(text) for text in [*(text for row in cells for text in row), *panel.columns, ""]) + 3
+    name_width = max(map(len, names))
     lines = [panel.title]
     if panel.columns:
-        lines.append(" " * (side + 1) + "".join(f"{name:>{wide - 2}}  " for name in panel.columns))
+        lines.append(" " * (name_width + 1) + "".join(f"{name:>{cell_width - 2}}  " for name in panel.columns))
     for name, row, strengths in zip(names, cells, panel.strengths(), strict=True):
         shades = [SHADES[min(int(strength * len(SHADES)), len(SHADES) - 1)] for strength in strengths]
-        drawn = [f"{text:>{wide - 2}}{shade} " for shade, text in zip(shades, row, strict=True)]
-        lines.append(f"{name:>{side}} {''.join(drawn)}")
+        cell_texts = [f"{text:>{cell_width - 2}}{shade} " for shade, text in zip(shades, row, strict=True)]
+        lines.append(f"{name:>{name_width}} {''.join(cell_texts)}")
     length = max(map(len, lines))
     return [line.ljust(length) for line in lines]
 
 
-def _svg_of(panel: Panel) -> tuple[str, int, int]:
+def _panel_svg(panel: Panel) -> tuple[str, int, int]:
     """Return the SVG elements of the panel, its width and its height in pixels."""
     x0 = 9 * max((len(name) for name in panel.rows), default=0) + (8 if panel.rows else 0)
     top = TOP + (18 if panel.columns else 0)

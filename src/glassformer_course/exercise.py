@@ -58,13 +58,13 @@ class Exercise:
     @cached_property
     def solution(self) -> str:
         """Source of the shipped solution."""
-        return SOLUTION.sub(lambda found: found["body"], self.source)
+        return SOLUTION.sub(lambda match: match["body"], self.source)
 
     @cached_property
     def stub(self) -> str:
         """Source of the learner's file: each solution is replaced by a line that raises NotImplementedError."""
         return SOLUTION.sub(
-            lambda found: f'{found["indent"]}raise NotImplementedError("yours to write")\n', self.source
+            lambda match: f'{match["indent"]}raise NotImplementedError("yours to write")\n', self.source
         )
 
     @cached_property
@@ -101,9 +101,9 @@ class Exercise:
 
     def solved(self) -> dict[str, Function]:
         """Return the functions of the shipped solution, by name."""
-        names: dict[str, Any] = {"__name__": f"solution of {self.name}"}
-        exec(compile(self.solution, f"solution of {self.name}", "exec"), names)
-        return {name: names[name] for name in self.functions}
+        namespace: dict[str, Any] = {"__name__": f"solution of {self.name}"}
+        exec(compile(self.solution, f"solution of {self.name}", "exec"), namespace)
+        return {name: namespace[name] for name in self.functions}
 
     def picture(self) -> Picture:
         """Return the picture of the exercise."""

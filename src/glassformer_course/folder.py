@@ -35,10 +35,10 @@ class Record:
     solution_seen: bool = False
 
 
-def chosen_folder(given: str | None) -> Path:
-    """Return `given` (`--folder`), else the current folder if it is a course folder, else `glass-learn`."""
-    if given is not None:
-        return Path(given)
+def chosen_folder(folder: str | None) -> Path:
+    """Return `folder` (`--folder`), else the current folder if it is a course folder, else `glass-learn`."""
+    if folder is not None:
+        return Path(folder)
     return Path() if (Path() / STATE).is_file() else DEFAULT
 
 
@@ -54,7 +54,7 @@ class CourseFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        state = self._state()
+        state = self._read_state()
         names = state.get("exercises") or [exercise.name for exercise in all_exercises()]
         self.exercises: list[Exercise] = [find(name) for name in names]
         self.text_file: str | None = state.get("text")
@@ -94,7 +94,7 @@ class CourseFolder:
         path = self.file(exercise)
         if not path.exists():
             self._write(path, exercise.stub)
-        with self._change():
+        with self._locked_update():
             return path
 
     def start_notebook(self, exercise: Exercise) -> Path:
@@ -102,7 +102,7 @@ class CourseFolder:
         path = self.file(exercise, ".ipynb")
         if not path.exists():
             self._write(path, notebook(exercise, self.level))
-        with self._change():
+        with self._locked_update():
             return path
 
     def reset(self, exercise: Exercise) -> tuple[Path, Path | None]:
@@ -112,18 +112,20 @@ class CourseFolder:
             The path of the stub, and the new path of the old file, or None if there was no old file.
         """
         path = self.file(exercise)
-        kept = next(name for n in count(1) if not (name := path.with_name(f"{exercise.file_name}.old-{n}.py")).exists())
-        there = path.exists()
-        if there:
+        old_path = next(
+            name for n in count(1) if not (name := path.with_name(f"{exercise.file_name}.old-{n}.py")).exists()
+        )
+        existed = path.exists()
+        if existed:
             with convert_os_errors(path):
-                path.rename(kept)
-        with self._change():
+                path.rename(old_path)
+        with self._locked_update():
             self.records[exercise.name] = Record()
-        return self.start(exercise), kept if there else None
+        return self.start(exercise), old_path if existed else None
 
     def note(self, verdict: Verdict) -> None:
         """Record the result of a check. An exercise that was once solved stays done."""
-        with self._change():
+        with self._locked_update():
             record = self.records.setdefault(verdict.name, Record())
             record.attempts += 1
             record.done = record.done or verdict.passed
@@ -134,29 +136,29 @@ class CourseFolder:
 
     def note_hint(self, exercise: Exercise, number: int) -> None:
         """Record that a hint was shown."""
-        with self._change():
+        with self._locked_update():
             record = self.record(exercise)
             record.hints = max(record.hints, number)
 
     def note_solution(self, exercise: Exercise) -> None:
         """Record that the solution was shown."""
-        with self._change():
+        with self._locked_update():
             self.record(exercise).solution_seen = True
 
     @contextmanager
-    def _change(self) -> Iterator[None]:
+    def _locked_update(self) -> Iterator[None]:
         """Reload the records, let the caller change them, and save them, under a lock between processes."""
         lock = self.path / f"{STATE}.lock"
-        until = time.monotonic() + LOCK_TIMEOUT
+        deadline = time.monotonic() + LOCK_TIMEOUT
         with convert_os_errors(lock):
             self.path.mkdir(parents=True, exist_ok=True)
-            while time.monotonic() < until:  # after that, assume that the process that held the lock was killed
+            while time.monotonic() < deadline:  # after that, assume that the process that held the lock was killed
                 with suppress(FileExistsError):
                     lock.touch(exist_ok=False)
                     break
                 time.sleep(0.01)
         try:
-            self.records = {name: Record(**facts) for name, facts in self._state().get("records", {}).items()}
+            self.records = {name: Record(**facts) for name, facts in self._read_state().get("records", {}).items()}
             yield
             self._save()
         finally:
@@ -177,25 +179,25 @@ class CourseFolder:
             path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
 
-    def _state(self) -> dict[str, Any]:
+    def _read_state(self) -> dict[str, Any]:
         path = self.path / STATE
         if self.path.exists() and not self.path.is_dir():
             raise GlassError(f"{self.path} is a file", "Name a folder: --folder FOLDER.")
         try:
             state = json.loads(path.read_text(encoding="utf-8"))
-            later = type(state["version"]) is int and state["version"] > VERSION
-            if not later:
+            newer = type(state["version"]) is int and state["version"] > VERSION
+            if not newer:
                 _validate_state(state)
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, GlassError):
-            again = f"glass learn check --all --folder {quoted(self.path)}"
+            check_command = f"glass learn check --all --folder {quoted(self.path)}"
             raise GlassError(
-                f"{path} is damaged", f"Move it away; your answers are kept. To check them again: {again}"
+                f"{path} is damaged", f"Move it away; your answers are kept. To check them again: {check_command}"
             ) from None
         except OSError as error:
             raise GlassError(f"cannot read {path}: {error.strerror}", "Move it away; your answers are kept.") from None
-        if later:
+        if newer:
             raise GlassError(f"{path} was written by a later version of glassformer", "Install that version.")
         return dict(state)
 

@@ -67,28 +67,28 @@ def entries() -> tuple[Entry, ...]:
     )
 
 
-def look_up(word: str) -> Entry:
+def look_up(name: str) -> Entry:
     """Return the entry that has this name; case, spaces, hyphens and a plural "s" or "es" do not matter.
 
     Raises:
         GlassError: there is no such entry; the message suggests the closest name.
     """
-    names = _names()
-    plain = _plain(word)
-    for form in (plain, plain.removesuffix("s"), plain.removesuffix("es")):
-        if form in names:
-            return names[form][1]
-    close = difflib.get_close_matches(plain, names, n=1, cutoff=0.6)
-    remedy = f"Did you mean {names[close[0]][0]}?" if close else "All terms: glass learn glossary"
-    raise GlassError(f"the glossary has no entry {word!r}", remedy)
+    names = _entries_by_name()
+    normalized = _normalized(name)
+    for candidate in (normalized, normalized.removesuffix("s"), normalized.removesuffix("es")):
+        if candidate in names:
+            return names[candidate][1]
+    similar_names = difflib.get_close_matches(normalized, names, n=1, cutoff=0.6)
+    remedy = f"Did you mean {names[similar_names[0]][0]}?" if similar_names else "All terms: glass learn glossary"
+    raise GlassError(f"the glossary has no entry {name!r}", remedy)
 
 
 @cache
-def _names() -> dict[str, tuple[str, Entry]]:
+def _entries_by_name() -> dict[str, tuple[str, Entry]]:
     """Return a dictionary from each normalized name to the name and its entry."""
-    return {_plain(name): (name, entry) for entry in entries() for name in entry.names}
+    return {_normalized(name): (name, entry) for entry in entries() for name in entry.names}
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     """Normalize a name: `Multi-head attention` and `multihead attention` become equal."""
     return re.sub(r"[\s_-]+", "", name.casefold())

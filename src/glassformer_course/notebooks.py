@@ -24,25 +24,25 @@ def notebook(exercise: Exercise, level: str) -> str:
         import nbformat
     except ImportError:
         raise GlassError("notebooks need jupytext", 'pip install -c constraints.txt -e ".[notebooks]"') from None
-    book = jupytext.reads(exercise.stub, fmt="py:percent")
-    for cell in book.cells:
+    document = jupytext.reads(exercise.stub, fmt="py:percent")
+    for cell in document.cells:
         if cell.cell_type == "code":
             cell.metadata["tags"] = [ANSWER]
     picture = exercise.picture()
-    drawn = base64.b64encode(picture.svg().encode("utf-8")).decode("ascii")
-    image = f"![{picture.caption}](data:image/svg+xml;base64,{drawn})"
+    encoded_svg = base64.b64encode(picture.svg().encode("utf-8")).decode("ascii")
+    image = f"![{picture.caption}](data:image/svg+xml;base64,{encoded_svg})"
     page = "\n\n".join([exercise.summary, exercise.page(level), image, f"*{picture.caption}*"])
     names = ", ".join([f'"{exercise.name}"', *exercise.functions])
     check = f"from glassformer_course import check, hint\n\ncheck({names})"
-    new = nbformat.v4
-    book.cells.insert(1, new.new_markdown_cell(page))
-    book.cells += [
-        new.new_markdown_cell("Run the next cell to check your answer, as often as you like; `hint` gives a hint."),
-        new.new_code_cell(check),
-        new.new_code_cell(f'# hint("{exercise.name}", 1)'),
+    v4 = nbformat.v4
+    document.cells.insert(1, v4.new_markdown_cell(page))
+    document.cells += [
+        v4.new_markdown_cell("Run the next cell to check your answer, as often as you like; `hint` gives a hint."),
+        v4.new_code_cell(check),
+        v4.new_code_cell(f'# hint("{exercise.name}", 1)'),
     ]
-    for index, cell in enumerate(book.cells):
+    for index, cell in enumerate(document.cells):
         cell["id"] = f"{exercise.name}-{index}".replace("_", "-")  # nbformat's random ids would change every time
-    book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    text: str = nbformat.writes(book, version=4)
+    document.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    text: str = nbformat.writes(document, version=4)
     return text

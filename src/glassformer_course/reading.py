@@ -43,7 +43,7 @@ def read_answer(path: Path, exercise: Exercise) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise GlassError(f"{path} is not UTF-8 text: {error.reason}", "Save it as UTF-8.") from None
-    return _of_notebook(path, text, exercise) if path.suffix == ".ipynb" else text
+    return _notebook_source(path, text, exercise) if path.suffix == ".ipynb" else text
 
 
 def source_of(functions: tuple[Function, ...]) -> str:
@@ -58,13 +58,13 @@ def source_of(functions: tuple[Function, ...]) -> str:
         lines = linecache.getlines(code.co_filename) if code else []
         if code is None or not lines:
             name = getattr(function, "__name__", repr(function))
-            allowed = "Define it in a file, or in a cell of a notebook that does not begin with %%."
-            raise GlassError(f"the source of {name} cannot be found", allowed)
-        sources.setdefault(code.co_filename, _plain("".join(lines)))
+            remedy = "Define it in a file, or in a cell of a notebook that does not begin with %%."
+            raise GlassError(f"the source of {name} cannot be found", remedy)
+        sources.setdefault(code.co_filename, _without_commands("".join(lines)))
     return "\n\n".join(sources.values())
 
 
-def _plain(source: str) -> str:
+def _without_commands(source: str) -> str:
     """Return the source of a cell without IPython commands and calls of the check; line numbers do not change."""
     lines = source.splitlines()
     try:
@@ -76,23 +76,23 @@ def _plain(source: str) -> str:
         except (SyntaxError, ValueError):
             return source  # the sandbox reports the syntax error
     for node in body:
-        if _of_the_notebook(node):
+        if _is_notebook_statement(node):
             lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
     return "\n".join(lines) + "\n"
 
 
-def _of_the_notebook(node: ast.stmt) -> bool:
+def _is_notebook_statement(node: ast.stmt) -> bool:
     """Return whether a statement is an IPython command, imports the check, or calls `check` or `hint`."""
     if isinstance(node, ast.ImportFrom):
         return node.module in CHECKS
     call = node.value if isinstance(node, ast.Expr) else None
     if not isinstance(call, ast.Call):
         return False
-    named = call.func.id if isinstance(call.func, ast.Name) else ""
-    return named in ("check", "hint") or ast.unparse(call).startswith("get_ipython()")
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    return name in ("check", "hint") or ast.unparse(call).startswith("get_ipython()")
 
 
-def _of_notebook(path: Path, text: str, exercise: Exercise) -> str:
+def _notebook_source(path: Path, text: str, exercise: Exercise) -> str:
     """Return the source of the answer in a notebook.
 
     That is the cells tagged as the answer (if none is tagged, the cells that define the exercise's functions), plus
@@ -100,22 +100,24 @@ def _of_notebook(path: Path, text: str, exercise: Exercise) -> str:
     """
     try:
         cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
-        sources = [(_plain("".join(cell["source"])), cell.get("metadata", {}).get("tags", [])) for cell in cells]
+        sources = [
+            (_without_commands("".join(cell["source"])), cell.get("metadata", {}).get("tags", [])) for cell in cells
+        ]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise GlassError(
             f"{path} is not a notebook", "Move it away and write a new one: glass learn notebook."
         ) from None
     tagged = any(ANSWER in tags for _, tags in sources)
-    answers = [ANSWER in tags if tagged else _defines(source, exercise) for source, tags in sources]
-    found = [
+    answer_flags = [ANSWER in tags if tagged else _defines(source, exercise) for source, tags in sources]
+    selected = [
         source
-        for (source, _), answer in zip(sources, answers, strict=True)
-        if answer or (any(answers) and not _defines(source, exercise) and _only_defines(source))
+        for (source, _), is_answer in zip(sources, answer_flags, strict=True)
+        if is_answer or (any(answer_flags) and not _defines(source, exercise) and _only_defines(source))
     ]
-    if not found:
+    if not selected:
         names = ", ".join(exercise.functions)
         raise GlassError(f"{path} has no cell that defines {names}", "Use the function names of the task.")
-    return "\n\n".join(found)
+    return "\n\n".join(selected)
 
 
 def _defines(source: str, exercise: Exercise) -> bool:

@@ -34,16 +34,16 @@ def watch(
     while (exercise := folder.current()) is not None:
         path = folder.start(exercise)
         on_start(exercise)
-        seen = None
+        checked_time = None
         while not folder.record(exercise).done:
             try:
-                saved = path.stat().st_mtime_ns
+                saved_time = path.stat().st_mtime_ns
             except OSError:
-                saved = None  # some editors delete the file for a moment while saving
-            if saved is None or saved == seen:
+                saved_time = None  # some editors delete the file for a moment while saving
+            if saved_time is None or saved_time == checked_time:
                 time.sleep(PAUSE)
                 continue
-            seen = saved
+            checked_time = saved_time
             try:
                 source = read_answer(path, exercise)
             except GlassError as error:

@@ -277,19 +277,19 @@ def test_tokens_that_they_write_are_counted_where_the_run_would_write_others(tmp
     save("gpt2", tmp_path)
     found = read_model(tmp_path)
     theirs = their_model("gpt2")
-    same = compare._written(theirs, found.model, 0)
+    same = compare._greedy_comparison(theirs, found.model, 0)
     assert same is not None
     assert (same.value, same.compared) == (0, "21 tokens for each of 3 prompts")
     with torch.no_grad():
         theirs.lm_head.weight.add_(torch.randn(theirs.lm_head.weight.shape, generator=torch.Generator().manual_seed(1)))
-    other = compare._written(theirs, found.model, 0)
+    other = compare._greedy_comparison(theirs, found.model, 0)
     assert other is not None
     assert other.value > 9
 
 
 def test_a_context_of_one_token_has_no_room_to_write(tmp_path: Path) -> None:
     save("gpt2", tmp_path, n_positions=1)
-    assert compare._written(their_model("gpt2", n_positions=1), read_model(tmp_path).model, 0) is None
+    assert compare._greedy_comparison(their_model("gpt2", n_positions=1), read_model(tmp_path).model, 0) is None
 
 
 def test_a_table_of_sinusoids_is_not_made_as_long_as_config_json_says(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def write_atomically(target: str, out: Path, fill: Callable[[Path], Sequence[Com
         _remove(partial)
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            measured = tuple(fill(partial))
-            _refuse_differences(target, measured)
+            comparisons = tuple(fill(partial))
+            _refuse_differences(target, comparisons)
             for path in partial.iterdir() if partial.is_dir() else [partial]:
                 sync(path)
             refuse_taken(out)  # another process may have created it in the meantime
@@ -50,15 +50,15 @@ def write_atomically(target: str, out: Path, fill: Callable[[Path], Sequence[Com
         except BaseException:
             _remove(partial)
             raise
-    return measured
+    return comparisons
 
 
-def _refuse_differences(target: str, measured: Sequence[Comparison]) -> None:
-    bad = next((each for each in measured if not each.ok), None)
-    if bad is not None:
+def _refuse_differences(target: str, comparisons: Sequence[Comparison]) -> None:
+    failed = next((each for each in comparisons if not each.ok), None)
+    if failed is not None:
         raise GlassError(
-            f"the {target} export does not match the run: the comparison '{bad.name}' differs by {bad.value:g}, "
-            f"more than {bad.limit:g} ({bad.compared})",
+            f"the {target} export does not match the run: the comparison '{failed.name}' differs by {failed.value:g}, "
+            f"more than {failed.limit:g} ({failed.compared})",
             "Nothing was written. Run glass doctor; if it finds no problem, report this with the run's config.toml.",
         )
 

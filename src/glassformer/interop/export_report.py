@@ -58,8 +58,8 @@ class Comparison:
 
     def line(self) -> str:
         """Return the comparison as a line of text."""
-        shown = "identical" if self.value == 0 else f"differ by {self.value:.1e} at most (limit {self.limit:.0e})"
-        return f"  {self.name:<16} {shown}: {self.compared}"
+        difference = "identical" if self.value == 0 else f"differ by {self.value:.1e} at most (limit {self.limit:.0e})"
+        return f"  {self.name:<16} {difference}: {self.compared}"
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ NextLogitsFunction = Callable[[Sequence[int], Sequence[int]], Logits]
 """Function of a source (empty for a decoder) and the tokens so far: the other program's logits (V) of the next one."""
 
 
-def logits_limit(right: Sequence[Logits]) -> float:
+def logits_limit(run_logits: Sequence[Logits]) -> float:
     """Return `LOGITS`, or less if the run's logits are all small, so that the check stays strict for them."""
-    return LOGITS * min(1.0, max(float(np.abs(each).max()) for each in right))
+    return LOGITS * min(1.0, max(float(np.abs(each).max()) for each in run_logits))
 
 
 def largest_difference(one: Sequence[Logits], other: Sequence[Logits]) -> float:
@@ -63,22 +63,22 @@ def check_greedy(opened: OpenedRun, theirs: NextLogitsFunction, how: str) -> Com
     context = model.config.context
     size = opened.source_tokenizer.vocab_size
     prompts = [[end], *random_rows(1, min(5, context), size), *random_rows(1, min(11, context), size)]
-    count = differ = 0
+    count = differing = 0
     for prompt in prompts:
-        begun = list(opened.tokenizer.target_start)
-        source, tokens = ([], list(prompt)) if isinstance(model, Decoder) else (prompt, begun)
-        for step in _steps(model, prompt, opened.tokenizer):
+        target_start = list(opened.tokenizer.target_start)
+        source, tokens = ([], list(prompt)) if isinstance(model, Decoder) else (prompt, target_start)
+        for step in _greedy_steps(model, prompt, opened.tokenizer):
             logits = theirs(source, tokens[window_start(len(tokens), context) :])  # (V)
             token = step.tokens[0]
             choice = int(logits.argmax())
-            level = float(step.logits[0, token] - step.logits[0, choice]) <= TIE_TOLERANCE
-            differ += token != choice and not level
+            tied = float(step.logits[0, token] - step.logits[0, choice]) <= TIE_TOLERANCE
+            differing += token != choice and not tied
             count += 1
             tokens.append(token)
-    return Comparison("greedy tokens", differ, 0, f"{count} tokens after {len(prompts)} prompts, {how}")
+    return Comparison("greedy tokens", differing, 0, f"{count} tokens after {len(prompts)} prompts, {how}")
 
 
-def _steps(model: Decoder | EncoderDecoder, prompt: list[int], tokenizer: Tokenizer) -> list[TokenStep]:
+def _greedy_steps(model: Decoder | EncoderDecoder, prompt: list[int], tokenizer: Tokenizer) -> list[TokenStep]:
     """Generate greedily and return the steps with their logits; only an encoder-decoder stops at the end token."""
     settings = SampleConfig(tokens=TOKENS, temperature=0.0)
     end = tokenizer.end_id if isinstance(model, EncoderDecoder) else None

@@ -16,25 +16,26 @@ TEXT = "text.txt"
 LARGEST = 20_000  # characters of a class's text; the exercises about text process this many in about a second
 
 
-def chosen_exercises(words: Sequence[str]) -> list[Exercise]:
+def chosen_exercises(selections: Sequence[str]) -> list[Exercise]:
     """Return exercises by number, name or range, such as `3 softmax 7-9`, in course order without duplicates.
 
     Raises:
         GlassError: unknown exercise.
     """
-    found: dict[int, Exercise] = {}
-    for word in words:
-        first, dash, last = word.partition("-")
+    exercises: dict[int, Exercise] = {}
+    for selection in selections:
+        first, dash, last = selection.partition("-")
         if dash and first.isdecimal() and last.isdecimal():
-            asked = [number for number in numbers() if int(first) <= number <= int(last)]
-            if not asked:
+            chosen_numbers = [number for number in numbers() if int(first) <= number <= int(last)]
+            if not chosen_numbers:
                 raise GlassError(
-                    f"there are no exercises {word}", f"Choose from 1 to {numbers()[-1]}; glass learn list shows them."
+                    f"there are no exercises {selection}",
+                    f"Choose from 1 to {numbers()[-1]}; glass learn list shows them.",
                 )
         else:
-            asked = [find(word).number]
-        found |= {number: find(number) for number in asked}
-    return [found[number] for number in sorted(found)]
+            chosen_numbers = [find(selection).number]
+        exercises |= {number: find(number) for number in chosen_numbers}
+    return [exercises[number] for number in sorted(exercises)]
 
 
 def assign(
@@ -57,9 +58,9 @@ def assign(
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise GlassError(f"{out} already exists", "Choose a new folder: --out FOLDER.")
-    about = [exercise for exercise in exercises if exercise.takes_text]
+    text_exercises = [exercise for exercise in exercises if exercise.takes_text]
     content = None if text is None else _excerpt(text)
-    if content is not None and not about:
+    if content is not None and not text_exercises:
         names = ", ".join(find(number).name for number in numbers() if find(number).takes_text)
         raise GlassError("none of these exercises uses a text", f"Add one of {names}, or leave --text out.")
     with convert_os_errors(out):
@@ -114,7 +115,7 @@ def _read_me(exercises: Sequence[Exercise], with_text: bool) -> str:
     rows = [
         f"| {each.number} | [{each.title}](pages/{each.file_name}.md) | `{each.file_name}.py` |" for each in exercises
     ]
-    own = ["", "Exercises about text are also checked on `text.txt`."] if with_text else []
+    text_note = ["", "Exercises about text are also checked on `text.txt`."] if with_text else []
     return "\n".join(
         [
             "# Exercises",
@@ -128,7 +129,7 @@ def _read_me(exercises: Sequence[Exercise], with_text: bool) -> str:
             "```",
             "",
             "Each check shows the first wrong result and names common mistakes. Hand in this folder.",
-            *own,
+            *text_note,
             "",
             "| exercise | page | file |",
             "|---|---|---|",

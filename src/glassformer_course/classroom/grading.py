@@ -44,10 +44,10 @@ def submissions(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise GlassError(f"there is no folder {folder}", "Name a folder that contains one folder per student.")
-    found = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
-    if not found:
+    folders = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
+    if not folders:
         raise GlassError(f"{folder} has no subfolders", "Put each student's files in a separate subfolder.")
-    return found
+    return folders
 
 
 def grade(
@@ -73,12 +73,12 @@ def grade(
         One mark for each exercise of each submission, ordered by submission.
     """
 
-    def marked(job: tuple[Path, Exercise]) -> Mark:
+    def mark_job(job: tuple[Path, Exercise]) -> Mark:
         folder, exercise = job
         return _mark(folder, exercise, lambda source: check_source(exercise, source, seed, text, seconds, megabytes))
 
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        return list(pool.map(marked, [(folder, exercise) for folder in folders for exercise in exercises]))
+        return list(pool.map(mark_job, [(folder, exercise) for folder in folders for exercise in exercises]))
 
 
 def as_csv(marks: Sequence[Mark]) -> str:
@@ -87,22 +87,22 @@ def as_csv(marks: Sequence[Mark]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     for mark in marks:
-        writer.writerow([_no_formula(str(getattr(mark, column))) for column in COLUMNS])
+        writer.writerow([_escape_formula(str(getattr(mark, column))) for column in COLUMNS])
     return out.getvalue()
 
 
 def _mark(folder: Path, exercise: Exercise, check: Callable[[str], Verdict]) -> Mark:
     path = None
     try:
-        path = _file_of(folder, exercise)
+        path = _answer_file(folder, exercise)
         if path is None:
-            words = f"there is no {exercise.file_name}.py or .ipynb{_others(folder)}"
-            return Mark(folder.name, exercise.number, exercise.name, "missing", False, 0, "", words, 0.0, "")
+            explanation = f"there is no {exercise.file_name}.py or .ipynb{_other_files_text(folder)}"
+            return Mark(folder.name, exercise.number, exercise.name, "missing", False, 0, "", explanation, 0.0, "")
         source = read_answer(path, exercise)
     except (GlassError, OSError) as error:
-        words = error.problem if isinstance(error, GlassError) else str(error)
+        explanation = error.problem if isinstance(error, GlassError) else str(error)
         file = path.relative_to(folder).as_posix() if path else ""
-        return Mark(folder.name, exercise.number, exercise.name, "unreadable", False, 0, "", words, 0.0, file)
+        return Mark(folder.name, exercise.number, exercise.name, "unreadable", False, 0, "", explanation, 0.0, file)
     verdict = check(source)
     return Mark(
         folder.name,
@@ -118,31 +118,31 @@ def _mark(folder: Path, exercise: Exercise, check: Callable[[str], Verdict]) -> 
     )
 
 
-def _file_of(folder: Path, exercise: Exercise) -> Path | None:
+def _answer_file(folder: Path, exercise: Exercise) -> Path | None:
     """Return the answer's file in a submission or in a folder inside it, or None.
 
     If both a `.py` file and a notebook exist, prefer the `.py` file unless it is still the unchanged stub.
     """
-    within = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
-    for parent in (folder, *within):
-        script, book = (parent / (exercise.file_name + suffix) for suffix in (".py", ".ipynb"))
-        if script.is_file() and book.is_file():
-            return book if _start_of(script) == exercise.stub.encode("utf-8") else script
-        if script.is_file() or book.is_file():
-            return script if script.is_file() else book
+    subfolders = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
+    for parent in (folder, *subfolders):
+        script, notebook = (parent / (exercise.file_name + suffix) for suffix in (".py", ".ipynb"))
+        if script.is_file() and notebook.is_file():
+            return notebook if _read_start(script) == exercise.stub.encode("utf-8") else script
+        if script.is_file() or notebook.is_file():
+            return script if script.is_file() else notebook
     return None
 
 
-def _start_of(path: Path) -> bytes:
+def _read_start(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(LARGEST)
 
 
-def _others(folder: Path) -> str:
+def _other_files_text(folder: Path) -> str:
     names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix in (".py", ".ipynb"))
     return f"; the folder contains: {', '.join(names[:5])}" if names else "; the folder has no Python files"
 
 
-def _no_formula(text: str) -> str:
+def _escape_formula(text: str) -> str:
     """Put an apostrophe before text that a spreadsheet could evaluate; some spreadsheets ignore leading spaces."""
     return f"'{text}" if text.lstrip().startswith(FORMULA) or text.startswith(("\t", "\r", "\n")) else text

@@ -52,10 +52,10 @@ def assign(arguments: argparse.Namespace) -> int:
         "exercises": [exercise.name for exercise in exercises],
         "files": [str(path) for path in files],
     }
-    marking = f"glass learn grade FOLDER --assignment {quoted(arguments.out)}"
+    grade_command = f"glass learn grade FOLDER --assignment {quoted(arguments.out)}"
     lines = [
         f"{arguments.out} is ready: {counted(len(exercises), 'exercises')} in {counted(len(files), 'files')}",
-        f"Give it to the class, then grade the submissions: {marking}",
+        f"Give it to the class, then grade the submissions: {grade_command}",
     ]
     emit(SimpleReport(facts, lines), arguments.json)
     return 0
@@ -70,10 +70,10 @@ def grade(arguments: argparse.Namespace) -> int:
 
     if not arguments.words:
         raise GlassError("no folder was given", "For example: glass learn grade submissions --out marks.csv")
-    for name, most in MOST.items():
+    for name, maximum in MOST.items():
         value = getattr(arguments, name)
-        if value is not None and not 0 < value <= most:
-            raise GlassError(f"--{name} is {value}", f"Give a number above 0, at most {most:,}.")
+        if value is not None and not 0 < value <= maximum:
+            raise GlassError(f"--{name} is {value}", f"Give a number above 0, at most {maximum:,}.")
     if arguments.assignment is not None and not (arguments.assignment / STATE).is_file():
         raise GlassError(f"{arguments.assignment} is not an assignment", "Name a folder written by glass learn assign.")
     if arguments.out is not None:
@@ -103,8 +103,8 @@ def _lines(marks: list[Mark]) -> list[str]:
     width = max(map(len, students))
     lines = []
     for student in students:
-        mine = [mark for mark in marks if mark.student == student]
-        wrong = [f"{mark.number} {mark.mistake or mark.result}" for mark in mine if not mark.passed]
+        student_marks = [mark for mark in marks if mark.student == student]
+        wrong = [f"{mark.number} {mark.mistake or mark.result}" for mark in student_marks if not mark.passed]
         listed = f"; {', '.join(wrong)}" if wrong else ""
-        lines.append(f"{student:<{width}}  {len(mine) - len(wrong)} of {len(mine)} right{listed}")
+        lines.append(f"{student:<{width}}  {len(student_marks) - len(wrong)} of {len(student_marks)} right{listed}")
     return lines

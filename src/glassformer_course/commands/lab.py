@@ -29,11 +29,11 @@ ActionOutput = tuple[str, Mapping[str, Any]]
 """Output of an action, as text and as JSON."""
 
 
-def run(words: list[str], folder: Path, level: str, as_json: bool) -> int:
+def run(arguments: list[str], folder: Path, level: str, as_json: bool) -> int:
     """Run an action of the lab and return the exit code.
 
     Args:
-        words: words after `glass learn lab`: an action and its arguments; empty: `list`.
+        arguments: words after `glass learn lab`: an action and its arguments; empty: `list`.
         folder: the course folder.
         level: level of the explanations.
         as_json: print one JSON object.
@@ -43,28 +43,30 @@ def run(words: list[str], folder: Path, level: str, as_json: bool) -> int:
     """
     from glassformer_course.lab.room import LabFolder
 
-    action, *rest = words or ["list"]
+    action, *action_arguments = arguments or ["list"]
     if action not in ACTIONS:
         raise GlassError(f"there is no action {action!r} in the lab", nearest(action, ACTIONS))
-    usage, work = ACTIONS[action]
-    if len(rest) != len(usage.split()):
-        got = " ".join(rest) or "no argument"
-        raise GlassError(f"glass learn lab {action} got {got}", f"Write: glass learn lab {action} {usage}".rstrip())
-    said, facts = work(LabFolder(folder), rest, level)
-    emit(SimpleReport(facts, [said]), as_json)
+    usage, run_action = ACTIONS[action]
+    if len(action_arguments) != len(usage.split()):
+        received = " ".join(action_arguments) or "no argument"
+        raise GlassError(
+            f"glass learn lab {action} got {received}", f"Write: glass learn lab {action} {usage}".rstrip()
+        )
+    text, facts = run_action(LabFolder(folder), action_arguments, level)
+    emit(SimpleReport(facts, [text]), as_json)
     return 2 if action == "answer" and not facts["right"] else 0
 
 
-def _list(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput:
+def _list(lab_folder: LabFolder, arguments: Sequence[str], level: str) -> ActionOutput:
     """List the cases with the state of each."""
     from glassformer_course.lab.case import cases
 
-    records = room.records()
+    records = lab_folder.records()
     lines = []
     facts = []
     for case in cases():
         record = records.get(str(case.number))
-        opened = room.is_open(case)
+        opened = lab_folder.is_open(case)
         state = "solved" if record and record.right else "open" if opened else ""
         lines.append(f"{case.number:>3}  {case.title:<34} {state}".rstrip())
         facts.append({"number": case.number, "title": case.title, "state": state or "new"})
@@ -76,20 +78,20 @@ def _list(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput:
     return "\n".join(lines), {"cases": facts}
 
 
-def _open(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput:
+def _open(lab_folder: LabFolder, arguments: Sequence[str], level: str) -> ActionOutput:
     """Show the evidence of a case and its choices; train the models if needed."""
     from glassformer_course.lab.case import diagnoses
     from glassformer_course.lab.report import choices_text, report_text
 
-    case = _case(words)
-    found = room.open(case, lambda text: print(text, file=sys.stderr))
-    said = [
-        report_text(case, found),
+    case = _case(arguments)
+    evidence = lab_folder.open(case, lambda text: print(text, file=sys.stderr))
+    lines = [
+        report_text(case, evidence),
         f"What to look at: {case.look[level]}\n",
         "Which bug is it?",
         choices_text(case),
         "",
-        f"Pictures: {room.case_folder(case)}",
+        f"Pictures: {lab_folder.case_folder(case)}",
         f"Answer: glass learn lab answer {case.number} LETTER",
     ]
     facts = {
@@ -97,29 +99,29 @@ def _open(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput:
         "title": case.title,
         "scene": case.scene,
         "look": case.look[level],
-        "folder": str(room.case_folder(case)),
-        "evidence": found.facts(),
+        "folder": str(lab_folder.case_folder(case)),
+        "evidence": evidence.facts(),
         "choices": {letter: diagnoses()[key] for letter, key in case.choices.items()},
     }
-    return "\n".join(said), facts
+    return "\n".join(lines), facts
 
 
-def _hint(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput:
+def _hint(lab_folder: LabFolder, arguments: Sequence[str], level: str) -> ActionOutput:
     """Show the next of the three hints."""
-    case = _case(words)
-    number, text = room.hint(case)
+    case = _case(arguments)
+    number, text = lab_folder.hint(case)
     facts = {"number": case.number, "hint": number, "of": len(case.hints), "text": text}
     return f"Hint {number} of {len(case.hints)}: {text}", facts
 
 
-def _answer(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput:
+def _answer(lab_folder: LabFolder, arguments: Sequence[str], level: str) -> ActionOutput:
     """Grade the learner's diagnosis of a case."""
-    case = _case(words)
-    verdict = room.answer(case, words[1])
-    record = room.record(case)
-    said = verdict.words
+    case = _case(arguments)
+    verdict = lab_folder.answer(case, arguments[1])
+    record = lab_folder.record(case)
+    text = verdict.words
     if not verdict.right:
-        said += f"\nTry again, or ask for a hint: glass learn lab hint {case.number}"
+        text += f"\nTry again, or ask for a hint: glass learn lab hint {case.number}"
     facts = {
         "number": case.number,
         "right": verdict.right,
@@ -127,14 +129,14 @@ def _answer(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput:
         "tries": len(record.answers),
         "hints": record.hints,
     }
-    return said, facts
+    return text, facts
 
 
-def _progress(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput:
+def _progress(lab_folder: LabFolder, arguments: Sequence[str], level: str) -> ActionOutput:
     """Show the solved cases, with tries and hints."""
     from glassformer_course.lab.case import cases
 
-    records = room.records()
+    records = lab_folder.records()
     solved = sum(record.right for record in records.values())
     lines = [f"{solved} of {len(cases())} cases are solved."]
     facts = []
@@ -150,10 +152,10 @@ def _progress(room: LabFolder, words: Sequence[str], level: str) -> ActionOutput
     return "\n".join(lines), {"solved": solved, "of": len(cases()), "cases": facts}
 
 
-def _case(words: Sequence[str]) -> BugCase:
+def _case(arguments: Sequence[str]) -> BugCase:
     from glassformer_course.lab.case import find_case
 
-    return find_case(words[0])
+    return find_case(arguments[0])
 
 
 ACTIONS: Mapping[str, tuple[str, Callable[[LabFolder, Sequence[str], str], ActionOutput]]] = {

@@ -104,8 +104,8 @@ def _exercise(arguments: argparse.Namespace, folder: CourseFolder) -> Exercise:
     if arguments.words:
         exercise = find(Path(arguments.words[0]).name)
         if exercise.name not in [each.name for each in folder.exercises]:
-            chosen = ", ".join(str(each.number) for each in folder.exercises)
-            raise GlassError(f"exercise {exercise.number} is not part of {folder.path}", f"Choose one of: {chosen}.")
+            available = ", ".join(str(each.number) for each in folder.exercises)
+            raise GlassError(f"exercise {exercise.number} is not part of {folder.path}", f"Choose one of: {available}.")
         return exercise
     current = folder.current()
     if current is None:
@@ -132,11 +132,11 @@ def _list(arguments: argparse.Namespace) -> int:
 def _progress(arguments: argparse.Namespace) -> int:
     folder = _folder(arguments)
     records = [(each, folder.record(each)) for each in folder.exercises]
-    done = sum(record.done for _, record in records)
+    done_count = sum(record.done for _, record in records)
     current = folder.current()
     rows = [{"number": each.number, "name": each.name, **vars(record)} for each, record in records]
-    facts = {"done": done, "of": len(records), "next": current and current.name, "exercises": rows}
-    lines = [f"{done} of {len(records)} done  {'█' * done}{'░' * (len(records) - done)}"]
+    facts = {"done": done_count, "of": len(records), "next": current and current.name, "exercises": rows}
+    lines = [f"{done_count} of {len(records)} done  {'█' * done_count}{'░' * (len(records) - done_count)}"]
     for each, record in records:
         if record.attempts or record.hints or record.solution_seen:
             parts = [counted(record.attempts, "checks"), counted(record.hints, "hints")]
@@ -156,22 +156,22 @@ def _start(arguments: argparse.Namespace) -> int:
         facts = {"number": exercise.number, "name": exercise.name, "file": str(path), "functions": exercise.functions}
         emit(SimpleReport(facts, ()), as_json=True)
     else:
-        _say_start(exercise, folder, path)
+        _print_start(exercise, folder, path)
     return 0
 
 
-def _say_start(exercise: Exercise, folder: CourseFolder, path: Path) -> None:
+def _print_start(exercise: Exercise, folder: CourseFolder, path: Path) -> None:
     """Print the page of an exercise, its picture, and the next command."""
     from rich.console import Console
     from rich.markdown import Markdown
 
     columns = min(shutil.get_terminal_size((100, 24)).columns, 100)
-    where = "" if str(folder.path) in (".", "glass-learn") else f" --folder {quoted(folder.path)}"
+    folder_option = "" if str(folder.path) in (".", "glass-learn") else f" --folder {quoted(folder.path)}"
     print(f"\n{exercise.number} {exercise.title}\n")
     Console(width=columns).print(Markdown(f"{exercise.summary}\n\n{exercise.page(folder.level)}"))
     print(f"\n{exercise.picture().text(columns)}\n")
     print(f"Read the task in {path} and write {' and '.join(exercise.functions)} there; then run:")
-    print(f"  glass learn check {exercise.number}{where}")
+    print(f"  glass learn check {exercise.number}{folder_option}")
 
 
 def _notebook(arguments: argparse.Namespace) -> int:
@@ -203,7 +203,7 @@ def _check(arguments: argparse.Namespace) -> int:
         folder.note(verdict)
         verdicts.append(verdict)
         if not arguments.json:
-            _say_verdict(verdict)
+            _print_verdict(verdict)
     if arguments.json:
         facts = [verdict.facts() for verdict in verdicts]
         emit(SimpleReport({"exercises": facts} if arguments.all else facts[0], ()), as_json=True)
@@ -216,20 +216,20 @@ def _answer(arguments: argparse.Namespace, folder: CourseFolder, exercise: Exerc
     That is the file named on the command line, else the exercise's file in the folder: the notebook with `--notebook`
     or if only the notebook exists, else the `.py` file.
     """
-    named = Path(arguments.words[0]) if arguments.words else Path()
-    if named.suffix in (".py", ".ipynb"):
-        return named if named.parent != Path() or named.exists() else folder.path / named
+    named_path = Path(arguments.words[0]) if arguments.words else Path()
+    if named_path.suffix in (".py", ".ipynb"):
+        return named_path if named_path.parent != Path() or named_path.exists() else folder.path / named_path
     script = folder.file(exercise)
-    book = folder.file(exercise, ".ipynb")
-    return book if arguments.notebook or (book.is_file() and not script.exists()) else script
+    notebook = folder.file(exercise, ".ipynb")
+    return notebook if arguments.notebook or (notebook.is_file() and not script.exists()) else script
 
 
-def _say_verdict(verdict: Verdict) -> None:
+def _print_verdict(verdict: Verdict) -> None:
     print(verdict.text())
     if verdict.passed:
         return
-    again = "" if verdict.result in ("unwritten", "broken") else f"; to repeat these cases: --seed {verdict.seed}"
-    print(f"  Hint: glass learn hint {verdict.number}{again}")
+    seed_note = "" if verdict.result in ("unwritten", "broken") else f"; to repeat these cases: --seed {verdict.seed}"
+    print(f"  Hint: glass learn hint {verdict.number}{seed_note}")
 
 
 def _watch(arguments: argparse.Namespace) -> int:
@@ -238,7 +238,7 @@ def _watch(arguments: argparse.Namespace) -> int:
     folder = _folder(arguments)
     watch(
         folder,
-        lambda exercise: _say_start(exercise, folder, folder.file(exercise)),
+        lambda exercise: _print_start(exercise, folder, folder.file(exercise)),
         lambda verdict: print("", verdict.text(), sep="\n", flush=True),
         lambda error: print("", error, sep="\n", flush=True),
         arguments.seed,
@@ -274,9 +274,9 @@ def _reset(arguments: argparse.Namespace) -> int:
     if not arguments.words:
         raise GlassError("glass learn reset needs an exercise", "For example: glass learn reset 2")
     folder = _folder(arguments)
-    path, kept = folder.reset(_exercise(arguments, folder))
-    line = f"wrote {path}" + (f"; the old file was renamed to {kept}" if kept else "")
-    emit(SimpleReport({"file": str(path), "kept": kept and str(kept)}, [line]), arguments.json)
+    path, old_path = folder.reset(_exercise(arguments, folder))
+    line = f"wrote {path}" + (f"; the old file was renamed to {old_path}" if old_path else "")
+    emit(SimpleReport({"file": str(path), "kept": old_path and str(old_path)}, [line]), arguments.json)
     return 0
 
 

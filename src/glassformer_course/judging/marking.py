@@ -23,7 +23,7 @@ class StoppedError(Exception):
 class Answers(Protocol):
     """Interface for functions that are called by name, in this process or in another one."""
 
-    def call(self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+    def call(self, name: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function by name and return the reply of `worker.ask`.
 
         Raises:
@@ -42,9 +42,9 @@ class LocalFunctions:
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self.functions = functions
 
-    def call(self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+    def call(self, name: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function on copies of the arguments and return the reply of `worker.ask`."""
-        return worker.ask(self.functions[name], arguments, named)
+        return worker.ask(self.functions[name], arguments, keywords)
 
     def select_last_call(self) -> None:
         """Do nothing: printed output is not captured in this process."""
@@ -88,22 +88,22 @@ class _FaultError(Exception):
         self.fault = fault
 
 
-class _Asking:
+class _CallableAnswers:
     """Adapter that gives the cases access to `answers` as functions."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
 
     def __getattr__(self, name: str) -> Function:
-        def function(*arguments: Any, **named: Any) -> Any:
-            reply = self._answers.call(name, arguments, named)
+        def function(*arguments: Any, **keywords: Any) -> Any:
+            reply = self._answers.call(name, arguments, keywords)
             if "raised" in reply:
                 line = f" (line {reply['line']})" if reply["line"] else ""
-                words = f"{name} raised {reply['raised']}: {reply['message']}".rstrip(": ") + line
-                raise _FaultError(Fault("raised", words, reply["raised"]))
+                description = f"{name} raised {reply['raised']}: {reply['message']}".rstrip(": ") + line
+                raise _FaultError(Fault("raised", description, reply["raised"]))
             if reply["changed"]:
-                words = f"{name} changed its argument {reply['changed'][0] + 1}: work on a copy"
-                raise _FaultError(Fault("changed", words, str(reply["changed"])))
+                description = f"{name} changed its argument {reply['changed'][0] + 1}: work on a copy"
+                raise _FaultError(Fault("changed", description, str(reply["changed"])))
             return reply["gave"]
 
         return function
@@ -112,13 +112,13 @@ class _Asking:
 def outcome(case: Case, answers: Answers) -> Outcome:
     """Run one case and return its outcome: the result, or the fault that ended it."""
     try:
-        return Outcome(case.ask(_Asking(answers)))
+        return Outcome(case.ask(_CallableAnswers(answers)))
     except _FaultError as error:
         return Outcome(fault=error.fault)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         # a case indexed into a result that has another type or shape, such as None
-        words = f"the result has the wrong type or shape: {error}"
-        return Outcome(fault=Fault("raised", words, type(error).__name__))
+        description = f"the result has the wrong type or shape: {error}"
+        return Outcome(fault=Fault("raised", description, type(error).__name__))
 
 
 def mark(
@@ -135,46 +135,53 @@ def mark(
         cases: the test cases.
         mistakes: returns each known mistake with all functions of the exercise; called only if a case fails.
     """
-    right = LocalFunctions(reference)
-    asked = 0
-    waiting = iter(cases)
-    passed: list[_Seen] = []
-    for asked, case in enumerate(waiting, start=1):
-        got = outcome(case, answers)
-        want = outcome(case, right)
-        if want.fault:
-            raise RuntimeError(f"the reference fails its own case: {case.note}: {want.fault.words}")
-        differs = None if got.fault else difference(got.value, want.value, case.relative, case.absolute)
-        if got.fault or differs:
+    reference_functions = LocalFunctions(reference)
+    cases_run = 0
+    remaining = iter(cases)
+    passed: list[_ComparedCase] = []
+    for cases_run, case in enumerate(remaining, start=1):
+        actual = outcome(case, answers)
+        expected = outcome(case, reference_functions)
+        if expected.fault:
+            raise RuntimeError(f"the reference fails its own case: {case.note}: {expected.fault.words}")
+        case_difference = (
+            None if actual.fault else difference(actual.value, expected.value, case.relative, case.absolute)
+        )
+        if actual.fault or case_difference:
             answers.select_last_call()
-            seen = [_Seen(case, got, want)]
+            compared = [_ComparedCase(case, actual, expected)]
             with suppress(StoppedError):  # report the failed case without the remaining ones
-                for each in islice(waiting, COMPARED - 1):
-                    seen.append(_Seen(each, outcome(each, answers), outcome(each, right)))
-            return Marks(asked, FailedCase(asked, case, got.fault, differs, _mistake(passed, seen, mistakes())))
-        passed.append(_Seen(case, want, want))
-    return Marks(asked, None)
+                for each in islice(remaining, COMPARED - 1):
+                    compared.append(_ComparedCase(each, outcome(each, answers), outcome(each, reference_functions)))
+            return Marks(
+                cases_run,
+                FailedCase(
+                    cases_run, case, actual.fault, case_difference, _matching_mistake(passed, compared, mistakes())
+                ),
+            )
+        passed.append(_ComparedCase(case, expected, expected))
+    return Marks(cases_run, None)
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _ComparedCase:
     """A case with the outcomes of the answer and of the reference."""
 
     case: Case
-    got: Outcome
-    want: Outcome
+    actual: Outcome
+    expected: Outcome
 
-    def gives(self, functions: Answers) -> bool:
+    def matches(self, functions: Answers) -> bool:
         """Return whether `functions` give the same outcome as the answer."""
-        return same(outcome(self.case, functions), self.got, self.case.relative, self.case.absolute)
+        return same(outcome(self.case, functions), self.actual, self.case.relative, self.case.absolute)
 
     @property
     def wrong(self) -> bool:
-        return not same(self.got, self.want, self.case.relative, self.case.absolute)
+        return not same(self.actual, self.expected, self.case.relative, self.case.absolute)
 
 
-def _mistake(
-    passed: list[_Seen], seen: list[_Seen], mistakes: list[tuple[Mistake, Mapping[str, Function]]]
+def _matching_mistake(
+    passed: list[_ComparedCase], compared: list[_ComparedCase], mistakes: list[tuple[Mistake, Mapping[str, Function]]]
 ) -> Mistake | None:
     """Return the known mistake that best matches the answer, or None.
 
@@ -182,15 +189,15 @@ def _mistake(
     least the fraction `ALIKE` of the failed cases, and on more than half of the compared cases. The failed cases
     decide, because most mistakes change only one function of an exercise and are right in the other cases.
     """
-    wrong = [each for each in seen if each.wrong]
+    failed = [each for each in compared if each.wrong]
     best = None
-    most = 0
+    best_matches = 0
     for mistake, functions in mistakes:
-        theirs = LocalFunctions(functions)
-        if not seen[0].gives(theirs) or sum(each.gives(theirs) for each in wrong) < ALIKE * len(wrong):
+        mistaken = LocalFunctions(functions)
+        if not compared[0].matches(mistaken) or sum(each.matches(mistaken) for each in failed) < ALIKE * len(failed):
             continue
-        alike = sum(each.gives(theirs) for each in seen)
-        if alike > max(most, len(seen) / 2) and all(each.gives(theirs) for each in passed):
+        matches = sum(each.matches(mistaken) for each in compared)
+        if matches > max(best_matches, len(compared) / 2) and all(each.matches(mistaken) for each in passed):
             best = mistake
-            most = alike
+            best_matches = matches
     return best

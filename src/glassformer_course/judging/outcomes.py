@@ -52,38 +52,40 @@ class Difference:
     extent: str = ""
 
 
-def difference(got: Any, want: Any, relative: float | None = None, absolute: float | None = None) -> Difference | None:
+def difference(
+    actual: Any, expected: Any, relative: float | None = None, absolute: float | None = None
+) -> Difference | None:
     """Return the first difference, or None if there is none.
 
     Types and shapes must match too: a float32 array differs from a float64 array, and a tuple from a list.
     """
-    if got is None and want is not None:
-        return Difference("the function returned None (is a return missing?)", described(want), "None")
-    if isinstance(want, np.ndarray):
-        return _of_arrays(got, want, relative, absolute)
-    if isinstance(want, (bool, np.bool_)):
-        same_kind = isinstance(got, (bool, np.bool_))
-    elif isinstance(want, (int, np.integer)):
-        same_kind = isinstance(got, (int, np.integer)) and not isinstance(got, bool)
-    elif isinstance(want, (float, np.floating)):
-        same_kind = isinstance(got, (float, np.floating))
+    if actual is None and expected is not None:
+        return Difference("the function returned None (is a return missing?)", described(expected), "None")
+    if isinstance(expected, np.ndarray):
+        return _array_difference(actual, expected, relative, absolute)
+    if isinstance(expected, (bool, np.bool_)):
+        same_type = isinstance(actual, (bool, np.bool_))
+    elif isinstance(expected, (int, np.integer)):
+        same_type = isinstance(actual, (int, np.integer)) and not isinstance(actual, bool)
+    elif isinstance(expected, (float, np.floating)):
+        same_type = isinstance(actual, (float, np.floating))
     else:
-        same_kind = type(got) is type(want)
-    if not same_kind:
-        return Difference("the result has the wrong type", described(want), described(got))
-    if isinstance(want, (list, tuple)):
-        return _of_sequences(got, want, relative, absolute)
-    if isinstance(want, dict):
-        if missing := [key for key in want if key not in got]:
-            return Difference(f"the key {missing[0]!r} is missing", shown(list(want)), shown(list(got)))
-        if extra := [key for key in got if key not in want]:
-            return Difference(f"the key {extra[0]!r} is unexpected", shown(list(want)), shown(list(got)))
-        return _first({f"[{key!r}]": (got[key], want[key]) for key in want}, relative, absolute)
-    if isinstance(want, (float, np.floating)):
-        close = bool(_close(np.asarray(got), np.asarray(want), relative, absolute))
+        same_type = type(actual) is type(expected)
+    if not same_type:
+        return Difference("the result has the wrong type", described(expected), described(actual))
+    if isinstance(expected, (list, tuple)):
+        return _sequence_difference(actual, expected, relative, absolute)
+    if isinstance(expected, dict):
+        if missing := [key for key in expected if key not in actual]:
+            return Difference(f"the key {missing[0]!r} is missing", shown(list(expected)), shown(list(actual)))
+        if extra := [key for key in actual if key not in expected]:
+            return Difference(f"the key {extra[0]!r} is unexpected", shown(list(expected)), shown(list(actual)))
+        return _first_difference({f"[{key!r}]": (actual[key], expected[key]) for key in expected}, relative, absolute)
+    if isinstance(expected, (float, np.floating)):
+        close = bool(_close(np.asarray(actual), np.asarray(expected), relative, absolute))
     else:
-        close = bool(got == want)
-    return None if close else Difference("the result differs", shown(want), shown(got))
+        close = bool(actual == expected)
+    return None if close else Difference("the result differs", shown(expected), shown(actual))
 
 
 def same(a: Outcome, b: Outcome, relative: float | None = None, absolute: float | None = None) -> bool:
@@ -93,49 +95,62 @@ def same(a: Outcome, b: Outcome, relative: float | None = None, absolute: float 
     return difference(a.value, b.value, relative, absolute) is None
 
 
-def _first(pairs: dict[str, tuple[Any, Any]], relative: float | None, absolute: float | None) -> Difference | None:
-    for index, (got, want) in pairs.items():
-        found = difference(got, want, relative, absolute)
-        if found:
-            return Difference(f"{index}: {found.words}", found.expected, found.got, found.extent)
+def _first_difference(
+    pairs: dict[str, tuple[Any, Any]], relative: float | None, absolute: float | None
+) -> Difference | None:
+    for index, (actual, expected) in pairs.items():
+        item_difference = difference(actual, expected, relative, absolute)
+        if item_difference:
+            return Difference(
+                f"{index}: {item_difference.words}",
+                item_difference.expected,
+                item_difference.got,
+                item_difference.extent,
+            )
     return None
 
 
-def _of_sequences(got: Any, want: Any, relative: float | None, absolute: float | None) -> Difference | None:
-    found = _first({f"[{i}]": pair for i, pair in enumerate(zip(got, want, strict=False))}, relative, absolute)
-    if found is None and len(got) != len(want):
-        return Difference("the length differs", f"{len(want)} in {shown(want)}", f"{len(got)} in {shown(got)}")
-    return found
+def _sequence_difference(
+    actual: Any, expected: Any, relative: float | None, absolute: float | None
+) -> Difference | None:
+    item_difference = _first_difference(
+        {f"[{i}]": pair for i, pair in enumerate(zip(actual, expected, strict=False))}, relative, absolute
+    )
+    if item_difference is None and len(actual) != len(expected):
+        return Difference(
+            "the length differs", f"{len(expected)} in {shown(expected)}", f"{len(actual)} in {shown(actual)}"
+        )
+    return item_difference
 
 
-def _of_arrays(got: Any, want: Any, relative: float | None, absolute: float | None) -> Difference | None:
-    if not isinstance(got, np.ndarray):
-        return Difference("the result is not an array", described(want), described(got))
-    if got.shape != want.shape:
-        return Difference("the shape differs", str(want.shape), str(got.shape))
-    if got.dtype != want.dtype:
-        return Difference("the dtype differs", str(want.dtype), str(got.dtype))
-    wrong = ~_close(got, want, relative, absolute)
+def _array_difference(actual: Any, expected: Any, relative: float | None, absolute: float | None) -> Difference | None:
+    if not isinstance(actual, np.ndarray):
+        return Difference("the result is not an array", described(expected), described(actual))
+    if actual.shape != expected.shape:
+        return Difference("the shape differs", str(expected.shape), str(actual.shape))
+    if actual.dtype != expected.dtype:
+        return Difference("the dtype differs", str(expected.dtype), str(actual.dtype))
+    wrong = ~_close(actual, expected, relative, absolute)
     if not wrong.any():
         return None
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
-    where = f"first difference at [{', '.join(map(str, index))}]" if index else "the number differs"
+    description = f"first difference at [{', '.join(map(str, index))}]" if index else "the number differs"
     with np.errstate(all="ignore"):
-        gaps = np.abs(got[wrong].astype(np.float64) - want[wrong].astype(np.float64))
+        gaps = np.abs(actual[wrong].astype(np.float64) - expected[wrong].astype(np.float64))
     finite = gaps[np.isfinite(gaps)]
-    extent = f"{int(wrong.sum()):,} of {got.size:,} numbers differ"
+    extent = f"{int(wrong.sum()):,} of {actual.size:,} numbers differ"
     extent += f", by {finite.max():.3g} at most" if finite.size else ""
-    if not np.isfinite(got[np.isfinite(want)]).all():
+    if not np.isfinite(actual[np.isfinite(expected)]).all():
         extent += "; some are not finite"
-    return Difference(where, shown(want[index].item()), shown(got[index].item()), extent)
+    return Difference(description, shown(expected[index].item()), shown(actual[index].item()), extent)
 
 
-def _close(got: Any, want: Any, relative: float | None, absolute: float | None) -> Any:
+def _close(actual: Any, expected: Any, relative: float | None, absolute: float | None) -> Any:
     """Return an array of booleans: True where the numbers agree within the tolerances."""
-    if want.dtype.kind in "biu":
-        return got == want
-    usual = TOLERANCES.get(str(want.dtype), PRECISE)
-    relative = usual[0] if relative is None else relative
-    absolute = usual[1] if absolute is None else absolute
+    if expected.dtype.kind in "biu":
+        return actual == expected
+    default_tolerances = TOLERANCES.get(str(expected.dtype), PRECISE)
+    relative = default_tolerances[0] if relative is None else relative
+    absolute = default_tolerances[1] if absolute is None else absolute
     with np.errstate(all="ignore"):
-        return np.isclose(got, want, rtol=relative, atol=absolute, equal_nan=True)
+        return np.isclose(actual, expected, rtol=relative, atol=absolute, equal_nan=True)

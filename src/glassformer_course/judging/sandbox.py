@@ -46,14 +46,14 @@ class Sandbox:
         self.megabytes = megabytes
         self._printed = [b""]  # output while loading, then of each call
         self._calls = 0
-        self._telling = -1
-        self._late = False
+        self._selected_call = -1
+        self._timed_out = False
 
     def __enter__(self) -> Sandbox:
         self._folder = tempfile.TemporaryDirectory(prefix="glass-answer-", ignore_cleanup_errors=True)
-        own = {"TMPDIR": self._folder.name, "TEMP": self._folder.name, "TMP": self._folder.name}
+        temporary_folders = {"TMPDIR": self._folder.name, "TEMP": self._folder.name, "TMP": self._folder.name}
         threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        environment = {**os.environ, **own, **threads}
+        environment = {**os.environ, **temporary_folders, **threads}
         self._process = subprocess.Popen(
             # -P: do not import modules from the worker's folder; -u: keep output printed before a crash
             [sys.executable, "-P", "-B", "-u", "-X", "utf8", "-W", "ignore", str(Path(worker.__file__))],
@@ -64,16 +64,16 @@ class Sandbox:
             env=environment,
             start_new_session=os.name != "nt",
         )
-        self._reader = threading.Thread(target=self._keep_prints, daemon=True)
+        self._reader = threading.Thread(target=self._read_output, daemon=True)
         self._reader.start()
-        self._start_clock(START)
+        self._start_timer(START)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._clock.cancel()
-        self._end()
+        self._timer.cancel()
+        self._kill()
         self._process.wait()
         self._reader.join(timeout=1)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -84,14 +84,14 @@ class Sandbox:
 
     @property
     def printed(self) -> str:
-        """Output printed while the answer was loaded and during one call: the call marked by `tell`, else the last."""
+        """Output printed while the answer was loaded and during one call: the selected one, else the last."""
         loading, *calls = self._printed
-        said = loading + (calls[min(self._telling, len(calls) - 1)] if calls else b"")
-        return said.decode("utf-8", errors="replace")[:KEPT]
+        output = loading + (calls[min(self._selected_call, len(calls) - 1)] if calls else b"")
+        return output.decode("utf-8", errors="replace")[:KEPT]
 
     def select_last_call(self) -> None:
         """Select the output of the last call for `printed`."""
-        self._telling = self._calls - 1
+        self._selected_call = self._calls - 1
 
     def load(self) -> dict[str, Any]:
         """Run the source and return {"ready": names of its callables}, or {"raised", "message", "line"}.
@@ -99,19 +99,19 @@ class Sandbox:
         Raises:
             StoppedError: the process was stopped, or exited.
         """
-        self._reply()  # Python and NumPy have started
-        self._clock.cancel()
-        self._start_clock(self.seconds)
+        self._read_reply()  # Python and NumPy have started
+        self._timer.cancel()
+        self._start_timer(self.seconds)
         return self._exchange({"source": self.source, "megabytes": self.megabytes, "seconds": self.seconds})
 
-    def call(self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+    def call(self, name: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function in the process and return the reply of `worker.ask`.
 
         Raises:
             StoppedError: the process was stopped, or exited.
         """
         self._calls += 1
-        encoded = {"arguments": worker.encode(list(arguments)), "named": worker.encode(dict(named))}
+        encoded = {"arguments": worker.encode(list(arguments)), "named": worker.encode(dict(keywords))}
         reply = self._exchange({"call": name, **encoded})
         if "gave" in reply:
             try:
@@ -124,16 +124,16 @@ class Sandbox:
 
     def _exchange(self, message: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
-        with suppress(OSError):  # if the process has ended, `_reply` finds no line
+        with suppress(OSError):  # if the process has ended, `_read_reply` finds no line
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
-        return self._reply()
+        return self._read_reply()
 
-    def _reply(self) -> dict[str, Any]:
+    def _read_reply(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline(LONGEST)
         if not line.endswith(b"\n"):
-            raise StoppedError(self._why(too_long=len(line) >= LONGEST))
+            raise StoppedError(self._stop_reason(too_long=len(line) >= LONGEST))
         try:
             reply: dict[str, Any] = json.loads(line)
         except ValueError as error:
@@ -142,22 +142,22 @@ class Sandbox:
             raise StoppedError(BROKEN_OFF)
         return reply
 
-    def _start_clock(self, seconds: float) -> None:
-        self._allowed = seconds
-        self._clock = threading.Timer(seconds, self._too_late)
-        self._clock.daemon = True
-        self._clock.start()
+    def _start_timer(self, seconds: float) -> None:
+        self._time_limit = seconds
+        self._timer = threading.Timer(seconds, self._on_timeout)
+        self._timer.daemon = True
+        self._timer.start()
 
-    def _why(self, too_long: bool) -> str:
+    def _stop_reason(self, too_long: bool) -> str:
         if not too_long:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=1)  # the process may be about to exit
         ended = self._process.poll() is not None
-        self._end()
+        self._kill()
         code = self._process.wait()
         cpu = -int(getattr(signal, "SIGXCPU", 0))
-        if self._late or (cpu and code == cpu):
-            return f"it did not finish within {self._allowed:g} seconds; look for an endless loop"
+        if self._timed_out or (cpu and code == cpu):
+            return f"it did not finish within {self._time_limit:g} seconds; look for an endless loop"
         if too_long:
             return f"a result is larger than {LONGEST >> 20} MB"
         if not ended:
@@ -168,11 +168,11 @@ class Sandbox:
             return f"it was killed by {signal.Signals(-code).name}"
         return f"it exited with code {code}"
 
-    def _too_late(self) -> None:
-        self._late = True
-        self._end()
+    def _on_timeout(self) -> None:
+        self._timed_out = True
+        self._kill()
 
-    def _end(self) -> None:
+    def _kill(self) -> None:
         """Kill the process and its child processes."""
         with suppress(OSError):
             if os.name == "nt":
@@ -180,7 +180,7 @@ class Sandbox:
             else:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _keep_prints(self) -> None:
+    def _read_output(self) -> None:
         """Read all printed output, so that the pipe never fills, and keep the beginning of each call's output."""
         stream = self._process.stderr
         assert stream is not None

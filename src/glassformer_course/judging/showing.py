@@ -26,7 +26,7 @@ def shown(value: Any) -> str:
         value = value.item()
     if isinstance(value, float):
         return f"{value:.7g}"
-    text = repr(value) if not isinstance(value, (list, tuple, dict)) else _shown_inside(value)
+    text = repr(value) if not isinstance(value, (list, tuple, dict)) else _format_items(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
@@ -47,8 +47,8 @@ def described(value: Any) -> str:
     return type(value).__name__
 
 
-def _shown_inside(value: Any) -> str:
+def _format_items(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {shown(each)}" for key, each in value.items()) + "}"
-    inside = ", ".join(shown(each) for each in value)
-    return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    items = ", ".join(shown(each) for each in value)
+    return f"[{items}]" if isinstance(value, list) else f"({items})"

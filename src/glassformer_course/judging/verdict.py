@@ -19,7 +19,7 @@ class Verdict:
         number, name, title: number, name and title of the exercise.
         result: right; wrong; unwritten (it still raises NotImplementedError); broken (the file does not load, or a
             function is missing); stopped (it exceeded a limit, or its process ended).
-        asked: number of cases run, including the failed one.
+        cases_run: number of cases run, including the failed one.
         lines: explanation, from the failed case to the known mistake; empty if the answer is right.
         mistake: name of the known mistake, or "".
         seconds: duration of the check.
@@ -47,15 +47,15 @@ class Verdict:
         """Return the verdict as text for a terminal or a notebook."""
         head = f"{self.number} {self.title}"
         if self.passed:
-            said = [f"{head}: right. All {self.cases_run} cases agree with the reference ({self.seconds:.1f} s)."]
+            lines = [f"{head}: right. All {self.cases_run} cases agree with the reference ({self.seconds:.1f} s)."]
         else:
-            said = [f"{head}: {_STATE[self.result]}.", *(f"  {line}" for line in self.lines)]
+            lines = [f"{head}: {_STATE[self.result]}.", *(f"  {line}" for line in self.lines)]
         printed = self.printed.strip().splitlines()
         if printed:
-            said += ["  It printed:", *(f"    {line[:100]}" for line in printed[:PRINTED])]
+            lines += ["  It printed:", *(f"    {line[:100]}" for line in printed[:PRINTED])]
             if len(printed) > PRINTED:
-                said.append("    ...")
-        return "\n".join(said)
+                lines.append("    ...")
+        return "\n".join(lines)
 
     def facts(self) -> dict[str, Any]:
         """Return the verdict as a dictionary for `--json`."""
@@ -83,19 +83,19 @@ _STATE: dict[Result, str] = {
 
 def words_of(marks: Marks) -> tuple[str, ...]:
     """Return the explanation in lines: the case, the difference, and the mistake if it is a known one."""
-    wrong = marks.wrong
-    if wrong is None:
+    failed = marks.wrong
+    if failed is None:
         return ()
-    lines = [f"Case {wrong.number}: {wrong.case.note}."]
-    if wrong.case.words:
-        lines.append(wrong.case.question())
-    if wrong.fault:
-        lines.append(f"{wrong.fault.words}.")
-    if wrong.difference:
-        found = wrong.difference
-        lines.append(f"{found.words}: expected {found.expected}, got {found.got}.")
-        if found.extent:
-            lines.append(f"{found.extent}.")
-    if wrong.mistake:
-        lines += [f"This is a known mistake: {wrong.mistake.name}.", wrong.mistake.why]
+    lines = [f"Case {failed.number}: {failed.case.note}."]
+    if failed.case.words:
+        lines.append(failed.case.question())
+    if failed.fault:
+        lines.append(f"{failed.fault.words}.")
+    if failed.difference:
+        difference = failed.difference
+        lines.append(f"{difference.words}: expected {difference.expected}, got {difference.got}.")
+        if difference.extent:
+            lines.append(f"{difference.extent}.")
+    if failed.mistake:
+        lines += [f"This is a known mistake: {failed.mistake.name}.", failed.mistake.why]
     return tuple(lines)

@@ -101,36 +101,36 @@ def decode(value: Any) -> Any:
         return [decode(each) for each in value]
     if not isinstance(value, dict):
         return value
-    [(kind, inside)] = value.items()
+    [(kind, content)] = value.items()
     if kind in ("array", "scalar"):
-        dtype, shape, data = inside
+        dtype, shape, data = content
         array = np.frombuffer(base64.b64decode(data), np.dtype(dtype)).reshape(shape).copy()
         return array if kind == "array" else array[()]
     if kind == "bytes":
-        return base64.b64decode(inside)
+        return base64.b64decode(content)
     if kind == "tuple":
-        return tuple(decode(each) for each in inside)
+        return tuple(decode(each) for each in content)
     if kind == "dict":
-        return {decode(key): decode(each) for key, each in inside}
-    return Other(str(inside))
+        return {decode(key): decode(each) for key, each in content}
+    return Other(str(content))
 
 
-def ask(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+def ask(function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Call a function on copies of the arguments.
 
     Returns:
         {"gave": result, "changed": indices of the arguments that it changed}, or the dictionary of `raised`.
     """
-    mine = copy.deepcopy([*arguments, *named.values()])
-    before = [json.dumps(encode(each)) for each in mine]
+    copies = copy.deepcopy([*arguments, *keywords.values()])
+    before = [json.dumps(encode(each)) for each in copies]
     try:
         with np.errstate(all="ignore"):
-            value = function(*mine[: len(arguments)], **dict(zip(named, mine[len(arguments) :], strict=True)))
+            value = function(*copies[: len(arguments)], **dict(zip(keywords, copies[len(arguments) :], strict=True)))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit in an answer must not end the worker
         return raised(error)
-    changed = [index for index, each in enumerate(mine) if json.dumps(encode(each)) != before[index]]
+    changed = [index for index, each in enumerate(copies) if json.dumps(encode(each)) != before[index]]
     return {"gave": value, "changed": changed}
 
 
@@ -146,7 +146,7 @@ def raised(error: BaseException) -> dict[str, Any]:
     return {"raised": name, "message": " ".join(message[:300].split()), "line": line}
 
 
-class _NoReference(importlib.abc.MetaPathFinder):
+class _ReferenceBlocker(importlib.abc.MetaPathFinder):
     """Import hook that rejects libraries that contain the solution."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
@@ -154,9 +154,9 @@ class _NoReference(importlib.abc.MetaPathFinder):
             raise ImportError(f"{name} cannot be imported here: write your own answer, in Python and NumPy")
 
 
-def _guard() -> None:
+def _install_audit_hook() -> None:
     """Install an audit hook that stops an answer from changing files and processes by accident."""
-    own = os.path.realpath(".")
+    folder = os.path.realpath(".")
 
     def refuse(event: str, arguments: tuple[Any, ...]) -> None:
         if event in PROCESSES:
@@ -171,41 +171,41 @@ def _guard() -> None:
             return
         for path in paths:
             if isinstance(path, (str, bytes, os.PathLike)) and path != os.devnull:
-                real = os.path.realpath(os.fsdecode(path))
-                if real.startswith(REFERENCE):
+                real_path = os.path.realpath(os.fsdecode(path))
+                if real_path.startswith(REFERENCE):
                     raise PermissionError("the reference solutions cannot be read here: write your own answer")
-                if writes and real != own and not real.startswith(own + os.sep):
+                if writes and real_path != folder and not real_path.startswith(folder + os.sep):
                     raise PermissionError("an answer may write files only in its temporary folder")
 
     sys.addaudithook(refuse)
 
 
-def _limit(megabytes: int, seconds: float) -> None:
+def _set_limits(megabytes: int, seconds: float) -> None:
     """Limit memory, processor time and the size of written files, on Linux and macOS; Windows has no such limits."""
     try:
         import resource
     except ImportError:
         return
 
-    def bound(kind: int, most: int, last: int) -> None:
-        hard = resource.getrlimit(kind)[1]  # an unprivileged process cannot raise it
-        room = last if hard == resource.RLIM_INFINITY else min(last, hard)
-        resource.setrlimit(kind, (min(most, room), room))
+    def set_limit(limit: int, soft: int, hard: int) -> None:
+        current_hard = resource.getrlimit(limit)[1]  # an unprivileged process cannot raise it
+        new_hard = hard if current_hard == resource.RLIM_INFINITY else min(hard, current_hard)
+        resource.setrlimit(limit, (min(soft, new_hard), new_hard))
 
-    bound(resource.RLIMIT_CORE, 0, 0)
-    bound(resource.RLIMIT_FSIZE, 1 << 20, 1 << 20)
-    until = int(time.process_time() + seconds) + 1
-    bound(resource.RLIMIT_CPU, until, until + 1)
-    allowed = megabytes << 20
+    set_limit(resource.RLIMIT_CORE, 0, 0)
+    set_limit(resource.RLIMIT_FSIZE, 1 << 20, 1 << 20)
+    cpu_seconds = int(time.process_time() + seconds) + 1
+    set_limit(resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 1)
+    allowed_bytes = megabytes << 20
     try:
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - pathlib is slow to import
-            used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-        bound(resource.RLIMIT_AS, used + allowed, used + allowed)
+            used_bytes = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        set_limit(resource.RLIMIT_AS, used_bytes + allowed_bytes, used_bytes + allowed_bytes)
     except OSError:  # macOS does not enforce RLIMIT_AS: poll every 20 ms
         unit = 1 if sys.platform == "darwin" else 1024
 
         def watch() -> None:
-            while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit < allowed:
+            while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit < allowed_bytes:
                 time.sleep(0.02)
             os._exit(OUT_OF_MEMORY)
 
@@ -227,8 +227,8 @@ def serve() -> NoReturn:
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # input() raises EOFError
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)  # input() raises EOFError
 
     def reply(message: dict[str, Any]) -> None:
         replies.write(json.dumps(message).encode() + b"\n")
@@ -236,9 +236,9 @@ def serve() -> NoReturn:
 
     reply({"started": True})
     first = json.loads(requests.readline())
-    _limit(first["megabytes"], first["seconds"])
-    _guard()
-    sys.meta_path.insert(0, _NoReference())
+    _set_limits(first["megabytes"], first["seconds"])
+    _install_audit_hook()
+    sys.meta_path.insert(0, _ReferenceBlocker())
     try:
         names = _load(first["source"])
         reply({"ready": [name for name, value in names.items() if callable(value)]})

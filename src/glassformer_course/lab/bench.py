@@ -97,20 +97,22 @@ class LabTrainer:
     Args:
         fault: context manager that plants the bug.
         folder: folder for texts and tokens; it must exist for as long as the models are used.
-        share: fraction of each case's training steps to take; tests take fewer.
+        step_fraction: fraction of each case's training steps to take; tests take fewer.
     """
 
-    def __init__(self, fault: Callable[[], AbstractContextManager[None]], folder: Path, share: float = 1.0) -> None:
+    def __init__(
+        self, fault: Callable[[], AbstractContextManager[None]], folder: Path, step_fraction: float = 1.0
+    ) -> None:
         self.fault = fault
         self.folder = folder
-        self.share = share
+        self.share = step_fraction
 
-    def both(self, work: Callable[[str], Result]) -> tuple[Result, Result]:
-        """Return the results of `work(HEALTHY)` without the bug and of `work(FAULTY)` with it, both in one thread."""
+    def both(self, function: Callable[[str], Result]) -> tuple[Result, Result]:
+        """Return `function(HEALTHY)` without the bug and `function(FAULTY)` with it, both in one thread."""
         with threads(1):  # faster for such small models, and sums do not depend on the number of threads
-            healthy = work(HEALTHY)
+            healthy = function(HEALTHY)
             with self.fault():
-                return healthy, work(FAULTY)
+                return healthy, function(FAULTY)
 
     def new_folder(self) -> Path:
         """Create an empty folder and return its path."""
@@ -141,30 +143,30 @@ class LabTrainer:
         model = fresh_model(config, data)
         if start is not None:
             load_weights(model, start)
-        found = Trained(config, data, task, model, [], [], [])
+        trained = Trained(config, data, task, model, [], [], [])
         stepper = Stepper(model, task, config)
-        every = steps // min(EVALUATIONS, max(2, steps // 8))
+        interval = steps // min(EVALUATIONS, max(2, steps // 8))
         held_out = task.held_out(1000)
         for step in range(steps):
-            if step % every == 0:
-                _evaluate(found, held_out, step, watch)
+            if step % interval == 0:
+                _evaluate(trained, held_out, step, watch)
             gradients = compute_gradients(stepper, step)
             stepper.update(gradients, min(1.0, (step + 1) / WARMUP))
-            found.losses.append((step + 1, gradients.loss))
-        _evaluate(found, held_out, steps, watch)
-        return found
+            trained.losses.append((step + 1, gradients.loss))
+        _evaluate(trained, held_out, steps, watch)
+        return trained
 
 
-def _evaluate(found: Trained, rows: Sequence[Any], step: int, watch: Callable[[Trained], Any] | None) -> None:
-    estimate = validation_loss(found.model, rows, CPU)
-    found.validation.append((step, estimate.loss))
+def _evaluate(trained: Trained, rows: Sequence[Any], step: int, watch: Callable[[Trained], Any] | None) -> None:
+    estimate = validation_loss(trained.model, rows, CPU)
+    trained.validation.append((step, estimate.loss))
     if watch is not None:
-        found.watched.append((step, watch(found)))
+        trained.watched.append((step, watch(trained)))
 
 
-def merged(own: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the settings `own`, with the fields in `changes` replaced or added, section by section."""
-    return {name: {**own.get(name, {}), **changes.get(name, {})} for name in {**own, **changes}}
+def merged(settings: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return `settings`, with the fields in `changes` replaced or added, section by section."""
+    return {name: {**settings.get(name, {}), **changes.get(name, {})} for name in {**settings, **changes}}
 
 
 def write_files(files: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -179,8 +181,8 @@ def loss_chart(healthy: Trained, faulty: Trained, title: str = "training loss", 
     level = None
     if floor and healthy.config.train.task == "lm":
         held_out = healthy.data.validation.source
-        truth = true_nats(held_out, healthy.tokenizer, healthy.config.data.source)
-        level = ("true entropy", truth[0] / (len(held_out) - 1)) if truth is not None else None
+        entropy = true_nats(held_out, healthy.tokenizer, healthy.config.data.source)
+        level = ("true entropy", entropy[0] / (len(held_out) - 1)) if entropy is not None else None
     curves = {HEALTHY: averaged(healthy.losses), FAULTY: averaged(faulty.losses)}
     return Chart(title, "step", "nats per token", curves, level)
 

@@ -116,18 +116,18 @@ def cases() -> tuple[BugCase, ...]:
     )
 
 
-def find_case(word: str) -> BugCase:
+def find_case(number: str) -> BugCase:
     """Return a case by its number.
 
     Raises:
         GlassError: unknown case.
     """
-    if not word.isascii() or not word.isdecimal() or not 1 <= int(word) <= len(NAMES):
+    if not number.isascii() or not number.isdecimal() or not 1 <= int(number) <= len(NAMES):
         raise GlassError(
-            f"there is no case {word!r} in the lab",
+            f"there is no case {number!r} in the lab",
             f"Choose a case from 1 to {len(NAMES)}; glass learn lab lists them.",
         )
-    return cases()[int(word) - 1]
+    return cases()[int(number) - 1]
 
 
 def _text(*names: str) -> str:

@@ -27,7 +27,7 @@ LETTER = 7  # approximate width of a letter in pixels
 
 def chart_text(chart: Chart) -> str:
     """Return a chart as text: o and x for the two curves, # where they meet, - for a horizontal line."""
-    left, right, low, high = _frame(chart)
+    left, right, low, high = _axis_ranges(chart)
     grid = [[" "] * COLUMNS for _ in range(LINES)]
 
     def row(y: float) -> int:
@@ -36,52 +36,60 @@ def chart_text(chart: Chart) -> str:
     if chart.level is not None:
         grid[row(chart.level[1])] = ["-"] * COLUMNS
     for mark, points in zip(MARKS, chart.curves.values(), strict=False):
-        for column, y in _columns(points, left, right):
+        for column, y in _interpolated_columns(points, left, right):
             cell = grid[row(y)][column]
             grid[row(y)][column] = "#" if cell in MARKS and cell != mark else mark
     names = [f"{mark} {name}" for mark, name in zip(MARKS, chart.curves, strict=False)] + ["# both"]
     names += [] if chart.level is None else [f"- {chart.level[0]} {number(chart.level[1])}"]
-    sides = {0: number(high), LINES - 1: number(low)}
-    wide = max(len(text) for text in sides.values())
+    axis_labels = {0: number(high), LINES - 1: number(low)}
+    label_width = max(len(text) for text in axis_labels.values())
     lines = [f"{chart.title} ({chart.y})   {'   '.join(names)}"]
-    lines += [f"{sides.get(at, ''):>{wide}} |{''.join(cells).rstrip()}" for at, cells in enumerate(grid)]
-    lines.append(f"{'':>{wide}} +{'-' * COLUMNS}")
-    lines.append(f"{'':>{wide}}  {number(left):<8}{chart.x:^{COLUMNS - 16}}{number(right):>8}")
+    lines += [
+        f"{axis_labels.get(row_number, ''):>{label_width}} |{''.join(cells).rstrip()}"
+        for row_number, cells in enumerate(grid)
+    ]
+    lines.append(f"{'':>{label_width}} +{'-' * COLUMNS}")
+    lines.append(f"{'':>{label_width}}  {number(left):<8}{chart.x:^{COLUMNS - 16}}{number(right):>8}")
     return "\n".join(line.rstrip() for line in lines)
 
 
-def map_text(shown: Map) -> str:
+def map_text(attention_map: Map) -> str:
     """Return a map as text: darker means larger; row sums are on the right, column sums at the bottom."""
-    wide = min(12, max(len(name) for name in shown.rows))
-    heads = "".join(f"{column[:3]:<4}" for column in shown.columns)
-    lines = [shown.title, f"{'':>{wide}}  {heads} sum"]
-    for name, row in zip(shown.rows, shown.weights, strict=True):
+    name_width = min(12, max(len(name) for name in attention_map.rows))
+    header = "".join(f"{column[:3]:<4}" for column in attention_map.columns)
+    lines = [attention_map.title, f"{'':>{name_width}}  {header} sum"]
+    for name, row in zip(attention_map.rows, attention_map.weights, strict=True):
         cells = "".join(f"{_shade(weight) * 3} " for weight in row)
-        lines.append(f"{name[:wide]:>{wide}}  {cells} {sum(row):.2f}")
-    sums = [sum(row[column] for row in shown.weights) for column in range(len(shown.columns))]
-    lines.append(f"{'sum':>{wide}}  " + "".join(f"{total:<4.1f}" for total in sums))
+        lines.append(f"{name[:name_width]:>{name_width}}  {cells} {sum(row):.2f}")
+    sums = [sum(row[column] for row in attention_map.weights) for column in range(len(attention_map.columns))]
+    lines.append(f"{'sum':>{name_width}}  " + "".join(f"{total:<4.1f}" for total in sums))
     return "\n".join(line.rstrip() for line in lines)
 
 
 def charts_svg(charts: Sequence[Chart]) -> str:
     """Return all charts as one SVG, from left to right."""
-    full = LEFT + WIDTH
-    parts = [_chart_svg(chart, index * (full + GAP)) for index, chart in enumerate(charts)]
-    return _document(len(charts) * (full + GAP), TOP + HEIGHT + BOTTOM, parts, "; ".join(c.title for c in charts))
+    chart_width = LEFT + WIDTH
+    parts = [_chart_svg(chart, index * (chart_width + GAP)) for index, chart in enumerate(charts)]
+    return _document(
+        len(charts) * (chart_width + GAP), TOP + HEIGHT + BOTTOM, parts, "; ".join(c.title for c in charts)
+    )
 
 
 def maps_svg(maps: Sequence[Map]) -> str:
     """Return all maps as one SVG, from left to right, with row sums."""
     parts = []
     x = 0
-    tall = 0
-    for shown in maps:
-        side = LETTER * max(len(name) for name in shown.rows) + 12
-        above = TOP + LETTER * max(len(name) for name in shown.columns)
-        parts.append(_map_svg(shown, x + side, above))
-        x += max(side + len(shown.columns) * CELL + 60, LETTER * len(shown.title) + side) + GAP
-        tall = max(tall, above + len(shown.rows) * CELL + 16)
-    return _document(x, tall, parts, "; ".join(shown.title for shown in maps))
+    height = 0
+    for attention_map in maps:
+        name_width = LETTER * max(len(name) for name in attention_map.rows) + 12
+        top = TOP + LETTER * max(len(name) for name in attention_map.columns)
+        parts.append(_map_svg(attention_map, x + name_width, top))
+        x += (
+            max(name_width + len(attention_map.columns) * CELL + 60, LETTER * len(attention_map.title) + name_width)
+            + GAP
+        )
+        height = max(height, top + len(attention_map.rows) * CELL + 16)
+    return _document(x, height, parts, "; ".join(attention_map.title for attention_map in maps))
 
 
 def _document(width: int, height: int, parts: Sequence[str], title: str) -> str:
@@ -91,7 +99,7 @@ def _document(width: int, height: int, parts: Sequence[str], title: str) -> str:
 
 
 def _chart_svg(chart: Chart, x0: int) -> str:
-    left, right, low, high = _frame(chart)
+    left, right, low, high = _axis_ranges(chart)
     edge = x0 + LEFT
 
     def x(value: float) -> float:
@@ -112,25 +120,25 @@ def _chart_svg(chart: Chart, x0: int) -> str:
         name, value = chart.level
         parts.append(line([(edge, y(value)), (edge + WIDTH, y(value))], stroke="currentColor", stroke_dasharray="2 3"))
         parts.append(text(f"{name} {number(value)}", x=edge + WIDTH - 4, y=y(value) - 5, text_anchor="end"))
-    at = edge + WIDTH - sum(LETTER * len(name) + 40 for name in chart.curves)
+    legend_x = edge + WIDTH - sum(LETTER * len(name) + 40 for name in chart.curves)
     # the first curve stays visible through the dashes of the second
     for curve, (name, points) in enumerate(chart.curves.items()):
         pen: dict[str, str | float] = {"stroke": COLOURS[curve], "stroke_width": 2.5, "fill": "none"}
         pen["stroke_dasharray"] = DASHES[curve]
         parts.append(line([(x(px), y(py)) for px, py in points if math.isfinite(py)], **pen))
-        parts.append(line([(at, TOP - 26), (at + 26, TOP - 26)], **pen))
-        parts.append(text(name, x=at + 30, y=TOP - 22))
-        at += LETTER * len(name) + 40
+        parts.append(line([(legend_x, TOP - 26), (legend_x + 26, TOP - 26)], **pen))
+        parts.append(text(name, x=legend_x + 30, y=TOP - 22))
+        legend_x += LETTER * len(name) + 40
     return "".join(parts)
 
 
-def _map_svg(shown: Map, left: int, top: int) -> str:
-    end = left + len(shown.columns) * CELL + 8
-    parts = [text(shown.title, x=left, y=18, font_size=14, font_weight=600)]
-    for column, name in enumerate(shown.columns):
+def _map_svg(attention_map: Map, left: int, top: int) -> str:
+    sum_x = left + len(attention_map.columns) * CELL + 8
+    parts = [text(attention_map.title, x=left, y=18, font_size=14, font_weight=600)]
+    for column, name in enumerate(attention_map.columns):
         parts.append(text(name, transform=f"translate({left + (column + 0.65) * CELL:.1f} {top - 6}) rotate(-90)"))
-    parts.append(text("sum", x=end, y=top - 6, fill_opacity=0.7))
-    for row, (name, weights) in enumerate(zip(shown.rows, shown.weights, strict=True)):
+    parts.append(text("sum", x=sum_x, y=top - 6, fill_opacity=0.7))
+    for row, (name, weights) in enumerate(zip(attention_map.rows, attention_map.weights, strict=True)):
         y = top + row * CELL
         parts.append(text(name, x=left - 6, y=y + 16, text_anchor="end"))
         for column, weight in enumerate(weights):
@@ -138,15 +146,15 @@ def _map_svg(shown: Map, left: int, top: int) -> str:
             if weight == 0:  # distinguish exact zeros from small weights
                 parts.append(element("circle", cx=x + CELL / 2, cy=y + CELL / 2, r=1, fill_opacity=0.4))
                 continue
-            words = element("title", escape(f"{name} attends to {shown.columns[column]}: {weight:.3f}"))
+            tooltip = element("title", escape(f"{name} attends to {attention_map.columns[column]}: {weight:.3f}"))
             opacity = f"{0.08 + 0.92 * min(1.0, max(0.0, weight)):.3f}"
             box = {"x": x + 1, "y": y + 1, "width": CELL - 2, "height": CELL - 2, "rx": 3}
-            parts.append(element("rect", words, fill=COLOURS[0], fill_opacity=opacity, **box))
-        parts.append(text(f"{sum(weights):.2f}", x=end, y=y + 16))
+            parts.append(element("rect", tooltip, fill=COLOURS[0], fill_opacity=opacity, **box))
+        parts.append(text(f"{sum(weights):.2f}", x=sum_x, y=y + 16))
     return "".join(parts)
 
 
-def _frame(chart: Chart) -> tuple[float, float, float, float]:
+def _axis_ranges(chart: Chart) -> tuple[float, float, float, float]:
     """Return the smallest and largest x, and the same for y with a margin; the ranges are never empty."""
     points = [point for curve in chart.curves.values() for point in curve if math.isfinite(point[1])] or [(0.0, 0.0)]
     ys = [y for _, y in points] + ([] if chart.level is None else [chart.level[1]])
@@ -154,13 +162,13 @@ def _frame(chart: Chart) -> tuple[float, float, float, float]:
     right = max(x for x, _ in points)
     low = min(ys)
     high = max(ys)
-    room = 0.06 * (high - low) or max(1e-3, 0.1 * abs(high))
-    return left, max(right, left + 1e-9), low - (room if low < 0 else min(room, low)), high + room
+    margin = 0.06 * (high - low) or max(1e-3, 0.1 * abs(high))
+    return left, max(right, left + 1e-9), low - (margin if low < 0 else min(margin, low)), high + margin
 
 
-def _columns(points: Sequence[Point], left: float, right: float) -> list[tuple[int, float]]:
+def _interpolated_columns(points: Sequence[Point], left: float, right: float) -> list[tuple[int, float]]:
     """Return (column, y) for every text column that the curve covers, interpolated linearly between its points."""
-    found = []
+    values = []
     for column in range(COLUMNS):
         x = left + (right - left) * column / (COLUMNS - 1)
         before = [point for point in points if point[0] <= x + 1e-9]
@@ -169,8 +177,8 @@ def _columns(points: Sequence[Point], left: float, right: float) -> list[tuple[i
             x0, y0 = max(before)
             x1, y1 = min(after)
             y = y0 if x1 == x0 else y0 + (y1 - y0) * (x - x0) / (x1 - x0)
-            found += [(column, y)] if math.isfinite(y) else []
-    return found
+            values += [(column, y)] if math.isfinite(y) else []
+    return values
 
 
 def _shade(weight: float) -> str:

@@ -82,10 +82,10 @@ class Evidence:
 
     def words(self) -> dict[str, str]:
         """Return every number as text under its name in explanations, such as `loss_healthy` and `loss_faulty`."""
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for each in self.numbers:
-            found |= {f"{each.name}_healthy": shown(each.healthy), f"{each.name}_faulty": shown(each.faulty)}
-        return found
+            texts |= {f"{each.name}_healthy": shown(each.healthy), f"{each.name}_faulty": shown(each.faulty)}
+        return texts
 
     def facts(self) -> dict[str, Any]:
         """Return the evidence as a dictionary for JSON."""
@@ -133,8 +133,8 @@ def averaged(points: Sequence[Point], width: int = 10) -> list[Point]:
 
 def mean(values: Iterable[float]) -> float:
     """Return the mean; 0 for no values."""
-    found = list(values)
-    return sum(found) / max(1, len(found))
+    items = list(values)
+    return sum(items) / max(1, len(items))
 
 
 def _chart(facts: Mapping[str, Any]) -> Chart:

@@ -17,14 +17,14 @@ def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
     Raises:
         KeyError: an owner does not define the name, because the library has changed; nothing stays replaced.
     """
-    before: list[tuple[Any, str, Any]] = []
+    originals: list[tuple[Any, str, Any]] = []
     try:
         for owner, name, new in changes:
-            before.append((owner, name, vars(owner)[name]))  # vars, not getattr: restores class methods unbound
+            originals.append((owner, name, vars(owner)[name]))  # vars, not getattr: restores class methods unbound
             setattr(owner, name, new)
         yield
     finally:
-        for owner, name, old in reversed(before):
+        for owner, name, old in reversed(originals):
             setattr(owner, name, old)
 
 
@@ -33,12 +33,12 @@ def attention_with(mathematics: Any) -> Iterator[None]:
     """Compute attention explicitly instead of with a fused kernel, with `mathematics` in place of the module `math`."""
     from glassformer.model import attention
 
-    own = attention.attend
+    original_attend = attention.attend
 
     def attend(
         q: Any, k: Any, v: Any, mask: Any, dropout: float = 0.0, explicit: bool = False, hooks: Any = attention.NO_HOOKS
     ) -> tuple[Any, Any]:
-        out, weights = own(q, k, v, mask, dropout, explicit=True, hooks=hooks)  # (B, H, T, K), (B, H, T, S)
+        out, weights = original_attend(q, k, v, mask, dropout, explicit=True, hooks=hooks)  # (B, H, T, K), (B, H, T, S)
         return out, weights if explicit else None
 
     with replaced((attention, "math", mathematics), (attention, "attend", attend)):

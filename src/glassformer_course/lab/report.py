@@ -9,21 +9,21 @@ from glassformer_course.lab.charts import chart_text, map_text
 from glassformer_course.lab.evidence import Evidence, shown
 
 
-def report_text(case: BugCase, found: Evidence) -> str:
+def report_text(case: BugCase, evidence: Evidence) -> str:
     """Return all of the evidence as text, without naming the bug."""
     parts = [
         f"{case.number}. {case.title}",
         case.scene,
         "One model is healthy; the other has the same settings and seed, but its code has a bug.",
     ]
-    parts += [chart_text(chart) for chart in found.charts]
-    if found.maps:
+    parts += [chart_text(chart) for chart in evidence.charts]
+    if evidence.maps:
         parts.append("Attention maps: each row is a token, each column a token that it attends to; · is exactly 0.")
-        parts += [map_text(each) for each in found.maps]
-    parts += ["\n".join([heading, *(f"  {line}" for line in lines)]) for heading, lines in found.samples.items()]
-    wide = max((len(each.what) for each in found.numbers), default=0)
-    rows = [f"{each.what:<{wide}}  {shown(each.healthy):>10}  {shown(each.faulty):>10}" for each in found.numbers]
-    parts.append("\n".join([f"{'':<{wide}}  {'healthy':>10}  {'faulty':>10}", *rows]))
+        parts += [map_text(each) for each in evidence.maps]
+    parts += ["\n".join([heading, *(f"  {line}" for line in lines)]) for heading, lines in evidence.samples.items()]
+    width = max((len(each.what) for each in evidence.numbers), default=0)
+    rows = [f"{each.what:<{width}}  {shown(each.healthy):>10}  {shown(each.faulty):>10}" for each in evidence.numbers]
+    parts.append("\n".join([f"{'':<{width}}  {'healthy':>10}  {'faulty':>10}", *rows]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -45,12 +45,12 @@ class AnswerVerdict:
     words: str
 
 
-def verdict_of(case: BugCase, found: Evidence, letter: str) -> AnswerVerdict:
+def verdict_of(case: BugCase, evidence: Evidence, letter: str) -> AnswerVerdict:
     """Return the verdict on a choice; only the verdict on the right choice names the bug."""
     key = case.choices[letter]
     if key != case.answer:
-        words = f"Not this one: {diagnoses()[key]}\n{case.tempting[key]}"
-        return AnswerVerdict(False, words)
+        explanation = f"Not this one: {diagnoses()[key]}\n{case.tempting[key]}"
+        return AnswerVerdict(False, explanation)
     others = [
         f"  {letter}  {diagnoses()[other]}\n     {case.tempting[other]}"
         for letter, other in case.choices.items()
@@ -58,7 +58,7 @@ def verdict_of(case: BugCase, found: Evidence, letter: str) -> AnswerVerdict:
     ]
     parts = [
         f"Right: {diagnoses()[key]}",
-        case.why.format(**found.words()),
+        case.why.format(**evidence.words()),
         "Why not the others:\n" + "\n".join(others),
         f"Wrong code:\n{_indented(case.wrong)}\nRight code:\n{_indented(case.right)}",
         f"Public report: {case.source}" + (f"\n  {case.link}" if case.link else "") + f"\n  {case.told}",

@@ -67,8 +67,8 @@ class LabFolder:
             return {}
         try:
             with convert_os_errors(self.progress_file):
-                found = json.loads(self.progress_file.read_text(encoding="utf-8"))
-            return {str(int(number)): _record(facts) for number, facts in found["cases"].items()}
+                progress = json.loads(self.progress_file.read_text(encoding="utf-8"))
+            return {str(int(number)): _record(facts) for number, facts in progress["cases"].items()}
         except (ValueError, KeyError, TypeError, AttributeError):
             raise GlassError(
                 f"{self.progress_file} is damaged",
@@ -79,47 +79,47 @@ class LabFolder:
         """Return the progress in a case."""
         return self.records().get(str(case.number), CaseRecord())
 
-    def _keep(self, case: BugCase, record: CaseRecord) -> None:
+    def _save_record(self, case: BugCase, record: CaseRecord) -> None:
         cases = {**{number: asdict(each) for number, each in self.records().items()}, str(case.number): asdict(record)}
         ordered = dict(sorted(cases.items(), key=lambda item: int(item[0])))
         write_text(self.progress_file, json.dumps({"version": 1, "cases": ordered}, indent=1) + "\n")
 
-    def open(self, case: BugCase, note: Note, share: float = 1.0) -> Evidence:
+    def open(self, case: BugCase, note: Note, step_fraction: float = 1.0) -> Evidence:
         """Return the evidence of a case from its folder; if there is none, train the models and save it.
 
         Args:
             case: the case.
             note: called with a message before the models are trained.
-            share: fraction of the training steps to take; tests take fewer.
+            step_fraction: fraction of the training steps to take; tests take fewer.
 
         Raises:
             GlassError: the folder cannot be written, or a file in it is damaged.
         """
-        place = self.case_folder(case)
+        folder = self.case_folder(case)
         if self.is_open(case):
             return self.evidence(case)
-        with no_empty_folders(place):  # also if training is interrupted
-            with convert_os_errors(place):
-                place.mkdir(parents=True, exist_ok=True)
+        with no_empty_folders(folder):  # also if training is interrupted
+            with convert_os_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
             self.records()  # report a damaged file before training, not after it
-            note(f"preparing a healthy and a faulty model, to show them in {place} (a few seconds)")
-            found = collect_evidence(case, share)
+            note(f"preparing a healthy and a faulty model, to show them in {folder} (a few seconds)")
+            evidence = collect_evidence(case, step_fraction)
             if self.is_open(case):
                 return self.evidence(case)  # another process opened it meanwhile: keep its evidence
-            self._write(case, found)
-            return found
+            self._write(case, evidence)
+            return evidence
 
-    def _write(self, case: BugCase, found: Evidence) -> None:
+    def _write(self, case: BugCase, evidence: Evidence) -> None:
         """Write the evidence as files; `evidence.json` comes last, because it marks the case as open."""
-        place = self.case_folder(case)
-        write_text(place / "report.txt", report_text(case, found))
-        write_text(place / "curves.svg", charts_svg(found.charts))
-        if found.maps:
-            write_text(place / "attention.svg", maps_svg(found.maps))
-        lines = [line for heading, texts in found.samples.items() for line in (heading, *texts, "")]
+        folder = self.case_folder(case)
+        write_text(folder / "report.txt", report_text(case, evidence))
+        write_text(folder / "curves.svg", charts_svg(evidence.charts))
+        if evidence.maps:
+            write_text(folder / "attention.svg", maps_svg(evidence.maps))
+        lines = [line for heading, texts in evidence.samples.items() for line in (heading, *texts, "")]
         if lines:
-            write_text(place / "samples.txt", "\n".join(lines))
-        write_text(place / EVIDENCE, json.dumps(found.facts(), ensure_ascii=False, indent=1) + "\n")
+            write_text(folder / "samples.txt", "\n".join(lines))
+        write_text(folder / EVIDENCE, json.dumps(evidence.facts(), ensure_ascii=False, indent=1) + "\n")
 
     def evidence(self, case: BugCase) -> Evidence:
         """Read the saved evidence of a case.
@@ -134,9 +134,9 @@ class LabFolder:
             )
         try:
             with convert_os_errors(path):
-                found = Evidence.of(json.loads(path.read_text(encoding="utf-8")))
-            case.why.format(**found.words())  # raises KeyError if a number that the explanation needs is missing
-            return found
+                evidence = Evidence.of(json.loads(path.read_text(encoding="utf-8")))
+            case.why.format(**evidence.words())  # raises KeyError if a number that the explanation needs is missing
+            return evidence
         except (ValueError, KeyError, TypeError, AttributeError):
             raise GlassError(
                 f"{path} is damaged", f"Delete this file, and open the case again: glass learn lab open {case.number}"
@@ -151,7 +151,7 @@ class LabFolder:
         self.evidence(case)
         record = self.record(case)
         record.hints = min(len(case.hints), record.hints + 1)
-        self._keep(case, record)
+        self._save_record(case, record)
         return record.hints, case.hints[record.hints - 1]
 
     def answer(self, case: BugCase, choice: str) -> AnswerVerdict:
@@ -169,17 +169,17 @@ class LabFolder:
         record = self.record(case)
         record.answers.append(letter)
         record.right = record.right or verdict.right
-        self._keep(case, record)
+        self._save_record(case, record)
         return verdict
 
 
-def collect_evidence(case: BugCase, share: float = 1.0) -> Evidence:
+def collect_evidence(case: BugCase, step_fraction: float = 1.0) -> Evidence:
     """Train the models of a case and gather the evidence."""
     from glassformer_course.lab.bench import LabTrainer
 
     experiment = case.experiment()
     with TemporaryDirectory(prefix="glass-lab-", ignore_cleanup_errors=True) as folder:
-        return experiment.observe(LabTrainer(experiment.fault, Path(folder), share))
+        return experiment.observe(LabTrainer(experiment.fault, Path(folder), step_fraction))
 
 
 def _record(facts: Mapping[str, Any]) -> CaseRecord:

@@ -74,28 +74,30 @@ def export(request: ExportRequest) -> ExportReport:
     )
     values, theirs = to_huggingface(ARCHITECTURES[target.name], opened.model, "lm")
     form, ours = closest_form(ARCHITECTURES[target.name], config, dict(opened.model.state_dict()))
-    begins = bool(frame_of(opened.tokenizer, opened.config).before)
-    runs_here = llama_cpp_version() if config.context > 1 else None  # llama.cpp reserves a position for the next token
-    checked_by = runs_here or "glassformer's GGUF reader"
+    begins_with_start = bool(frame_of(opened.tokenizer, opened.config).before)
+    llama_cpp = llama_cpp_version() if config.context > 1 else None  # llama.cpp reserves a position for the next token
+    checked_by = llama_cpp or "glassformer's GGUF reader"
 
     def fill(partial: Path) -> list[Comparison]:
         request.note(f"writing {target.name} in {kind}")
         tensors = gguf_tensors(theirs, target, form)
-        write_gguf(partial, tensors, kind, target, form, tokens, begins, request.folder.resolve().name, template)
+        write_gguf(
+            partial, tensors, kind, target, form, tokens, begins_with_start, request.folder.resolve().name, template
+        )
         request.note(f"comparing with {checked_by}")
-        found = compare(opened, partial, kind, values, rounded(form, ours, kind))
-        return found + (compare_with_llama_cpp(opened, partial, kind, target, tokens.ends) if runs_here else [])
+        comparisons = compare(opened, partial, kind, values, rounded(form, ours, kind))
+        return comparisons + (compare_with_llama_cpp(opened, partial, kind, target, tokens.ends) if llama_cpp else [])
 
-    measured = write_atomically("GGUF", out, fill)
+    comparisons = write_atomically("GGUF", out, fill)
     use = f"llama-server --model {quoted(out)}"
     notes = []
     if config.context == 1:
         notes.append(SHORT)
-    elif runs_here is None:
+    elif llama_cpp is None:
         notes.append(MISSING)
     if tokens.unknown_id is not None:
         notes.append(UNKNOWN)
-    return ExportReport("gguf", target.name, out, out.stat().st_size, measured, checked_by, tuple(notes), use)
+    return ExportReport("gguf", target.name, out, out.stat().st_size, comparisons, checked_by, tuple(notes), use)
 
 
 def answer_end(template: str, tokenizer: Tokenizer) -> int | None:
@@ -107,19 +109,25 @@ def answer_end(template: str, tokenizer: Tokenizer) -> int | None:
 def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
     """Return the run's model with its weights rounded as in the file, so that both must compute the same."""
     gguf = need_gguf()
-    chosen = gguf.GGMLQuantizationType[kind.upper()]
+    quantization_type = gguf.GGMLQuantizationType[kind.upper()]
     tensors = {}
     for name, tensor in ours.items():
-        small = kind != "f32" and tensor.ndim > 1 and "positions" not in name
+        quantized = kind != "f32" and tensor.ndim > 1 and "positions" not in name
         array = tensor.detach().float().numpy()
-        tensors[name] = torch.from_numpy(gguf.dequantize(gguf.quantize(array, chosen), chosen)) if small else tensor
+        tensors[name] = (
+            torch.from_numpy(gguf.dequantize(gguf.quantize(array, quantization_type), quantization_type))
+            if quantized
+            else tensor
+        )
     model = build_model(form)
     model.load_state_dict(tensors)
     assert isinstance(model, Decoder)
     return model.eval()
 
 
-def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object], same: Decoder) -> list[Comparison]:
+def compare(
+    opened: OpenedRun, path: Path, kind: str, values: dict[str, object], rounded_model: Decoder
+) -> list[Comparison]:
     """Compare the file with the run: logits of two implementations, and token ids of texts if the tokenizer is BPE.
 
     If nothing was rounded, greedy tokens are compared too; otherwise the effect of rounding on the logits is measured.
@@ -129,36 +137,54 @@ def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object],
         path: the GGUF file.
         kind: number type of the file.
         values: fields of `config.json` for the Hugging Face class.
-        same: the model that `rounded` returned.
+        rounded_model: the model that `rounded` returned.
     """
     context = opened.config.model.context
     lengths = sorted({min(length, context) for length in LENGTHS})
-    texts = opened.tokenizer.text_ids.tolist()
-    rows = [[texts[at] for at in random_rows(1, length, len(texts))[0]] for length in lengths]
+    text_ids = opened.tokenizer.text_ids.tolist()
+    rows = [[text_ids[index] for index in random_rows(1, length, len(text_ids))[0]] for length in lengths]
     with torch.inference_mode():
-        run, ours = (
-            [model(torch.tensor([row]))[0].numpy() for row in rows] for model in (opened.model, same)
+        run_logits, rounded_logits = (
+            [model(torch.tensor([row]))[0].numpy() for row in rows] for model in (opened.model, rounded_model)
         )  # (T, V)
-    by_rules = GgufModel(path)
-    back = ReadBack(path, {**values, **special_ids(opened.tokenizer, opened.config)})
-    ruled = [by_rules.logits(row) for row in rows]  # (T, V)
-    read = [back.logits(row) for row in rows]  # (T, V)
-    said = f"rows of {', '.join(map(str, lengths))} tokens"
-    limit = logits_limit(run)
-    weights = "" if kind == "f32" else f" against the run with weights rounded to {kind},"
-    measured = [
-        Comparison("by rules", largest_difference(ours, ruled), limit, f"logits by llama.cpp's rules,{weights} {said}"),
-        Comparison("by transformers", largest_difference(ours, read), limit, f"logits,{weights} {said}"),
+    numpy_model = GgufModel(path)
+    transformers_model = ReadBack(path, {**values, **special_ids(opened.tokenizer, opened.config)})
+    numpy_logits = [numpy_model.logits(row) for row in rows]  # (T, V)
+    transformers_logits = [transformers_model.logits(row) for row in rows]  # (T, V)
+    rows_text = f"rows of {', '.join(map(str, lengths))} tokens"
+    limit = logits_limit(run_logits)
+    weights_text = "" if kind == "f32" else f" against the run with weights rounded to {kind},"
+    comparisons = [
+        Comparison(
+            "by rules",
+            largest_difference(rounded_logits, numpy_logits),
+            limit,
+            f"logits by llama.cpp's rules,{weights_text} {rows_text}",
+        ),
+        Comparison(
+            "by transformers",
+            largest_difference(rounded_logits, transformers_logits),
+            limit,
+            f"logits,{weights_text} {rows_text}",
+        ),
     ]
     if kind == "f32":
-        measured.append(check_greedy(opened, back.next_logits, "by transformers without a cache"))
+        comparisons.append(check_greedy(opened, transformers_model.next_logits, "by transformers without a cache"))
     else:
-        measured.append(
-            Comparison("rounding", distance(run, ruled), DISTANCE[kind], f"logits of the run, relative, {said}")
+        comparisons.append(
+            Comparison(
+                "rounding",
+                distance(run_logits, numpy_logits),
+                DISTANCE[kind],
+                f"logits of the run, relative, {rows_text}",
+            )
         )
     if opened.tokenizer.kind != "bpe":  # transformers refuses merges whose parts are not tokens
-        return measured
+        return comparisons
     tokenizer = tokenizer_of(path)
     encoded = [tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] for text in TEXTS]
-    differ = sum(ids != opened.tokenizer.encode(text) for ids, text in zip(encoded, TEXTS, strict=True))
-    return [*measured, Comparison("token ids", differ, 0, f"{len(TEXTS)} texts in several scripts, by transformers")]
+    different = sum(ids != opened.tokenizer.encode(text) for ids, text in zip(encoded, TEXTS, strict=True))
+    return [
+        *comparisons,
+        Comparison("token ids", different, 0, f"{len(TEXTS)} texts in several scripts, by transformers"),
+    ]

@@ -49,7 +49,7 @@ def llama_cpp_version() -> str | None:
 
 
 def compare_with_llama_cpp(
-    opened: OpenedRun, path: Path, kind: str, target: GgufArchitecture, ends: Collection[int]
+    opened: OpenedRun, path: Path, kind: str, target: GgufArchitecture, end_ids: Collection[int]
 ) -> list[Comparison]:
     """Compare llama.cpp with the run: log-probabilities after texts and rows of tokens and, for f32, greedy tokens.
 
@@ -61,7 +61,7 @@ def compare_with_llama_cpp(
         kind: number type of the file; greedy tokens (up to `TOKENS` after each of three prompts) are compared for f32
             only.
         target: architecture of the file.
-        ends: token ids that end a text in llama.cpp.
+        end_ids: token ids that end a text in llama.cpp.
 
     Raises:
         GlassError: llama.cpp cannot load the file, or crashes.
@@ -73,28 +73,41 @@ def compare_with_llama_cpp(
     size = opened.tokenizer.vocab_size
     texts = {text: frame.around(opened.tokenizer.encode(text)) for text in known_texts(opened.tokenizer, TEXTS)}
     rows = [random_rows(1, length, size)[0] for length in sorted({min(length, context - 1) for length in LENGTHS})]
-    read: list[tuple[str | list[int], list[int]]] = [(row, row) for row in rows]
-    read += [(text, ids) for text, ids in texts.items() if len(ids) < context]
+    inputs: list[tuple[str | list[int], list[int]]] = [(row, row) for row in rows]
+    inputs += [(text, ids) for text, ids in texts.items() if len(ids) < context]
     prompts = [random_rows(1, min(length, context - 1), size)[0] for length in (1, 5, 11)] if kind == "f32" else []
     counts = [min(TOKENS, context - len(prompt)) for prompt in prompts]
-    whole = next(id for id in opened.tokenizer.text_ids if "\ufffd" not in opened.tokenizer.decode([id]))
-    asked = [_next_token(given, size, int(whole)) for given, _ in read]
-    asked += [_greedy(prompt, count) for prompt, count in zip(prompts, counts, strict=True)]
-    answers = run_llama_cpp(path, context, asked)
-    ours = [_log_probabilities(model, ids)[-1] for _, ids in read]  # (V) each
-    theirs = [_answered(answer, size) for answer in answers[: len(read)]]  # (V) each
-    said = f"log-probabilities after {len(rows)} rows of tokens and {len(read) - len(rows)} texts"
+    whole_token = next(id for id in opened.tokenizer.text_ids if "\ufffd" not in opened.tokenizer.decode([id]))
+    requests = [_next_token_request(prompt, size, int(whole_token)) for prompt, _ in inputs]
+    requests += [_greedy_request(prompt, count) for prompt, count in zip(prompts, counts, strict=True)]
+    answers = run_llama_cpp(path, context, requests)
+    our_log_probabilities = [_log_probabilities(model, ids)[-1] for _, ids in inputs]  # (V) each
+    their_log_probabilities = [
+        _response_log_probabilities(answer, size) for answer in answers[: len(inputs)]
+    ]  # (V) each
+    description = f"log-probabilities after {len(rows)} rows of tokens and {len(inputs) - len(rows)} texts"
     if kind != "f32":
-        return [Comparison("by llama.cpp", distance(ours, theirs), DISTANCE[kind], f"{said}, relative")]
-    limit = logits_limit(ours) * (1 if target.gated else GELU)
-    found = [Comparison("by llama.cpp", largest_difference(ours, theirs), limit, said)]
-    differ = 0
-    for prompt, answer in zip(prompts, answers[len(read) :], strict=True):
-        differ += _unlikely(model, prompt, answer["tokens"], ends, max(TIE_TOLERANCE, 2 * limit))
-    written = [len(answer["tokens"]) for answer in answers[len(read) :]]
-    differ += sum(abs(one - other) for one, other in zip(written, counts, strict=True))
-    compared = f"{sum(written)} tokens after {len(prompts)} prompts, by llama.cpp with its cache in float32"
-    return [*found, Comparison("greedy by llama.cpp", differ, 0, compared)]
+        return [
+            Comparison(
+                "by llama.cpp",
+                distance(our_log_probabilities, their_log_probabilities),
+                DISTANCE[kind],
+                f"{description}, relative",
+            )
+        ]
+    limit = logits_limit(our_log_probabilities) * (1 if target.gated else GELU)
+    comparisons = [
+        Comparison(
+            "by llama.cpp", largest_difference(our_log_probabilities, their_log_probabilities), limit, description
+        )
+    ]
+    different = 0
+    for prompt, answer in zip(prompts, answers[len(inputs) :], strict=True):
+        different += _count_unlikely(model, prompt, answer["tokens"], end_ids, max(TIE_TOLERANCE, 2 * limit))
+    token_counts = [len(answer["tokens"]) for answer in answers[len(inputs) :]]
+    different += sum(abs(one - other) for one, other in zip(token_counts, counts, strict=True))
+    compared = f"{sum(token_counts)} tokens after {len(prompts)} prompts, by llama.cpp with its cache in float32"
+    return [*comparisons, Comparison("greedy by llama.cpp", different, 0, compared)]
 
 
 def known_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
@@ -104,73 +117,79 @@ def known_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
     """
     if tokenizer.unknown_id is None:
         return list(texts)
-    known = ["".join(each for each in text if tokenizer.unknown_id not in tokenizer.encode(each)) for text in texts]
-    return [text for text in known if text]
+    cleaned = ["".join(each for each in text if tokenizer.unknown_id not in tokenizer.encode(each)) for text in texts]
+    return [text for text in cleaned if text]
 
 
-def run_llama_cpp(path: Path, context: int, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def run_llama_cpp(path: Path, context: int, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return llama.cpp's responses to requests, from a separate process with a key-value cache in float32.
 
     Args:
         path: the GGUF file.
         context: context length, in tokens.
-        asked: request bodies for `/completion` of llama-server.
+        requests: request bodies for `/completion` of llama-server.
 
     Raises:
         GlassError: llama.cpp cannot load the file, or crashes.
     """
-    request = {"path": str(path), "context": context, "requests": list(asked)}
-    done = subprocess.run([sys.executable, str(SCRIPT)], input=json.dumps(request).encode(), capture_output=True)
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").splitlines() or ["no message"]
-        reasons = [line.partition("error loading model: ")[2] for line in said]
-        reason = next((each for each in reasons if each), said[-1])
+    script_input = {"path": str(path), "context": context, "requests": list(requests)}
+    process = subprocess.run(
+        [sys.executable, str(SCRIPT)], input=json.dumps(script_input).encode(), capture_output=True
+    )
+    if process.returncode:
+        stderr_lines = process.stderr.decode(errors="replace").splitlines() or ["no message"]
+        reasons = [line.partition("error loading model: ")[2] for line in stderr_lines]
+        reason = next((each for each in reasons if each), stderr_lines[-1])
         raise GlassError(
             f"llama.cpp cannot load or run the GGUF export: {reason.strip()}",
             "Nothing was written. Report this with the run's config.toml.",
         )
-    answers: list[dict[str, Any]] = json.loads(done.stdout)
+    answers: list[dict[str, Any]] = json.loads(process.stdout)
     return answers
 
 
-def _next_token(given: str | list[int], size: int, whole: int) -> dict[str, Any]:
+def _next_token_request(prompt: str | list[int], size: int, whole_token: int) -> dict[str, Any]:
     """Return a request for the log-probabilities of all `size` tokens.
 
     llama.cpp omits them if the generated token ends inside a character. A logit bias therefore makes it generate
-    `whole`, a token of whole characters; the reported log-probabilities do not change.
+    `whole_token`, a token of whole characters; the reported log-probabilities do not change.
     """
-    return {"prompt": given, "n_predict": 1, "temperature": 0, "n_probs": size, "logit_bias": [[whole, 1e5]]}
+    return {"prompt": prompt, "n_predict": 1, "temperature": 0, "n_probs": size, "logit_bias": [[whole_token, 1e5]]}
 
 
-def _greedy(prompt: list[int], count: int) -> dict[str, Any]:
+def _greedy_request(prompt: list[int], count: int) -> dict[str, Any]:
     """Return a request for `count` greedy tokens, none of which ends the text."""
     return {"prompt": prompt, "n_predict": count, "temperature": 0, "ignore_eos": True, "return_tokens": True}
 
 
-def _answered(answer: dict[str, Any], size: int) -> Logits:
-    """Return the log-probabilities (V) in the response to a request of `_next_token`."""
-    tops = answer["completion_probabilities"][0]["top_logprobs"]
-    found = np.full(size, np.nan)  # (V)
-    found[[top["id"] for top in tops]] = [top["logprob"] for top in tops]
-    return found
+def _response_log_probabilities(answer: dict[str, Any], size: int) -> Logits:
+    """Return the log-probabilities (V) in the response to a request of `_next_token_request`."""
+    candidates = answer["completion_probabilities"][0]["top_logprobs"]
+    log_probabilities = np.full(size, np.nan)  # (V)
+    log_probabilities[[candidate["id"] for candidate in candidates]] = [
+        candidate["logprob"] for candidate in candidates
+    ]
+    return log_probabilities
 
 
 def _log_probabilities(model: Decoder, ids: Sequence[int]) -> Logits:
     """Return the run's log-probabilities of the next token: ids (T) -> (T, V)."""
     with inference(model):
-        found: Logits = model(torch.tensor([list(ids)]))[0].double().log_softmax(dim=-1).numpy()  # (T, V)
-    return found
+        log_probabilities: Logits = model(torch.tensor([list(ids)]))[0].double().log_softmax(dim=-1).numpy()  # (T, V)
+    return log_probabilities
 
 
-def _unlikely(model: Decoder, prompt: Sequence[int], tokens: Sequence[int], ends: Collection[int], level: float) -> int:
-    """Count llama.cpp's tokens whose log-probability in the run is more than `level` below the largest.
+def _count_unlikely(
+    model: Decoder, prompt: Sequence[int], tokens: Sequence[int], end_ids: Collection[int], tolerance: float
+) -> int:
+    """Count llama.cpp's tokens whose log-probability in the run is more than `tolerance` below the largest.
 
-    Tokens that end a text (`ends`) are left out, because the request excludes them.
+    Tokens that end a text (`end_ids`) are left out, because the request excludes them.
     """
     ours = _log_probabilities(model, [*prompt, *tokens][:-1])[len(prompt) - 1 :]  # (tokens, V)
-    ours[:, list(ends)] = -np.inf
-    written = ours[np.arange(len(tokens)), list(tokens)]  # (tokens)
-    return int((ours.max(axis=1) - written > level).sum())
+    ours[:, list(end_ids)] = -np.inf
+    token_log_probabilities = ours[np.arange(len(tokens)), list(tokens)]  # (tokens)
+    return int((ours.max(axis=1) - token_log_probabilities > tolerance).sum())
 
 
 def distance(ours: Sequence[Logits], theirs: Sequence[Logits]) -> float:
@@ -180,5 +199,5 @@ def distance(ours: Sequence[Logits], theirs: Sequence[Logits]) -> float:
     """
     a = np.concatenate([np.atleast_2d(each) for each in ours])  # (rows, V)
     b = np.concatenate([np.atleast_2d(each) for each in theirs])  # (rows, V)
-    found = float(np.linalg.norm(a - b) / np.linalg.norm(a - a.mean(axis=1, keepdims=True)))
-    return found if found == found else float("inf")
+    relative = float(np.linalg.norm(a - b) / np.linalg.norm(a - a.mean(axis=1, keepdims=True)))
+    return relative if relative == relative else float("inf")

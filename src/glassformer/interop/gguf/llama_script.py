@@ -20,9 +20,9 @@ def main() -> None:
     """Answer the requests on standard input."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # keep llama.cpp's own output out of the answers
-    asked = json.loads(sys.stdin.buffer.read())
-    server = _server(asked["path"], asked["context"])
-    json.dump([_answer(server.listening_address, body) for body in asked["requests"]], answers)
+    arguments = json.loads(sys.stdin.buffer.read())
+    server = _server(arguments["path"], arguments["context"])
+    json.dump([_answer(server.listening_address, body) for body in arguments["requests"]], answers)
     answers.flush()
 
 
@@ -47,8 +47,8 @@ def _answer(address: str, body: dict[str, Any]) -> Any:
     request = urllib.request.Request(
         f"{address}/completion", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(request) as answer:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request) as answer:
         return json.load(answer)
 
 

@@ -36,23 +36,26 @@ class ReadBack:
         from transformers import AutoConfig, AutoModelForCausalLM
         from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-        own = AutoConfig.for_model(**{name: value for name, value in config.items() if name != "architectures"})
-        self.model: Any = AutoModelForCausalLM.from_config(own, dtype=torch.float32).eval()
+        model_config = AutoConfig.for_model(
+            **{name: value for name, value in config.items() if name != "architectures"}
+        )
+        self.model: Any = AutoModelForCausalLM.from_config(model_config, dtype=torch.float32).eval()
         with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
-            found = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=self.model)["tensors"]
-        missing = self.model.load_state_dict(found, strict=False).missing_keys
-        tied = {"lm_head.weight"} if own.tie_word_embeddings else set()
-        if left := sorted(set(missing) - tied):
+            tensors = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=self.model)["tensors"]
+        missing_keys = self.model.load_state_dict(tensors, strict=False).missing_keys
+        tied_keys = {"lm_head.weight"} if model_config.tie_word_embeddings else set()
+        if missing := sorted(set(missing_keys) - tied_keys):
             raise GlassError(
-                f"transformers does not find the tensor {left[0]} in {path}", "Report this with the run's config.toml."
+                f"transformers does not find the tensor {missing[0]} in {path}",
+                "Report this with the run's config.toml.",
             )
         self.model.tie_weights()
 
     def logits(self, tokens: Sequence[int]) -> Logits:
         """Compute logits: ids (T) -> (T, V)."""
         with torch.inference_mode():
-            found: Logits = self.model(torch.tensor([list(tokens)])).logits[0].numpy()  # (T, V)
-        return found
+            logits: Logits = self.model(torch.tensor([list(tokens)])).logits[0].numpy()  # (T, V)
+        return logits
 
     def next_logits(self, source: Sequence[int], tokens: Sequence[int]) -> Logits:
         """Return the logits (V) of the next token, without a cache; see `output_comparison.NextLogitsFunction`."""

@@ -52,9 +52,9 @@ class GgufArchitecture:
             return [Refusal("family", config.family, "decoder")]
         shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in ours.items()}
         form = closest_form(architecture, config, shapes)[0]
-        found = [refusal for each in self.fixed for refusal in each.refusals(form)]
-        found += architecture.refusals(form)
-        return list({each.setting: each for each in reversed(found)}.values())
+        refusals = [refusal for each in self.fixed for refusal in each.refusals(form)]
+        refusals += architecture.refusals(form)
+        return list({each.setting: each for each in reversed(refusals)}.values())
 
 
 NO_WINDOW = FixedSetting("window", (None,))
@@ -73,25 +73,25 @@ TARGETS = {
 """If several architectures can express a model, the first one is chosen."""
 
 
-def choose_target(config: ModelConfig, ours: Tensors, wanted: str | None) -> GgufArchitecture:
+def choose_target(config: ModelConfig, ours: Tensors, requested_name: str | None) -> GgufArchitecture:
     """Return the architecture to export a model as.
 
     Args:
         config: settings of the model.
         ours: tensors of the model; only names and shapes are read.
-        wanted: the name of an architecture; None: the first one that can express all settings.
+        requested_name: the name of an architecture; None: the first one that can express all settings.
 
     Raises:
-        GlassError: `wanted` is unknown, or it cannot express a setting; without `wanted`, no architecture can express
-            all settings. The error names the closest possible settings.
+        GlassError: `requested_name` is unknown, or it cannot express a setting; without it, no architecture can
+            express all settings. The error names the closest possible settings.
     """
-    if wanted is not None and wanted not in TARGETS:
-        raise GlassError(f"unknown GGUF architecture {wanted!r}", nearest(wanted, TARGETS))
-    targets = [TARGETS[wanted]] if wanted else list(TARGETS.values())
+    if requested_name is not None and requested_name not in TARGETS:
+        raise GlassError(f"unknown GGUF architecture {requested_name!r}", nearest(requested_name, TARGETS))
+    targets = [TARGETS[requested_name]] if requested_name else list(TARGETS.values())
     tried = [(each, each.refusals(config, ours)) for each in targets]
-    found = next((each for each, refusals in tried if not refusals), None)
-    if found is not None:
-        return found
+    target = next((each for each, refusals in tried if not refusals), None)
+    if target is not None:
+        return target
     closest, refusals = min(tried, key=lambda pair: len(pair[1]))
     values = ", ".join(f"model.{each.setting} = {each.value}" for each in refusals)
     changes = " ".join(f"--set {each.remedy()}" for each in refusals)
@@ -118,12 +118,13 @@ def refuse_rows(tensors: Sequence[tuple[str, tuple[int, ...]]], config: ModelCon
     """
     for name, (_, length) in tensors:
         if length % BLOCK:
-            above = -(-length // BLOCK) * BLOCK
+            next_multiple = -(-length // BLOCK) * BLOCK
             setting = "hidden" if "ffn_down" in name else "width"
             if "attn_output" in name and length != config.width:
                 setting = "head_width"
-                above = -(-config.K // BLOCK) * BLOCK
+                next_multiple = -(-config.K // BLOCK) * BLOCK
             raise GlassError(
                 f"the rows of {name} have {length} numbers, which is not a multiple of the q8_0 block size {BLOCK}",
-                f"Nearest: --dtype f16 for this run, or q8_0 for a run trained with --set model.{setting}={above}",
+                "Nearest: --dtype f16 for this run, or q8_0 for a run trained with "
+                f"--set model.{setting}={next_multiple}",
             )

@@ -55,37 +55,37 @@ def read_tokens(path: Path) -> Tokens:
     Raises:
         GlassError: llama.cpp cannot load the tokenizer, or would tokenize text differently.
     """
-    whole: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    model = whole["model"]
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    model = document["model"]
     facts = model[layout.FACTS]
     kind = facts["kind"]
     remedy = "Nearest: a run trained with --set tokenizer.kind=bpe (byte-level)."
     if kind not in ("bpe", "characters"):
         raise GlassError(f"GGUF cannot express this tokenizer: tokenizer.kind = {kind}", remedy)
-    if whole["normalizer"] is not None:
+    if document["normalizer"] is not None:
         name = "lowercase = true" if facts["lowercase"] else f"normalization = {facts['normalization']}"
         raise GlassError(
             f"GGUF cannot express this tokenizer: llama.cpp has no normalization, and this run has tokenizer.{name}",
             "Nearest: a run trained with --set tokenizer.lowercase=false --set tokenizer.normalization=none",
         )
-    if whole["pre_tokenizer"] != layout.pre_tokenizer(kind):
+    if document["pre_tokenizer"] != layout.pre_tokenizer(kind):
         raise GlassError("GGUF cannot express this tokenizer: its pre-tokenizer is not glassformer's", remedy)
-    words = layout.tokens(model)
-    added = {each["id"]: each["content"] for each in whole["added_tokens"]}
-    special = [content for id, content in sorted(added.items()) if id >= len(words)]
+    vocabulary = layout.tokens(model)
+    added_tokens = {each["id"]: each["content"] for each in document["added_tokens"]}
+    special = [content for id, content in sorted(added_tokens.items()) if id >= len(vocabulary)]
     if kind == "characters":
-        return _characters(words, special)
+        return _character_tokens(vocabulary, special)
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
     if not merges:
         raise GlassError(
             "GGUF cannot express this tokenizer: it has no merges, and llama.cpp requires some",
             "Nearest: a run trained with a larger --tokenizer.vocab_size, or on more text.",
         )
-    kinds = [CONTROL if id in added else NORMAL for id in range(len(words) + len(special))]
-    return Tokens([*words, *special], kinds, merges, len(words))
+    kinds = [CONTROL if id in added_tokens else NORMAL for id in range(len(vocabulary) + len(special))]
+    return Tokens([*vocabulary, *special], kinds, merges, len(vocabulary))
 
 
-def _characters(symbols: list[str], special: list[str]) -> Tokens:
+def _character_tokens(symbols: list[str], special: list[str]) -> Tokens:
     """Return a character vocabulary as byte-level BPE, whose merges only build each character from its UTF-8 bytes.
 
     A merge joins the beginning of a character with its next continuation byte, so no merge crosses characters.
@@ -95,10 +95,10 @@ def _characters(symbols: list[str], special: list[str]) -> Tokens:
     tokens = []
     merges: dict[str, None] = {}
     for character in characters:
-        spelt = [letters[byte] for byte in character.encode("utf-8")]
-        tokens.append("".join(spelt))
-        for end in range(1, len(spelt)):
-            merges.setdefault(f"{''.join(spelt[:end])} {spelt[end]}")
+        byte_letters = [letters[byte] for byte in character.encode("utf-8")]
+        tokens.append("".join(byte_letters))
+        for end in range(1, len(byte_letters)):
+            merges.setdefault(f"{''.join(byte_letters[:end])} {byte_letters[end]}")
     merges = merges or {f"{NEVER} {NEVER}": None}  # llama.cpp does not load a file without merges
     kinds = [NORMAL] * len(characters) + [UNKNOWN] + [CONTROL] * len(special)
     return Tokens([*tokens, unknown, *special], kinds, list(merges), len(symbols), unknown_id=len(characters))

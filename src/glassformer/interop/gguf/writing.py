@@ -37,24 +37,26 @@ def gguf_tensors(theirs: Mapping[str, Tensor], target: GgufArchitecture, config:
     requires and the run lacks is written as zeros.
     """
     gguf = need_gguf()
-    kind = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == target.name)
-    names = gguf.get_tensor_name_map(kind, config.layers)
-    found = {}
+    architecture_id = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == target.name)
+    names = gguf.get_tensor_name_map(architecture_id, config.layers)
+    converted = {}
     for name, tensor in theirs.items():
-        base, _, end = name.rpartition(".")
-        new = names.get_name(base)
-        if new is None:
+        base, _, suffix = name.rpartition(".")
+        gguf_name = names.get_name(base)
+        if gguf_name is None:
             raise AssertionError(f"GGUF has no name for {name}")
         if target.name == "gpt2" and ".h." in name and tensor.ndim == 2:
             tensor = tensor.T
-        if target.neighbours and new.endswith(("attn_q", "attn_k")):
-            tensor = neighbouring(tensor, config.heads if new.endswith("attn_q") else config.G)
-        found[f"{new}.{end}"] = tensor.contiguous()
+        if target.neighbours and gguf_name.endswith(("attn_q", "attn_k")):
+            tensor = neighbouring(tensor, config.heads if gguf_name.endswith("attn_q") else config.G)
+        converted[f"{gguf_name}.{suffix}"] = tensor.contiguous()
     if target.biased:
-        matrices = [name for name in found if name.startswith("blk.") and found[name].ndim == 2]
-        zeros = {name.removesuffix("weight") + "bias": found[name].new_zeros(len(found[name])) for name in matrices}
-        found = {**zeros, **found}
-    return found
+        matrices = [name for name in converted if name.startswith("blk.") and converted[name].ndim == 2]
+        zeros = {
+            name.removesuffix("weight") + "bias": converted[name].new_zeros(len(converted[name])) for name in matrices
+        }
+        converted = {**zeros, **converted}
+    return converted
 
 
 def keeps_float32(name: str, tensor: Tensor) -> bool:
@@ -90,9 +92,9 @@ def write_gguf(
         GlassError: a row length is not a multiple of the block size of `kind`.
     """
     gguf = need_gguf()
-    small = [(key, tuple(value.shape)) for key, value in tensors.items() if not keeps_float32(key, value)]
+    matrices = [(key, tuple(value.shape)) for key, value in tensors.items() if not keeps_float32(key, value)]
     if kind == "q8_0":
-        refuse_rows(small, config)
+        refuse_rows(matrices, config)
     writer = gguf.GGUFWriter(path, target.name)
     writer.add_name(name)
     writer.add_file_type({"f32": 0, "f16": 1, "q8_0": 7}[kind])
@@ -102,13 +104,13 @@ def write_gguf(
     _add_tokens(writer, tokens, begins_with_start)
     if chat_template is not None:
         writer.add_chat_template(chat_template)
-    chosen = gguf.GGMLQuantizationType[kind.upper()]
+    quantization_type = gguf.GGMLQuantizationType[kind.upper()]
     for key, value in tensors.items():
         array = value.detach().cpu().float().numpy()
         if keeps_float32(key, value) or kind == "f32":
             writer.add_tensor(key, array)
         else:
-            writer.add_tensor(key, gguf.quantize(array, chosen), raw_dtype=chosen)
+            writer.add_tensor(key, gguf.quantize(array, quantization_type), raw_dtype=quantization_type)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     try:

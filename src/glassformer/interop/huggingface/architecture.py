@@ -105,15 +105,15 @@ class Architecture:
             GlassError: a field is missing, contradicts another, is unknown, or our models cannot express its value.
         """
         theirs = ConfigReader(values, path)
-        found: dict[str, Any] = {"family": self.family}
+        settings: dict[str, Any] = {"family": self.family}
         for each in self.fields:
             for setting, value in each.read(theirs).items():
-                if found.get(setting, value) != value:
+                if settings.get(setting, value) != value:
                     raise GlassError(
-                        f"{path} has contradictory fields: {found[setting]} and {value} for model.{setting}",
+                        f"{path} has contradictory fields: {settings[setting]} and {value} for model.{setting}",
                         "Correct one of the two fields.",
                     )
-                found[setting] = value
+                settings[setting] = value
         allowed = {**FORBIDDEN, "is_encoder_decoder": self.family == "encoder-decoder"}
         for name, value in values.items():
             if name in theirs.asked or name in HARMLESS or name in TRAINING_ONLY:
@@ -127,16 +127,16 @@ class Architecture:
                     "Remove the field if it has no effect on the result.",
                 )
         try:
-            return ModelConfig().replace(**found)
+            return ModelConfig().replace(**settings)
         except GlassError as error:
             raise GlassError(f"{path}: {error.problem}", error.remedy) from None
 
     def write_config(self, config: ModelConfig) -> dict[str, Any]:
         """Convert our settings to the fields of `config.json`."""
-        found: dict[str, Any] = {"model_type": self.model_type}
+        values: dict[str, Any] = {"model_type": self.model_type}
         for each in self.fields:
-            found.update(each.write(config))
-        return found
+            values.update(each.write(config))
+        return values
 
     def shapes(self, config: ModelConfig, classes: int | None) -> tuple[Tensors, Tensors]:
         """Return our tensors and theirs for these settings on the device "meta": names and shapes without data."""
@@ -148,6 +148,6 @@ class Architecture:
         """Convert our tensors to theirs; see `weights.to_theirs`."""
         return to_theirs(self.rules, ours, config, self.name)
 
-    def to_ours(self, theirs: Tensors, config: ModelConfig, wanted: Tensors) -> Tensors:
+    def to_ours(self, theirs: Tensors, config: ModelConfig, expected: Tensors) -> Tensors:
         """Convert their tensors to ours; see `weights.to_ours`."""
-        return to_ours(self.rules, theirs, wanted, config)
+        return to_ours(self.rules, theirs, expected, config)

@@ -35,45 +35,47 @@ class HeadFields:
         """Return `heads`, `kv_heads` if the class has it, and `head_width` unless it is `width` / `heads`."""
         heads = theirs.number(self.heads, int)
         width = theirs.number(self.width, int)
-        found: dict[str, Any] = {"heads": heads}
+        settings: dict[str, Any] = {"heads": heads}
         if self.kv_heads is not None:
             default = self.default_kv if self.kv_heads not in theirs.values else None
             kv_heads = theirs.number(self.kv_heads, int, default)
-            found["kv_heads"] = heads if kv_heads is None else kv_heads
+            settings["kv_heads"] = heads if kv_heads is None else kv_heads
         if self.head_width is not None:
-            found["head_width"] = theirs.number(self.head_width, int, self.default_width)
-        if heads < 1 or (found.get("head_width") is None and width % heads):
+            settings["head_width"] = theirs.number(self.head_width, int, self.default_width)
+        if heads < 1 or (settings.get("head_width") is None and width % heads):
             raise GlassError(
                 f"{theirs.path} has {self.heads} = {heads}, which does not divide {self.width} = {width}",
                 "Correct one of the two fields.",
             )
-        if found.get("head_width") is None or found["head_width"] * heads == width:
-            found.pop("head_width", None)
-        return found
+        if settings.get("head_width") is None or settings["head_width"] * heads == width:
+            settings.pop("head_width", None)
+        return settings
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         """Return the fields of the class for the numbers of heads and the head width."""
-        found = {self.heads: config.heads}
+        values = {self.heads: config.heads}
         if self.kv_heads is not None:
-            found[self.kv_heads] = config.G
+            values[self.kv_heads] = config.G
         if self.head_width is not None:
-            found[self.head_width] = config.K
-        return found
+            values[self.head_width] = config.K
+        return values
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
         """Return refusals for grouped key and value heads or a free head width, if the class lacks such a field."""
-        found = []
+        refusals = []
         if config.heads != config.G and self.kv_heads is None:
-            found.append(Refusal("kv_heads", config.G, None))
-        fills = config.K * config.heads == config.width
-        if not fills and (self.head_width is None or (config.width % config.heads and self.width == "hidden_size")):
+            refusals.append(Refusal("kv_heads", config.G, None))
+        heads_fill_width = config.K * config.heads == config.width
+        if not heads_fill_width and (
+            self.head_width is None or (config.width % config.heads and self.width == "hidden_size")
+        ):
             divides = config.width % config.heads == 0
-            found.append(
+            refusals.append(
                 Refusal("head_width", config.K, None)
                 if divides
                 else Refusal("heads", config.heads, max(n for n in range(1, config.heads) if config.width % n == 0))
             )
-        return found
+        return refusals
 
 
 @dataclass(frozen=True)
@@ -103,15 +105,21 @@ class Rope:
             kind = scaling.get("rope_type", scaling.get("type", "default"))
             if kind != "default":
                 raise theirs.refuse(f"{name}.rope_type", kind, "Only unscaled rotary positions ('default') work.")
-        table = {key: v for key, v in {**(old or {}), **(new or {})}.items() if key not in ("rope_type", "type")}
-        theta = table.pop("rope_theta", theirs.get("rope_theta", None))
+        rope_parameters = {
+            key: v for key, v in {**(old or {}), **(new or {})}.items() if key not in ("rope_type", "type")
+        }
+        theta = rope_parameters.pop("rope_theta", theirs.get("rope_theta", None))
         theta = 10_000.0 if theta is None else theta
-        share = table.pop("partial_rotary_factor", theirs.get("partial_rotary_factor", self.partial))
-        if share != 1:
+        rotary_fraction = rope_parameters.pop(
+            "partial_rotary_factor", theirs.get("partial_rotary_factor", self.partial)
+        )
+        if rotary_fraction != 1:
             raise theirs.refuse(
-                "partial_rotary_factor", share, "Only whole heads can be rotated: partial_rotary_factor = 1.0."
+                "partial_rotary_factor",
+                rotary_fraction,
+                "Only whole heads can be rotated: partial_rotary_factor = 1.0.",
             )
-        for name, value in table.items():
+        for name, value in rope_parameters.items():
             raise theirs.refuse(f"rope_parameters.{name}", value, "Only rope_theta is supported.")
         if isinstance(theta, bool) or not isinstance(theta, int | float) or not math.isfinite(theta):
             raise GlassError(f"{theirs.path} has rope_theta = {theta!r}", "Set it to a number.")
@@ -119,10 +127,10 @@ class Rope:
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         """Return `rope_parameters`, the form of transformers 5."""
-        table: dict[str, Any] = {"rope_type": "default", "rope_theta": config.rotary_base}
+        rope_parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": config.rotary_base}
         if self.says_partial:
-            table["partial_rotary_factor"] = 1.0
-        return {"rope_parameters": table}
+            rope_parameters["partial_rotary_factor"] = 1.0
+        return {"rope_parameters": rope_parameters}
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
         """Return a refusal if the positions are not rotary."""
@@ -148,30 +156,35 @@ class Window:
         window = theirs.number("sliding_window", int, None)
         if self.mixes:
             layers = theirs.number("num_hidden_layers", int)
-            full = theirs.number("max_window_layers", int, 28)
+            full_layers = theirs.number("max_window_layers", int, 28)
             used = bool(theirs.number("use_sliding_window", bool, False)) and window is not None
-            kinds = theirs.get("layer_types", None)
-            if kinds is None:
-                kinds = ["sliding_attention" if used and layer >= full else "full_attention" for layer in range(layers)]
-            if not isinstance(kinds, list) or len(kinds) != layers or len(set(map(str, kinds))) != 1:
-                raise theirs.refuse("layer_types", kinds, "All layers must have the same type.")
-            if kinds[0] not in ("full_attention", "sliding_attention"):
-                raise theirs.refuse("layer_types", kinds, "Only full_attention and sliding_attention are supported.")
-            if kinds[0] == "sliding_attention" and not used:
-                raise theirs.refuse("layer_types", kinds, "Set use_sliding_window and sliding_window.")
-            window = window if kinds[0] == "sliding_attention" else None
+            layer_types = theirs.get("layer_types", None)
+            if layer_types is None:
+                layer_types = [
+                    "sliding_attention" if used and layer >= full_layers else "full_attention"
+                    for layer in range(layers)
+                ]
+            if not isinstance(layer_types, list) or len(layer_types) != layers or len(set(map(str, layer_types))) != 1:
+                raise theirs.refuse("layer_types", layer_types, "All layers must have the same type.")
+            if layer_types[0] not in ("full_attention", "sliding_attention"):
+                raise theirs.refuse(
+                    "layer_types", layer_types, "Only full_attention and sliding_attention are supported."
+                )
+            if layer_types[0] == "sliding_attention" and not used:
+                raise theirs.refuse("layer_types", layer_types, "Set use_sliding_window and sliding_window.")
+            window = window if layer_types[0] == "sliding_attention" else None
         context = theirs.number("max_position_embeddings", int)
         return {"window": window if window is None or window <= context else None}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         """Return `sliding_window`, and the other three fields if the class can mix layers with and without a window."""
-        found: dict[str, Any] = {"sliding_window": config.window}
+        values: dict[str, Any] = {"sliding_window": config.window}
         if self.mixes:
             used = config.window is not None
-            found["use_sliding_window"] = used
-            found["max_window_layers"] = 0 if used else config.layers
-            found["layer_types"] = ["sliding_attention" if used else "full_attention"] * config.layers
-        return found
+            values["use_sliding_window"] = used
+            values["max_window_layers"] = 0 if used else config.layers
+            values["layer_types"] = ["sliding_attention" if used else "full_attention"] * config.layers
+        return values
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
         return []

@@ -36,12 +36,12 @@ class BertMeanForSequenceClassification(BertPreTrainedModel):
         input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
-        **others: Any,
+        **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Compute scores: ids and mask (B, T) -> (B, C); with labels (B), also the cross entropy."""
-        others.pop("return_dict", None)
-        found = self.bert(input_ids, attention_mask=attention_mask, return_dict=True, **others)
-        x = found.last_hidden_state  # (B, T, D)
+        kwargs.pop("return_dict", None)
+        outputs = self.bert(input_ids, attention_mask=attention_mask, return_dict=True, **kwargs)
+        x = outputs.last_hidden_state  # (B, T, D)
         mask = torch.ones(x.shape[:2], device=x.device) if attention_mask is None else attention_mask  # (B, T)
         mask = mask.to(x.dtype)[..., None]  # (B, T, 1)
         mean = (x * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)  # (B, D)

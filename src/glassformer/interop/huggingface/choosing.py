@@ -66,19 +66,20 @@ def architecture_named(name: str) -> Architecture:
     raise GlassError(f"unknown architecture {name!r}", nearest(name, ARCHITECTURES))
 
 
-def architecture_of(model_type: str, kinds: Any) -> Architecture:
-    """Return the first architecture with this `model_type` that has the class `kinds[0]`, else the one of this name.
+def architecture_of(model_type: str, class_names: Any) -> Architecture:
+    """Return the first architecture with this `model_type` that has the class `class_names[0]`, else the one so named.
 
     Args:
         model_type: the field of `config.json`.
-        kinds: the field `architectures` of `config.json`, a list of class names.
+        class_names: the field `architectures` of `config.json`, a list of class names.
 
     Raises:
         GlassError: as in `architecture_named`.
     """
-    named = str(kinds[0]) if isinstance(kinds, list) and kinds else None
-    same = [each for each in ARCHITECTURES.values() if each.model_type == model_type]
-    return next((each for each in same if named in each.classes.values()), None) or architecture_named(model_type)
+    class_name = str(class_names[0]) if isinstance(class_names, list) and class_names else None
+    candidates = [each for each in ARCHITECTURES.values() if each.model_type == model_type]
+    match = next((each for each in candidates if class_name in each.classes.values()), None)
+    return match or architecture_named(model_type)
 
 
 def closest_form(architecture: Architecture, config: ModelConfig, ours: Tensors) -> tuple[ModelConfig, Tensors]:
@@ -87,7 +88,12 @@ def closest_form(architecture: Architecture, config: ModelConfig, ours: Tensors)
 
 
 def choose(
-    config: ModelConfig, ours: Tensors, task: Task, wanted: str | None, before: str | None, padding: int | None = None
+    config: ModelConfig,
+    ours: Tensors,
+    task: Task,
+    requested_name: str | None,
+    imported_from: str | None,
+    padding_id: int | None = None,
 ) -> Architecture:
     """Choose the architecture to export a model as.
 
@@ -95,39 +101,42 @@ def choose(
         config: settings of the model.
         ours: tensors of the model.
         task: task of the model.
-        wanted: the name of an architecture; None: the first one that can express all settings and tensors. Classes
-            that classify tokens are not chosen for a text classifier unless they are wanted.
-        before: the architecture that the model was imported from, which is tried first; None: not imported.
-        padding: id of the padding token, from which RoBERTa computes positions; None: no padding token.
+        requested_name: the name of an architecture; None: the first one that can express all settings and tensors.
+            Classes that classify tokens are not chosen for a text classifier unless they are requested.
+        imported_from: the architecture that the model was imported from, which is tried first; None: not imported.
+        padding_id: id of the padding token, from which RoBERTa computes positions; None: no padding token.
 
     Raises:
-        GlassError: `wanted` is unknown, cannot express the model, or needs another padding token; without `wanted`, no
-            architecture can express the model. If settings are the reason, the error names the closest possible ones.
+        GlassError: `requested_name` is unknown, cannot express the model, or needs another padding token; without it,
+            no architecture can express the model. If settings are the reason, the error names the closest possible
+            ones.
     """
-    if wanted is not None:
-        found = architecture_named(wanted)
-        if refusals := _refusals(found, config, ours):
-            raise _refused(found, refusals)
-        if found.needs_padding not in (None, padding):
+    if requested_name is not None:
+        architecture = architecture_named(requested_name)
+        if refusals := _refusals(architecture, config, ours):
+            raise _refusal_error(architecture, refusals)
+        if architecture.needs_padding not in (None, padding_id):
             raise GlassError(
-                f"{found.name} computes positions from a padding token with the id {found.needs_padding}, which this "
-                "run's tokenizer lacks",
-                f"Nearest: --architecture {found.name.replace('roberta', 'bert')}.",
+                f"{architecture.name} computes positions from a padding token with the id "
+                f"{architecture.needs_padding}, which this run's tokenizer lacks",
+                f"Nearest: --architecture {architecture.name.replace('roberta', 'bert')}.",
             )
-        found.to_theirs(closest_form(found, config, ours)[1], closest_form(found, config, ours)[0])
-        return found
-    likely = [each for each in ARCHITECTURES.values() if task in each.classes and each.needs_padding in (None, padding)]
+        architecture.to_theirs(closest_form(architecture, config, ours)[1], closest_form(architecture, config, ours)[0])
+        return architecture
+    candidates = [
+        each for each in ARCHITECTURES.values() if task in each.classes and each.needs_padding in (None, padding_id)
+    ]
     if task == "classify":  # only on request: pipelines would load a class for tokens with an untrained head
-        likely = [each for each in likely if not each.classes[task].endswith("ForTokenClassification")]
-    if not likely:
+        candidates = [each for each in candidates if not each.classes[task].endswith("ForTokenClassification")]
+    if not candidates:
         raise GlassError(f"no Hugging Face class is known for train.task = {task}", "Name a class with --architecture.")
-    likely.sort(key=lambda each: each.name != before)
-    tried = [(each, _refusals(each, config, ours)) for each in likely]
+    candidates.sort(key=lambda each: each.name != imported_from)
+    tried = [(each, _refusals(each, config, ours)) for each in candidates]
     for each, refusals in tried:
-        if not refusals and _has_place(each, config, ours):
+        if not refusals and _tensors_fit(each, config, ours):
             return each
     closest, refusals = min(tried, key=lambda pair: len(pair[1]) or 99)
-    raise _refused(closest, refusals, "no Hugging Face class fits")
+    raise _refusal_error(closest, refusals, "no Hugging Face class fits")
 
 
 def _refusals(architecture: Architecture, config: ModelConfig, ours: Tensors) -> list[Refusal]:
@@ -137,7 +146,7 @@ def _refusals(architecture: Architecture, config: ModelConfig, ours: Tensors) ->
     return architecture.refusals(closest_form(architecture, config, shapes)[0])
 
 
-def _has_place(architecture: Architecture, config: ModelConfig, ours: Tensors) -> bool:
+def _tensors_fit(architecture: Architecture, config: ModelConfig, ours: Tensors) -> bool:
     """Return whether the tensors convert to the class; tensors that it lacks must have the values that it implies."""
     try:
         form, tensors = closest_form(architecture, config, ours)
@@ -147,7 +156,7 @@ def _has_place(architecture: Architecture, config: ModelConfig, ours: Tensors) -
     return True
 
 
-def _refused(architecture: Architecture, refusals: list[Refusal], problem: str = "") -> GlassError:
+def _refusal_error(architecture: Architecture, refusals: list[Refusal], problem: str = "") -> GlassError:
     values = ", ".join(f"model.{each.setting} = {each.value}" for each in refusals)
     problem = problem or f"{architecture.name} cannot express this run"
     changes = " ".join(f"--set {each.remedy()}" for each in refusals)

@@ -82,7 +82,7 @@ def class_named(name: str) -> Any:
     return getattr(transformers, name)
 
 
-def compare(folder: Path, opened: OpenedRun, automatic: str, padding: int | None = None) -> tuple[Comparison, ...]:
+def compare(folder: Path, opened: OpenedRun, class_name: str, padding_id: int | None = None) -> tuple[Comparison, ...]:
     """Load an exported folder with transformers, and compare token ids, logits and greedy tokens with the run.
 
     Greedy tokens are compared if the model generates text and the context has room for new tokens.
@@ -90,8 +90,8 @@ def compare(folder: Path, opened: OpenedRun, automatic: str, padding: int | None
     Args:
         folder: the exported folder.
         opened: the run.
-        automatic: the name of the model's class, for `class_named`.
-        padding: id of the padding token, if the class computes positions from it.
+        class_name: the name of the model's class, for `class_named`.
+        padding_id: id of the padding token, if the class computes positions from it.
 
     Raises:
         GlassError: transformers cannot load the folder.
@@ -100,28 +100,30 @@ def compare(folder: Path, opened: OpenedRun, automatic: str, padding: int | None
     tokenizer = opened.tokenizer
     with quiet() as transformers:
         try:
-            theirs = class_named(automatic).from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
-            words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            theirs = class_named(class_name).from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
+            their_tokenizer = transformers.AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
         except Exception as error:  # loading may raise any exception
             raise GlassError(
                 f"transformers {transformers.__version__} cannot load the export: {_on_one_line(error)}",
                 "Install the version of transformers that constraints.txt names.",
             ) from error
-        found = [_token_ids(words, opened), _logits(theirs, model, padding)]
+        comparisons = [_token_id_comparison(their_tokenizer, opened), _logits_comparison(theirs, model, padding_id)]
         if isinstance(model, Decoder | EncoderDecoder):
-            written = _written(theirs, model, tokenizer.end_id)
-            found += [written] if written is not None else []
-    return tuple(found)
+            greedy = _greedy_comparison(theirs, model, tokenizer.end_id)
+            comparisons += [greedy] if greedy is not None else []
+    return tuple(comparisons)
 
 
-def compare_logits(folder: Path, kind: str, model: Model, padding: int | None = None) -> Comparison:
+def compare_logits(folder: Path, class_name: str, model: Model, padding_id: int | None = None) -> Comparison:
     """Load a folder with transformers, and compare its logits with those of our model.
 
     Args:
         folder: the model folder.
-        kind: the name of the class, for `class_named`.
+        class_name: the name of the class, for `class_named`.
         model: our model.
-        padding: as in `compare`.
+        padding_id: as in `compare`.
 
     Raises:
         GlassError: transformers cannot load the folder.
@@ -129,13 +131,13 @@ def compare_logits(folder: Path, kind: str, model: Model, padding: int | None = 
     with quiet() as transformers:
         try:
             options = {"dtype": torch.float32, "local_files_only": True, "use_safetensors": True}
-            theirs = class_named(kind).from_pretrained(folder, **options).eval()
+            theirs = class_named(class_name).from_pretrained(folder, **options).eval()
         except Exception as error:  # loading may raise any exception
             raise GlassError(
                 f"transformers {transformers.__version__} cannot load {folder}: {_on_one_line(error)}",
                 "Copy the model again from its source.",
             ) from error
-        return _logits(theirs, model, padding)
+        return _logits_comparison(theirs, model, padding_id)
 
 
 def _on_one_line(error: Exception) -> str:
@@ -143,102 +145,109 @@ def _on_one_line(error: Exception) -> str:
     return f"{type(error).__name__} {' '.join(str(error).split())}"[:300]
 
 
-def _token_ids(words: Any, opened: OpenedRun) -> Comparison:
+def _token_id_comparison(their_tokenizer: Any, opened: OpenedRun) -> Comparison:
     """Count texts whose token ids differ, with or without their frame; for a masked model, also texts with masks."""
     tokenizer = opened.tokenizer
     frame = frame_of(opened.tokenizer, opened.config)
     masked = opened.config.train.task == "masked"
     different = 0
     spells = spells_special_tokens(opened.config, opened.files.chat_template())
-    texts = [_without(text, words.all_special_tokens) for text in TEXTS] if spells else TEXTS
+    texts = [_without_spellings(text, their_tokenizer.all_special_tokens) for text in TEXTS] if spells else TEXTS
     for text in texts:
         ids = tokenizer.encode(text)
-        plain = words(text, add_special_tokens=False)["input_ids"]
-        different += plain != ids or words(text)["input_ids"] != frame.around(ids)
+        plain = their_tokenizer(text, add_special_tokens=False)["input_ids"]
+        different += plain != ids or their_tokenizer(text)["input_ids"] != frame.around(ids)
     if not masked:
         return Comparison("token ids", different, 0, f"{len(texts)} texts in nine scripts")
-    holes = MaskFiller(opened.model, tokenizer, opened.config)
-    both = (f"The {holes.MASK} dog", f"{holes.MASK}, {holes.MASK} and it")
-    for text in both if opened.config.model.context > 2 * len(both[1]) else ():
-        different += words(text.replace(holes.MASK, words.mask_token))["input_ids"] != holes.ids(text)
+    mask_filler = MaskFiller(opened.model, tokenizer, opened.config)
+    masked_texts = (f"The {mask_filler.MASK} dog", f"{mask_filler.MASK}, {mask_filler.MASK} and it")
+    for text in masked_texts if opened.config.model.context > 2 * len(masked_texts[1]) else ():
+        theirs = their_tokenizer(text.replace(mask_filler.MASK, their_tokenizer.mask_token))
+        different += theirs["input_ids"] != mask_filler.ids(text)
     return Comparison("token ids", different, 0, f"{len(texts)} texts in nine scripts, and with masks")
 
 
-def _without(text: str, names: Sequence[str]) -> str:
+def _without_spellings(text: str, names: Sequence[str]) -> str:
     """Remove the spellings of special tokens, which a tokenizer with masks would read as tokens."""
     for name in names:
         text = text.replace(name, "")
     return text
 
 
-def random_batch(model: Model, seed: int = 0, padding: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return three rows of random tokens other than `padding`, (3, T), of different lengths, and their mask, (3, T)."""
+def random_batch(model: Model, seed: int = 0, padding_id: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return three rows of random tokens, (3, T), of different lengths, and their mask, (3, T); no token is padding."""
     longest = min(model.config.context, 48)
     lengths = torch.tensor([longest, max(1, longest // 2), max(1, longest // 3)])  # (3)
     size = model.vocab_size
     if isinstance(model, EncoderDecoder) and model.source_embedding is not None:
         size = model.source_embedding.tokens.num_embeddings
     tokens = torch.randint(size, (3, longest), generator=torch.Generator().manual_seed(seed))  # (3, T)
-    if padding is not None:
-        tokens[tokens == padding] = (padding + 1) % size
+    if padding_id is not None:
+        tokens[tokens == padding_id] = (padding_id + 1) % size
     return tokens, torch.arange(longest) < lengths[:, None]
 
 
 @torch.no_grad()
-def _logits(theirs: Any, model: Model, padding: int | None) -> Comparison:
+def _logits_comparison(theirs: Any, model: Model, padding_id: int | None) -> Comparison:
     """Measure the largest difference of the logits at positions that are not padding."""
-    tokens, attention_mask = random_batch(model, padding=padding)  # (B, T) each
+    tokens, attention_mask = random_batch(model, padding_id=padding_id)  # (B, T) each
     if isinstance(model, EncoderDecoder):
         target = random_batch(model, seed=1)[0]  # (B, T)
-        other = theirs(
+        their_logits = theirs(
             input_ids=tokens, attention_mask=attention_mask.long(), decoder_input_ids=target
         ).logits  # (B, T, V)
         with inference(model):
-            ours = model(tokens, target, attention_mask)  # (B, T, V)
+            our_logits = model(tokens, target, attention_mask)  # (B, T, V)
         attention_mask = torch.ones_like(attention_mask)
     else:
-        other = theirs(input_ids=tokens, attention_mask=attention_mask.long()).logits  # (B, T, V or C)
+        their_logits = theirs(input_ids=tokens, attention_mask=attention_mask.long()).logits  # (B, T, V or C)
         with inference(model):
-            ours = model(tokens, attention_mask)  # (B, T, V), or (B, C) of a classifier
-    if isinstance(model, Classifier) and other.ndim == 3:  # text scores: of the first token, or the mean
+            our_logits = model(tokens, attention_mask)  # (B, T, V), or (B, C) of a classifier
+    if isinstance(model, Classifier) and their_logits.ndim == 3:  # text scores: of the first token, or the mean
         weights = (
             attention_mask.float()
             if model.config.pooling == "mean"
             else (torch.arange(attention_mask.shape[1]) == 0).float()[None]
         )
-        other = (other * weights[..., None]).sum(1) / weights.sum(1, keepdim=True)  # (B, C)
+        their_logits = (their_logits * weights[..., None]).sum(1) / weights.sum(1, keepdim=True)  # (B, C)
     if isinstance(model, Classifier):
-        difference = float((other - ours).abs().max())
+        difference = float((their_logits - our_logits).abs().max())
     else:
-        difference = float((other - ours)[attention_mask].abs().max())
-    compared = f"{ours.numel():,} logits of three padded texts of up to {tokens.shape[1]} tokens"
-    return Comparison("logits", difference, logits_limit([ours.numpy()]), compared)
+        difference = float((their_logits - our_logits)[attention_mask].abs().max())
+    compared = f"{our_logits.numel():,} logits of three padded texts of up to {tokens.shape[1]} tokens"
+    return Comparison("logits", difference, logits_limit([our_logits.numpy()]), compared)
 
 
 @torch.no_grad()
-def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Comparison | None:
+def _greedy_comparison(theirs: Any, model: Decoder | EncoderDecoder, end_id: int) -> Comparison | None:
     """Count transformers' greedy tokens, for three prompts, that are not the run's most likely tokens.
 
-    A token whose logit is within `LEVEL` of the largest does not count. Forced tokens are off, and the end token does
-    not end a text. The result is None if the context has no room for new tokens.
+    A token whose logit is within `TIE_TOLERANCE` of the largest does not count. Forced tokens are off, and the end
+    token does not end a text. The result is None if the context has no room for new tokens.
     """
     tokens, attention_mask = random_batch(model, seed=2)  # (B, T) each
-    most = min(8, max(1, model.config.context // 3))
-    prompts = [row[keep][:most] for row, keep in zip(tokens, attention_mask, strict=True)]  # (T) each
-    count = min(TOKENS, model.config.context - (most if isinstance(model, Decoder) else 1))
+    prompt_length = min(8, max(1, model.config.context // 3))
+    prompts = [row[row_mask][:prompt_length] for row, row_mask in zip(tokens, attention_mask, strict=True)]  # (T) each
+    count = min(TOKENS, model.config.context - (prompt_length if isinstance(model, Decoder) else 1))
     if count < 1:
         return None
-    for rule in ("eos_token_id", "forced_eos_token_id", "forced_bos_token_id"):
-        setattr(theirs.generation_config, rule, None)
-    sizes = {"min_new_tokens": count, "max_new_tokens": count, "do_sample": False, "num_beams": 1, "pad_token_id": end}
+    for name in ("eos_token_id", "forced_eos_token_id", "forced_bos_token_id"):
+        setattr(theirs.generation_config, name, None)
+    options = {
+        "min_new_tokens": count,
+        "max_new_tokens": count,
+        "do_sample": False,
+        "num_beams": 1,
+        "pad_token_id": end_id,
+    }
     different = 0
     for prompt in prompts:
         mask = torch.ones(1, len(prompt), dtype=torch.long)  # (1, T)
-        found = theirs.generate(prompt[None], attention_mask=mask, **sizes)  # (1, T)
+        generated = theirs.generate(prompt[None], attention_mask=mask, **options)  # (1, T)
         with inference(model):
-            before = found[:, :-1]  # (1, T)
-            logits = model(before) if isinstance(model, Decoder) else model(prompt[None], before)  # (1, T, V)
-        likeliest = logits[0, -count:].max(dim=-1).values  # (count)
-        written = logits[0, -count:].gather(1, found[0, -count:, None])[:, 0]  # (count)
-        different += int((likeliest - written > TIE_TOLERANCE).sum())
+            inputs = generated[:, :-1]  # (1, T)
+            logits = model(inputs) if isinstance(model, Decoder) else model(prompt[None], inputs)  # (1, T, V)
+        highest_logits = logits[0, -count:].max(dim=-1).values  # (count)
+        chosen_logits = logits[0, -count:].gather(1, generated[0, -count:, None])[:, 0]  # (count)
+        different += int((highest_logits - chosen_logits > TIE_TOLERANCE).sum())
     return Comparison("greedy tokens", different, 0, f"{count} tokens for each of {len(prompts)} prompts")

@@ -42,8 +42,8 @@ ATTENTION_DROPOUT = NumberField("attention_dropout", "dropout_attention", float,
 
 
 def _linear(ours: str, theirs: str, change: Change, bias: bool, always: bool) -> list[Rule]:
-    found: list[Rule] = [weight(f"{ours}.weight", f"{theirs}.weight", change)]
-    return [*found, weight(f"{ours}.bias", f"{theirs}.bias", change, always)] if bias else found
+    rules: list[Rule] = [weight(f"{ours}.weight", f"{theirs}.weight", change)]
+    return [*rules, weight(f"{ours}.bias", f"{theirs}.bias", change, always)] if bias else rules
 
 
 def _block(ours: str, theirs: str, bias: bool = True, always: bool = False) -> list[Rule]:
@@ -83,24 +83,24 @@ def _llama_like(
 
 
 def _gpt2_rules() -> tuple[Rule, ...]:
-    own = "stack.blocks.{i}"
-    theirs = "transformer.h.{i}"
+    our_block = "stack.blocks.{i}"
+    their_block = "transformer.h.{i}"
     rules: list[Rule] = [
         weight("embedding.tokens.weight", "transformer.wte.weight"),
         weight("embedding.positions.table.weight", "transformer.wpe.weight"),
     ]
     for kind in ("weight", "bias"):
-        joined = tuple(f"{own}.attention.{part}.{kind}" for part in ("query", "key", "value"))
-        rules.append(Weight(joined, f"{theirs}.attn.c_attn.{kind}", TRANSPOSED, always=kind == "bias"))
+        joined = tuple(f"{our_block}.attention.{part}.{kind}" for part in ("query", "key", "value"))
+        rules.append(Weight(joined, f"{their_block}.attn.c_attn.{kind}", TRANSPOSED, always=kind == "bias"))
     for ours, name in (
         ("attention.output", "attn.c_proj"),
         ("feedforward.up", "mlp.c_fc"),
         ("feedforward.down", "mlp.c_proj"),
     ):
-        rules += _linear(f"{own}.{ours}", f"{theirs}.{name}", TRANSPOSED, bias=True, always=True)
+        rules += _linear(f"{our_block}.{ours}", f"{their_block}.{name}", TRANSPOSED, bias=True, always=True)
     for ours, name in (
-        (f"{own}.attention_norm", f"{theirs}.ln_1"),
-        (f"{own}.feedforward_norm", f"{theirs}.ln_2"),
+        (f"{our_block}.attention_norm", f"{their_block}.ln_1"),
+        (f"{our_block}.feedforward_norm", f"{their_block}.ln_2"),
         ("stack.norm", "transformer.ln_f"),
     ):
         rules += [weight(f"{ours}.weight", f"{name}.weight"), weight(f"{ours}.bias", f"{name}.bias", always=True)]
@@ -141,7 +141,7 @@ GPT2 = Architecture(
     ignored=(".attn.bias", ".attn.masked_bias"),
     rewrites=("sinusoids_as_table", "scale_inside"),
 )
-_RMS: tuple[Field, ...] = (FixedSetting("norm", ("rmsnorm",)), FixedSetting("norm_bias", (False,)))
+_RMS_FIELDS: tuple[Field, ...] = (FixedSetting("norm", ("rmsnorm",)), FixedSetting("norm_bias", (False,)))
 _LLAMA_HEADS = HeadFields("num_attention_heads", "num_key_value_heads", "head_dim")
 
 LLAMA = Architecture(
@@ -160,7 +160,7 @@ LLAMA = Architecture(
         Rope(),
         FixedSetting("window", (None,)),
         FixedSetting("qk_norm", ("none",)),
-        *_RMS,
+        *_RMS_FIELDS,
         *NO_EXTRAS,
     ),
     rules=_llama_like(),
@@ -183,7 +183,7 @@ QWEN2 = Architecture(
         FixedSetting("attention_bias", (True, False)),  # the output bias, which the class lacks, must be zero
         FixedSetting("feedforward_bias", (False,)),
         FixedSetting("qk_norm", ("none",)),
-        *_RMS,
+        *_RMS_FIELDS,
         *NO_EXTRAS,
     ),
     rules=_llama_like(output_bias=False, feedforward_bias=False, query_bias=True),
@@ -205,7 +205,7 @@ QWEN3 = Architecture(
         Window(mixes=True),
         FixedSetting("qk_norm", ("head",)),
         FixedSetting("feedforward_bias", (False,)),
-        *_RMS,
+        *_RMS_FIELDS,
         *NO_EXTRAS,
     ),
     rules=_llama_like(feedforward_bias=False),
@@ -228,7 +228,7 @@ OLMO2 = Architecture(
         FixedSetting("qk_norm", ("whole",)),
         FixedSetting("norm_order", ("output",)),
         FixedSetting("feedforward_bias", (False,)),
-        *_RMS,
+        *_RMS_FIELDS,
         *PLAIN_ENDS,
     ),
     rules=_llama_like(feedforward_bias=False, norms=("post_attention_layernorm", "post_feedforward_layernorm")),
@@ -305,7 +305,7 @@ ARCEE = Architecture(
         Rope(),
         FixedSetting("window", (None,)),
         FixedSetting("qk_norm", ("none",)),
-        *_RMS,
+        *_RMS_FIELDS,
         *NO_EXTRAS,
     ),
     rules=_llama_like(gate=None),

@@ -31,7 +31,7 @@ from glassformer.interop.huggingface.weights import (
     weight,
 )
 
-_FIELDS: tuple[Field, ...] = (
+_BART_FIELDS: tuple[Field, ...] = (
     NumberField("vocab_size", "vocab_size"),
     NumberField("d_model", "width"),
     NumberField("decoder_layers", "layers"),
@@ -58,8 +58,10 @@ _FIELDS: tuple[Field, ...] = (
     FixedSetting("qk_norm", ("none",)),
     FixedSetting("head_transform", (False,)),
 )
-_COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-_EMBEDDINGS = dict.fromkeys((*(f"model.{name}" for name in _COPIES), "lm_head.weight"), "model.shared.weight")
+_EMBEDDING_COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+_EMBEDDING_ALIASES = dict.fromkeys(
+    (*(f"model.{name}" for name in _EMBEDDING_COPIES), "lm_head.weight"), "model.shared.weight"
+)
 
 
 def _bart_rules(positions: Change | None, embedding_norm: bool, last_norm: bool) -> tuple[Rule, ...]:
@@ -69,8 +71,8 @@ def _bart_rules(positions: Change | None, embedding_norm: bool, last_norm: bool)
         Implied("source_embedding.tokens.weight", equals="embedding.tokens.weight"),
     ]
     for stack, table in (("encoder", "source_embedding"), ("decoder", "embedding")):
-        own = f"{stack}.blocks.{{i}}"
-        layer = f"model.{stack}.layers.{{i}}"
+        our_block = f"{stack}.blocks.{{i}}"
+        their_block = f"model.{stack}.layers.{{i}}"
         parts = {
             "feedforward.up": "fc1",
             "feedforward.down": "fc2",
@@ -88,7 +90,7 @@ def _bart_rules(positions: Change | None, embedding_norm: bool, last_norm: bool)
                 if name.startswith("attention.")
             }
             parts = {**parts, **cross, "cross_norm": "encoder_attn_layer_norm"}
-        names = {f"{own}.{ours}": f"{layer}.{theirs}" for ours, theirs in parts.items()}
+        names = {f"{our_block}.{ours}": f"{their_block}.{theirs}" for ours, theirs in parts.items()}
         names |= {f"{table}.norm": f"model.{stack}.layernorm_embedding"} if embedding_norm else {}
         names |= {f"{stack}.norm": f"model.{stack}.layer_norm"} if last_norm else {}
         for ours, theirs in names.items():
@@ -101,18 +103,18 @@ def _bart_rules(positions: Change | None, embedding_norm: bool, last_norm: bool)
     return tuple(rules)
 
 
-def _one_vocabulary(theirs: ConfigReader) -> int:
+def _vocab_size(theirs: ConfigReader) -> int:
     return int(theirs.number("vocab_size", int))
 
 
-_MARIAN: tuple[Field, ...] = (
+_MARIAN_FIELDS: tuple[Field, ...] = (
     RestrictedField("share_encoder_decoder_embeddings", (True,), True),
-    NumberField("decoder_vocab_size", "vocab_size", otherwise=_one_vocabulary),
+    NumberField("decoder_vocab_size", "vocab_size", otherwise=_vocab_size),
 )
 
 
 @dataclass(frozen=True)
-class _SaidBesides:
+class _RedundantFields:
     """Optional fields that repeat properties of the class, and must agree with them."""
 
     order: str
@@ -147,16 +149,16 @@ def _bart_like(name: str, kind: str, order: str, positions: Change | None, embed
         classes={"translate": kind, "summarize": kind},
         family="encoder-decoder",
         fields=(
-            *_FIELDS,
-            _SaidBesides(order, sinusoidal, embedding_norm),
+            *_BART_FIELDS,
+            _RedundantFields(order, sinusoidal, embedding_norm),
             FixedSetting("positions", ("sinusoidal" if sinusoidal else "learned",)),
             FixedSetting("norm_order", (order,)),
             FixedSetting("embedding_norm", (embedding_norm,)),
             FixedSetting("shared_embedding", (False,)),
-            *(_MARIAN if name == "marian" else ()),
+            *(_MARIAN_FIELDS if name == "marian" else ()),
         ),
         rules=_bart_rules(positions, embedding_norm, order == "pre"),
-        aliases=_EMBEDDINGS,
+        aliases=_EMBEDDING_ALIASES,
         rewrites=("two_embeddings", *(("sines_first",) if sinusoidal else ("sinusoids_as_table",))),
     )
 
@@ -179,7 +181,7 @@ def _plain(config: ModelConfig) -> bool:
 def _t5_rules() -> tuple[Rule, ...]:
     rules: list[Rule] = [weight("embedding.tokens.weight", "shared.weight")]
     for stack in ("encoder", "decoder"):
-        own = f"{stack}.blocks.{{i}}"
+        our_block = f"{stack}.blocks.{{i}}"
         layer = f"{stack}.block.{{i}}.layer"
         attentions = [("attention", f"{layer}.0.SelfAttention", f"{layer}.0.layer_norm")]
         if stack == "decoder":
@@ -187,19 +189,19 @@ def _t5_rules() -> tuple[Rule, ...]:
         last = len(attentions)
         for part, theirs, norm in attentions:
             rules += [
-                weight(f"{own}.{part}.query.weight", f"{theirs}.q.weight", UNSCALED),
-                weight(f"{own}.{part}.key.weight", f"{theirs}.k.weight"),
-                weight(f"{own}.{part}.value.weight", f"{theirs}.v.weight"),
-                weight(f"{own}.{part}.output.weight", f"{theirs}.o.weight"),
-                weight(f"{own}.{part}_norm.weight", f"{norm}.weight"),
+                weight(f"{our_block}.{part}.query.weight", f"{theirs}.q.weight", UNSCALED),
+                weight(f"{our_block}.{part}.key.weight", f"{theirs}.k.weight"),
+                weight(f"{our_block}.{part}.value.weight", f"{theirs}.v.weight"),
+                weight(f"{our_block}.{part}.output.weight", f"{theirs}.o.weight"),
+                weight(f"{our_block}.{part}_norm.weight", f"{norm}.weight"),
             ]
         dense = f"{layer}.{last}.DenseReluDense"
         rules += [
-            weight(f"{own}.feedforward_norm.weight", f"{layer}.{last}.layer_norm.weight"),
-            weight(f"{own}.feedforward.down.weight", f"{dense}.wo.weight"),
-            weight(f"{own}.feedforward.up.weight", f"{dense}.wi_1.weight", when=_gated),
-            weight(f"{own}.feedforward.up.weight", f"{dense}.wi.weight", when=_plain),
-            weight(f"{own}.feedforward.gate.weight", f"{dense}.wi_0.weight"),
+            weight(f"{our_block}.feedforward_norm.weight", f"{layer}.{last}.layer_norm.weight"),
+            weight(f"{our_block}.feedforward.down.weight", f"{dense}.wo.weight"),
+            weight(f"{our_block}.feedforward.up.weight", f"{dense}.wi_1.weight", when=_gated),
+            weight(f"{our_block}.feedforward.up.weight", f"{dense}.wi.weight", when=_plain),
+            weight(f"{our_block}.feedforward.gate.weight", f"{dense}.wi_0.weight"),
             weight(
                 f"{stack}.score_positions.table.weight",
                 f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
@@ -213,7 +215,7 @@ def _encoder_layers(theirs: ConfigReader) -> int:
     return int(theirs.number("num_layers", int))
 
 
-_T5_WORDS = {
+_T5_ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
@@ -224,15 +226,18 @@ _T5_WORDS = {
 """T5's gated-gelu uses the tanh approximation, unlike our geglu; gelu_python is exact."""
 
 
-class _FeedForward(WordField):
+class _FeedForwardField(WordField):
     """T5's feed-forward activation, which newer files repeat in derived fields."""
 
     def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Return the activation, and check the fields that newer files derive from it."""
-        word = str(theirs.get(self.theirs, self.default))
-        for name, wanted in (("dense_act_fn", word.removeprefix("gated-")), ("is_gated_act", word.startswith("gated"))):
-            if theirs.get(name, wanted) != wanted:
-                raise theirs.refuse(name, theirs.get(name), f"{self.theirs} = {word} implies {wanted}.")
+        activation = str(theirs.get(self.theirs, self.default))
+        for name, expected in (
+            ("dense_act_fn", activation.removeprefix("gated-")),
+            ("is_gated_act", activation.startswith("gated")),
+        ):
+            if theirs.get(name, expected) != expected:
+                raise theirs.refuse(name, theirs.get(name), f"{self.theirs} = {activation} implies {expected}.")
         return super().read(theirs)
 
 
@@ -250,7 +255,7 @@ T5 = Architecture(
         HeadFields("num_heads", head_width="d_kv", default_width=64, width="d_model"),
         NumberField("relative_attention_num_buckets", "relative_buckets", default=32),
         NumberField("relative_attention_max_distance", "relative_max_distance", default=128),
-        _FeedForward("feed_forward_proj", "activation", _T5_WORDS, "relu"),
+        _FeedForwardField("feed_forward_proj", "activation", _T5_ACTIVATIONS, "relu"),
         NumberField("layer_norm_epsilon", "norm_eps", float, 1e-6),
         NumberField("dropout_rate", "dropout_embedding", float, 0.1),
         NumberField("dropout_rate", "dropout_residual", float, 0.1),
@@ -275,6 +280,6 @@ T5 = Architecture(
     ),
     rules=_t5_rules(),
     prefix="",
-    aliases=dict.fromkeys((*_COPIES, "lm_head.weight"), "shared.weight"),
+    aliases=dict.fromkeys((*_EMBEDDING_COPIES, "lm_head.weight"), "shared.weight"),
     ignored=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
 )

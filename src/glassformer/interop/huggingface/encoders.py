@@ -29,7 +29,7 @@ from glassformer.interop.huggingface.fields import (
 )
 from glassformer.interop.huggingface.weights import SAME, Change, Folded, Neutral, Rule, Unused, rows_before, weight
 
-_SHARED: tuple[Field, ...] = (
+_SHARED_FIELDS: tuple[Field, ...] = (
     *SIZES[:-1],
     HeadFields("num_attention_heads"),
     NumberField("layer_norm_eps", "norm_eps", float, 1e-12),
@@ -46,86 +46,96 @@ _SHARED: tuple[Field, ...] = (
     FixedSetting("window", (None,)),
     FixedSetting("qk_norm", ("none",)),
 )
-_FIELDS: tuple[Field, ...] = (
-    *_SHARED,
+_POST_NORM_FIELDS: tuple[Field, ...] = (
+    *_SHARED_FIELDS,
     WordField("hidden_act", "activation", {"gelu": "gelu", **PLAIN}, "gelu"),
     RestrictedField("position_embedding_type", ("absolute",), "absolute", said=False),
     FixedSetting("positions", ("learned",)),
     FixedSetting("norm_order", ("post",)),
     FixedSetting("embedding_norm", (True,)),
 )
-_SCORES: tuple[Field, ...] = (
+_LINEAR_HEAD_FIELDS: tuple[Field, ...] = (
     NumberField("tie_word_embeddings", "tied", bool, True),
     FixedSetting("head_transform", (False,)),
 )
-_LABELS: tuple[Field, ...] = (
+_LABEL_HEAD_FIELDS: tuple[Field, ...] = (
     RestrictedField("tie_word_embeddings", (True, False), True),
     FixedSetting("tied", (False,)),
     FixedSetting("head_transform", (False,)),
 )
-_WORDS: tuple[Field, ...] = (
+_MASKED_HEAD_FIELDS: tuple[Field, ...] = (
     NumberField("tie_word_embeddings", "tied", bool, True),
     FixedSetting("head_transform", (True,)),
 )
-_BERT: tuple[Field, ...] = (SIZES[-1], RestrictedField("type_vocab_size", (2,), 2))
-_ROBERTA: tuple[Field, ...] = (
+_BERT_FIELDS: tuple[Field, ...] = (SIZES[-1], RestrictedField("type_vocab_size", (2,), 2))
+_ROBERTA_FIELDS: tuple[Field, ...] = (
     NumberField("max_position_embeddings", "context", less=2),
     RestrictedField("type_vocab_size", (1,), 2),
     RestrictedField("pad_token_id", (1,), 1),  # positions start after the id of the padding token
 )
 
 
-def _width(theirs: ConfigReader) -> int:
+def _hidden_size(theirs: ConfigReader) -> int:
     return int(theirs.number("hidden_size", int))
 
 
-_OLD_NAMES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+_OLD_NORM_SUFFIXES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
 """Suffixes of norm names, each with its suffix in files of 2019."""
 
 
-def _rules(prefix: str, positions: Change, types: int, head: dict[str, str], end: str = "") -> tuple[Rule, ...]:
+def _bert_rules(
+    prefix: str, positions: Change, token_types: int, head: dict[str, str], suffix: str = ""
+) -> tuple[Rule, ...]:
     """Return the rules of a BERT-like class.
 
-    `head` maps the layers of our head to theirs; `end` is appended to the names of the query, key and value layers.
+    `head` maps the layers of our head to theirs; `suffix` is appended to the names of the query, key and value layers.
     """
-    layer = f"{prefix}.encoder.layer.{{i}}"
-    own = "stack.blocks.{i}"
+    their_block = f"{prefix}.encoder.layer.{{i}}"
+    our_block = "stack.blocks.{i}"
     matrices = {
-        f"{own}.attention.query": f"{layer}.attention.self.query{end}",
-        f"{own}.attention.key": f"{layer}.attention.self.key{end}",
-        f"{own}.attention.value": f"{layer}.attention.self.value{end}",
-        f"{own}.attention.output": f"{layer}.attention.output.dense",
-        f"{own}.attention_norm": f"{layer}.attention.output.LayerNorm",
-        f"{own}.feedforward.up": f"{layer}.intermediate.dense",
-        f"{own}.feedforward.down": f"{layer}.output.dense",
-        f"{own}.feedforward_norm": f"{layer}.output.LayerNorm",
+        f"{our_block}.attention.query": f"{their_block}.attention.self.query{suffix}",
+        f"{our_block}.attention.key": f"{their_block}.attention.self.key{suffix}",
+        f"{our_block}.attention.value": f"{their_block}.attention.self.value{suffix}",
+        f"{our_block}.attention.output": f"{their_block}.attention.output.dense",
+        f"{our_block}.attention_norm": f"{their_block}.attention.output.LayerNorm",
+        f"{our_block}.feedforward.up": f"{their_block}.intermediate.dense",
+        f"{our_block}.feedforward.down": f"{their_block}.output.dense",
+        f"{our_block}.feedforward_norm": f"{their_block}.output.LayerNorm",
         "embedding.norm": f"{prefix}.embeddings.LayerNorm",
         **head,
     }
-    words = f"{prefix}.embeddings.word_embeddings.weight"
-    table = f"{prefix}.embeddings.position_embeddings.weight"
+    token_embedding = f"{prefix}.embeddings.word_embeddings.weight"
+    position_embedding = f"{prefix}.embeddings.position_embeddings.weight"
     tied = "head.transform" in head  # then the token embedding is also the matrix of the head
     rules: list[Rule] = [
-        weight("embedding.tokens.weight", words),
-        weight("embedding.positions.table.weight", table, positions),
+        weight("embedding.tokens.weight", token_embedding),
+        weight("embedding.positions.table.weight", position_embedding, positions),
     ]
-    if types:
-        rules.append(Folded(f"{prefix}.embeddings.token_type_embeddings.weight", types, table if tied else words))
+    if token_types:
+        rules.append(
+            Folded(
+                f"{prefix}.embeddings.token_type_embeddings.weight",
+                token_types,
+                position_embedding if tied else token_embedding,
+            )
+        )
     for ours, theirs in matrices.items():
         rules += [weight(f"{ours}.weight", f"{theirs}.weight"), weight(f"{ours}.bias", f"{theirs}.bias", always=True)]
     return tuple(rules)
 
 
-def _masked_rules(prefix: str, positions: Change, types: int, head: str, transform: dict[str, str]) -> tuple[Rule, ...]:
+def _masked_rules(
+    prefix: str, positions: Change, token_types: int, head: str, transform: dict[str, str]
+) -> tuple[Rule, ...]:
     """Return the rules of a class with a head for masked tokens.
 
     The bias of the output layer has two names; if a file has both, `.decoder.bias` is used.
     """
-    own = {"head.transform": transform["linear"], "head.norm": transform["norm"], "head": f"{head}.decoder"}
-    return (weight("head.bias", f"{head}.bias", always=True), *_rules(prefix, positions, types, own))
+    head_layers = {"head.transform": transform["linear"], "head.norm": transform["norm"], "head": f"{head}.decoder"}
+    return (weight("head.bias", f"{head}.bias", always=True), *_bert_rules(prefix, positions, token_types, head_layers))
 
 
-def _copies(prefix: str, head: str) -> dict[str, str]:
+def _masked_aliases(prefix: str, head: str) -> dict[str, str]:
     """Return the additional names of the tied embedding and of the bias; see `Architecture.aliases`."""
     return {
         f"{head}.decoder.weight": f"{prefix}.embeddings.word_embeddings.weight",
@@ -138,14 +148,14 @@ BERT = Architecture(
     name="bert",
     classes={"masked": "BertForTokenClassification", "classify": "BertForTokenClassification"},
     family="encoder",
-    fields=(*_FIELDS, *_LABELS, *_BERT),
-    rules=_rules("bert", SAME, 2, {"head": "classifier"}),
+    fields=(*_POST_NORM_FIELDS, *_LABEL_HEAD_FIELDS, *_BERT_FIELDS),
+    rules=_bert_rules("bert", SAME, 2, {"head": "classifier"}),
     prefix="bert.",
     ignored=(".embeddings.position_ids", "bert.pooler.dense.weight", "bert.pooler.dense.bias"),
-    renamed=_OLD_NAMES,
+    renamed=_OLD_NORM_SUFFIXES,
     rewrites=("sinusoids_as_table", "own_head"),
 )
-_OWN_CODE = {
+_BERT_MEAN_AUTO_MAP = {
     "AutoConfig": "bert_mean.BertMeanConfig",
     "AutoModelForSequenceClassification": "bert_mean.BertMeanForSequenceClassification",
 }
@@ -154,13 +164,13 @@ BERT_MEAN = Architecture(
     classes={"classify": "BertMeanForSequenceClassification"},
     family="encoder",
     fields=(
-        *_FIELDS,
-        *_SCORES,
-        *_BERT,
+        *_POST_NORM_FIELDS,
+        *_LINEAR_HEAD_FIELDS,
+        *_BERT_FIELDS,
         FixedSetting("pooling", ("mean",)),
-        RestrictedField("auto_map", (_OWN_CODE,), _OWN_CODE),
+        RestrictedField("auto_map", (_BERT_MEAN_AUTO_MAP,), _BERT_MEAN_AUTO_MAP),
     ),
-    rules=_rules("bert", SAME, 2, {"head": "classifier"}),
+    rules=_bert_rules("bert", SAME, 2, {"head": "classifier"}),
     prefix="bert.",
     ignored=BERT.ignored,
     rewrites=("sinusoids_as_table",),
@@ -172,8 +182,8 @@ DEBERTA = Architecture(
     classes={"classify": "DebertaV2ForSequenceClassification"},
     family="encoder",
     fields=(
-        *_FIELDS,
-        *_SCORES,
+        *_POST_NORM_FIELDS,
+        *_LINEAR_HEAD_FIELDS,
         SIZES[-1],
         RestrictedField("type_vocab_size", (0,), 0),
         RestrictedField("relative_attention", (False,), False),
@@ -184,11 +194,11 @@ DEBERTA = Architecture(
         RestrictedField("pooler_dropout", (0.0,), 0.0),
         RestrictedField("legacy", (True, False), True),
         RestrictedField("norm_rel_ebd", ("none",), "none", said=False),
-        NumberField("pooler_hidden_size", "width", otherwise=_width),
+        NumberField("pooler_hidden_size", "width", otherwise=_hidden_size),
         FixedSetting("pooling", ("first",)),
     ),
     rules=(
-        *_rules("deberta", SAME, 0, {"head": "classifier"}, "_proj"),
+        *_bert_rules("deberta", SAME, 0, {"head": "classifier"}, "_proj"),
         Neutral("pooler.dense.weight", matrix=True),
         Neutral("pooler.dense.bias", matrix=False),
     ),
@@ -200,7 +210,7 @@ BERT_MASKED = Architecture(
     name="bert-masked",
     classes={"masked": "BertForMaskedLM"},
     family="encoder",
-    fields=(*_FIELDS, *_WORDS, *_BERT),
+    fields=(*_POST_NORM_FIELDS, *_MASKED_HEAD_FIELDS, *_BERT_FIELDS),
     rules=_masked_rules(
         "bert",
         SAME,
@@ -209,17 +219,17 @@ BERT_MASKED = Architecture(
         {"linear": "cls.predictions.transform.dense", "norm": "cls.predictions.transform.LayerNorm"},
     ),
     prefix="bert.",
-    aliases=_copies("bert", "cls.predictions"),
+    aliases=_masked_aliases("bert", "cls.predictions"),
     ignored=(*BERT.ignored, "cls.seq_relationship.weight", "cls.seq_relationship.bias"),
-    renamed=_OLD_NAMES,
+    renamed=_OLD_NORM_SUFFIXES,
     rewrites=("sinusoids_as_table",),
 )
 ROBERTA = Architecture(
     name="roberta",
     classes={"masked": "RobertaForTokenClassification", "classify": "RobertaForTokenClassification"},
     family="encoder",
-    fields=(*_FIELDS, *_LABELS, *_ROBERTA),
-    rules=_rules("roberta", rows_before(2), 1, {"head": "classifier"}),
+    fields=(*_POST_NORM_FIELDS, *_LABEL_HEAD_FIELDS, *_ROBERTA_FIELDS),
+    rules=_bert_rules("roberta", rows_before(2), 1, {"head": "classifier"}),
     prefix="roberta.",
     ignored=(".embeddings.position_ids", "roberta.pooler.dense.weight", "roberta.pooler.dense.bias"),
     rewrites=("sinusoids_as_table", "own_head"),
@@ -230,16 +240,16 @@ ROBERTA_MASKED = Architecture(
     classes={"masked": "RobertaForMaskedLM"},
     family="encoder",
     fields=(
-        *_FIELDS,
-        *_WORDS,
-        *_ROBERTA,
+        *_POST_NORM_FIELDS,
+        *_MASKED_HEAD_FIELDS,
+        *_ROBERTA_FIELDS,
         FixedSetting("activation", ("gelu",)),
     ),  # in the head, independent of hidden_act
     rules=_masked_rules(
         "roberta", rows_before(2), 1, "lm_head", {"linear": "lm_head.dense", "norm": "lm_head.layer_norm"}
     ),
     prefix="roberta.",
-    aliases=_copies("roberta", "lm_head"),
+    aliases=_masked_aliases("roberta", "lm_head"),
     ignored=ROBERTA.ignored,
     rewrites=("sinusoids_as_table",),
     needs_padding=1,
@@ -250,8 +260,8 @@ def _false(theirs: ConfigReader) -> bool:
     return False
 
 
-_ESM: tuple[Field, ...] = (
-    *_SHARED,
+_ESM_FIELDS: tuple[Field, ...] = (
+    *_SHARED_FIELDS,
     SIZES[-1],
     RestrictedField("position_embedding_type", ("rotary",), "absolute"),
     RestrictedField("token_dropout", (False,), False),
@@ -268,18 +278,18 @@ _ESM: tuple[Field, ...] = (
 
 def _esm_rules(head: dict[str, str]) -> tuple[Rule, ...]:
     """Return the rules of an ESM class. `head` maps the head's layers to theirs."""
-    own = "stack.blocks.{i}"
-    layer = "esm.encoder.layer.{i}"
+    our_block = "stack.blocks.{i}"
+    their_block = "esm.encoder.layer.{i}"
     names = {
         "embedding.norm": "esm.embeddings.layer_norm",
-        f"{own}.attention_norm": f"{layer}.attention.LayerNorm",
-        f"{own}.attention.query": f"{layer}.attention.self.query",
-        f"{own}.attention.key": f"{layer}.attention.self.key",
-        f"{own}.attention.value": f"{layer}.attention.self.value",
-        f"{own}.attention.output": f"{layer}.attention.output.dense",
-        f"{own}.feedforward_norm": f"{layer}.LayerNorm",
-        f"{own}.feedforward.up": f"{layer}.intermediate.dense",
-        f"{own}.feedforward.down": f"{layer}.output.dense",
+        f"{our_block}.attention_norm": f"{their_block}.attention.LayerNorm",
+        f"{our_block}.attention.query": f"{their_block}.attention.self.query",
+        f"{our_block}.attention.key": f"{their_block}.attention.self.key",
+        f"{our_block}.attention.value": f"{their_block}.attention.self.value",
+        f"{our_block}.attention.output": f"{their_block}.attention.output.dense",
+        f"{our_block}.feedforward_norm": f"{their_block}.LayerNorm",
+        f"{our_block}.feedforward.up": f"{their_block}.intermediate.dense",
+        f"{our_block}.feedforward.down": f"{their_block}.output.dense",
         "stack.norm": "esm.encoder.emb_layer_norm_after",
         **head,
     }
@@ -288,32 +298,36 @@ def _esm_rules(head: dict[str, str]) -> tuple[Rule, ...]:
         when = _has_embedding_norm if ours == "embedding.norm" else None
         rules.append(weight(f"{ours}.weight", f"{theirs}.weight", when=when))
         rules.append(weight(f"{ours}.bias", f"{theirs}.bias", always=True, when=when))
-    return (*rules, Unused("esm.contact_head.regression.weight", _contacts), Unused(_CONTACT_BIAS, _one))
+    return (
+        *rules,
+        Unused("esm.contact_head.regression.weight", _contact_weight_shape),
+        Unused(_CONTACT_BIAS, _contact_bias_shape),
+    )
 
 
 def _has_embedding_norm(config: ModelConfig) -> bool:
     return config.embedding_norm
 
 
-def _contacts(config: ModelConfig) -> tuple[int, ...]:
+def _contact_weight_shape(config: ModelConfig) -> tuple[int, ...]:
     return (1, config.layers * config.heads)
 
 
-def _one(config: ModelConfig) -> tuple[int, ...]:
+def _contact_bias_shape(config: ModelConfig) -> tuple[int, ...]:
     return (1,)
 
 
 _CONTACT_BIAS = "esm.contact_head.regression.bias"
-_ESM_UNREAD = (".rotary_embeddings.inv_freq", "esm.pooler.dense.weight", "esm.pooler.dense.bias")
+_ESM_IGNORED = (".rotary_embeddings.inv_freq", "esm.pooler.dense.weight", "esm.pooler.dense.bias")
 ESM = Architecture(
     name="esm",
     classes={"masked": "EsmForTokenClassification", "classify": "EsmForTokenClassification"},
     family="encoder",
-    fields=(*_ESM, *_LABELS),
+    fields=(*_ESM_FIELDS, *_LABEL_HEAD_FIELDS),
     rules=_esm_rules({"head": "classifier"}),
     prefix="esm.",
-    ignored=_ESM_UNREAD,
-    renamed=_OLD_NAMES,
+    ignored=_ESM_IGNORED,
+    renamed=_OLD_NORM_SUFFIXES,
     rewrites=("own_head",),
     pads_with_end=True,
 )
@@ -321,7 +335,7 @@ ESM_MASKED = Architecture(
     name="esm-masked",
     classes={"masked": "EsmForMaskedLM"},
     family="encoder",
-    fields=(*_ESM, *_WORDS),
+    fields=(*_ESM_FIELDS, *_MASKED_HEAD_FIELDS),
     rules=(
         *_esm_rules({"head.transform": "lm_head.dense", "head.norm": "lm_head.layer_norm"}),
         weight("head.weight", "lm_head.decoder.weight"),
@@ -329,11 +343,11 @@ ESM_MASKED = Architecture(
     ),
     prefix="esm.",
     aliases={"lm_head.decoder.weight": "esm.embeddings.word_embeddings.weight"},
-    ignored=_ESM_UNREAD,
-    renamed=_OLD_NAMES,
+    ignored=_ESM_IGNORED,
+    renamed=_OLD_NORM_SUFFIXES,
     pads_with_end=True,
 )
-_OWN_ESM_CODE = {
+_ESM_MEAN_AUTO_MAP = {
     "AutoConfig": "esm_mean.EsmMeanConfig",
     "AutoModelForSequenceClassification": "esm_mean.EsmMeanForSequenceClassification",
 }
@@ -342,15 +356,15 @@ ESM_MEAN = Architecture(
     classes={"classify": "EsmMeanForSequenceClassification"},
     family="encoder",
     fields=(
-        *_ESM,
-        *_SCORES,
+        *_ESM_FIELDS,
+        *_LINEAR_HEAD_FIELDS,
         FixedSetting("pooling", ("mean",)),
-        RestrictedField("auto_map", (_OWN_ESM_CODE,), _OWN_ESM_CODE),
+        RestrictedField("auto_map", (_ESM_MEAN_AUTO_MAP,), _ESM_MEAN_AUTO_MAP),
     ),
     rules=_esm_rules({"head": "classifier"}),
     prefix="esm.",
-    ignored=_ESM_UNREAD,
-    renamed=_OLD_NAMES,
+    ignored=_ESM_IGNORED,
+    renamed=_OLD_NORM_SUFFIXES,
     own_code="esm_mean",
 )
 """The class defined in `esm_mean.py`."""

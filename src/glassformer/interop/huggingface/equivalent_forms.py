@@ -34,35 +34,35 @@ def restored_heads(config: ModelConfig, ours: Tensors) -> Form:
     """
     if not config.removed_heads:
         return config, ours
-    found = Tensors()
+    restored = Tensors()
     for name, tensor in ours.items():
         stack, _, rest = name.partition(".blocks.")
         layer, _, inner = rest.partition(".")
         part, _, matrix = inner.partition(".")
         if stack not in STACKS or part not in ("attention", "cross"):
-            found[name] = tensor
+            restored[name] = tensor
             continue
-        side = STACKS[stack] or ("dec" if config.family == "decoder" else "enc")
-        site = f"{side}.{layer}.{'cross' if part == 'cross' else 'self'}"
+        site_stack = STACKS[stack] or ("dec" if config.family == "decoder" else "enc")
+        site = f"{site_stack}.{layer}.{'cross' if part == 'cross' else 'self'}"
         if matrix.startswith(("key.", "value.")):
-            found[name] = _spread(tensor, config.kept_kv_heads(site), config.G, config.K)
+            restored[name] = _with_zero_heads(tensor, config.kept_kv_heads(site), config.G, config.K)
         elif matrix.startswith("query."):
-            found[name] = _spread(tensor, config.kept_heads(site), config.heads, config.K)
+            restored[name] = _with_zero_heads(tensor, config.kept_heads(site), config.heads, config.K)
         elif matrix == "output.weight":
-            found[name] = _spread(tensor.T, config.kept_heads(site), config.heads, config.K).T.contiguous()
+            restored[name] = _with_zero_heads(tensor.T, config.kept_heads(site), config.heads, config.K).T.contiguous()
         else:
-            found[name] = tensor
+            restored[name] = tensor
         if matrix == "query.weight" and config.qk_norm == "head":
             for norm in ("query_norm", "key_norm"):
-                found.setdefault(name.replace("query.", f"{norm}."), tensor.new_ones(config.K))
-    return config.replace(removed_heads=()), found
+                restored.setdefault(name.replace("query.", f"{norm}."), tensor.new_ones(config.K))
+    return config.replace(removed_heads=()), restored
 
 
-def _spread(tensor: torch.Tensor, kept: list[int], heads: int, K: int) -> torch.Tensor:
+def _with_zero_heads(tensor: torch.Tensor, kept_heads: list[int], heads: int, K: int) -> torch.Tensor:
     """Insert zeros for removed heads: (kept heads K, ...) -> (heads K, ...)."""
-    whole = tensor.new_zeros(heads, K, *tensor.shape[1:])  # (heads, K, ...)
-    whole[kept] = tensor.reshape(len(kept), K, *tensor.shape[1:])
-    return whole.flatten(0, 1)
+    restored = tensor.new_zeros(heads, K, *tensor.shape[1:])  # (heads, K, ...)
+    restored[kept_heads] = tensor.reshape(len(kept_heads), K, *tensor.shape[1:])
+    return restored.flatten(0, 1)
 
 
 def sinusoids_as_table(config: ModelConfig, ours: Tensors) -> Form:
@@ -126,8 +126,8 @@ def one_embedding(config: ModelConfig, ours: Tensors) -> Form:
     pairs = [(tensor, ours.get(f"source_{name}")) for name, tensor in ours.items() if name.startswith("embedding.")]
     if config.shared_embedding or not all(other is not None and same(one, other) for one, other in pairs):
         return config, ours
-    kept = {name: tensor for name, tensor in ours.items() if not name.startswith("source_embedding.")}
-    return config.replace(shared_embedding=True), kept
+    tensors = {name: tensor for name, tensor in ours.items() if not name.startswith("source_embedding.")}
+    return config.replace(shared_embedding=True), tensors
 
 
 def centred_stream(config: ModelConfig, ours: Tensors) -> Form:
@@ -143,15 +143,15 @@ def centred_stream(config: ModelConfig, ours: Tensors) -> Form:
     if config.norm != "layernorm" or config.norm_bias or config.embedding_norm or not plain:
         return config, ours
     config, ours = own_head(config, ours)
-    found = Tensors()
+    centred = Tensors()
     for name, tensor in ours.items():
         if name == TOKENS:
-            found[name] = _centred(tensor, dim=1)  # (V, D)
+            centred[name] = _centred(tensor, dim=1)  # (V, D)
         elif name.endswith(WRITERS):
-            found[name] = _centred(tensor, dim=0)  # (D, inputs), or (D) of a bias
+            centred[name] = _centred(tensor, dim=0)  # (D, inputs), or (D) of a bias
         else:
-            found[name] = tensor
-    return config.replace(norm="rmsnorm", norm_eps=config.eps), found
+            centred[name] = tensor
+    return config.replace(norm="rmsnorm", norm_eps=config.eps), centred
 
 
 def _centred(tensor: torch.Tensor, dim: int) -> torch.Tensor:
@@ -176,15 +176,15 @@ def sines_interleaved(config: ModelConfig, ours: Tensors) -> Form:
 
 def _reordered(config: ModelConfig, ours: Tensors, order: torch.Tensor) -> Form:
     order = order.to(ours[TOKENS].device)
-    found = Tensors()
+    reordered = Tensors()
     for name, tensor in ours.items():
         if name.endswith((*READERS, "tokens.weight")) or name == HEAD:
-            found[name] = tensor[:, order]
+            reordered[name] = tensor[:, order]
         elif name.endswith(WRITERS) or (tensor.ndim == 1 and "norm." in name and "_norm.weight" not in _inner(name)):
-            found[name] = tensor[order]
+            reordered[name] = tensor[order]
         else:
-            found[name] = tensor
-    return config, found
+            reordered[name] = tensor
+    return config, reordered
 
 
 def _inner(name: str) -> str:

@@ -72,47 +72,49 @@ def export(request: ExportRequest) -> ExportReport:
     opened = OpenedRun.load(request.folder, request.which, device="cpu")
     refuse_unwritable(opened)
     task = class_task(opened)
-    before = _imported_from(opened.folder)
+    imported_from = _imported_from(opened.folder)
     config = opened.model.config.replace(vocab_size=opened.model.vocab_size)
     ours = dict(opened.model.state_dict())
-    padding = opened.tokenizer.padding_id
-    chosen = choose(config, ours, task, request.architecture, before, padding)
-    kind = chosen.classes[task]
-    automatic = next((use for end, use in USES.items() if kind.endswith(end)), "AutoModelForSeq2SeqLM")
-    request.note(f"writing {kind}")
+    padding_id = opened.tokenizer.padding_id
+    architecture = choose(config, ours, task, request.architecture, imported_from, padding_id)
+    class_name = architecture.classes[task]
+    auto_class = next((use for end, use in USES.items() if class_name.endswith(end)), "AutoModelForSeq2SeqLM")
+    request.note(f"writing {class_name}")
 
     def fill(folder: Path) -> tuple[Comparison, ...]:
         folder.mkdir()
-        _write(folder, chosen, opened, opened.files.tokenizer_file)
+        _write(folder, architecture, opened, opened.files.tokenizer_file)
         request.note("reloading and comparing")
-        return compare(folder, opened, kind if chosen.own_code else automatic, chosen.needs_padding)
+        return compare(folder, opened, class_name if architecture.own_code else auto_class, architecture.needs_padding)
 
-    measured = write_atomically("Hugging Face", request.out, fill)
+    comparisons = write_atomically("Hugging Face", request.out, fill)
     size = sum(path.stat().st_size for path in request.out.iterdir())
-    pooled = "those of its first token" if opened.config.model.pooling == "first" else "the mean over its tokens"
+    pooled_scores = "those of its first token" if opened.config.model.pooling == "first" else "the mean over its tokens"
     notes = []
-    if task in NOTES and kind.endswith("ForTokenClassification"):
-        notes.append(NOTES[task].format(pooled))
-    if task in LABELLED and kind.endswith("ForTokenClassification"):
+    if task in NOTES and class_name.endswith("ForTokenClassification"):
+        notes.append(NOTES[task].format(pooled_scores))
+    if task in LABELLED and class_name.endswith("ForTokenClassification"):
         try:
-            whole = choose(config, ours, task, None, before, padding)
+            text_architecture = choose(config, ours, task, None, imported_from, padding_id)
         except GlassError:  # no class for whole texts has this run's settings
             pass
         else:
-            notes.append(WHOLE_TEXTS.format(whole.classes[task]))
-    if chosen.own_code:
-        notes.append(OWN_CODE.format(chosen.own_code))
-    if (before or "").startswith("roberta") and chosen.needs_padding is None:
+            notes.append(WHOLE_TEXTS.format(text_architecture.classes[task]))
+    if architecture.own_code:
+        notes.append(OWN_CODE.format(architecture.own_code))
+    if (imported_from or "").startswith("roberta") and architecture.needs_padding is None:
         notes.append(NO_PADDING)
-    given = f'"{request.out}", trust_remote_code=True' if chosen.own_code else f'"{request.out}"'
-    use = f"from transformers import {automatic}, AutoTokenizer\nmodel = {automatic}.from_pretrained({given})"
+    load_arguments = f'"{request.out}", trust_remote_code=True' if architecture.own_code else f'"{request.out}"'
+    use = (
+        f"from transformers import {auto_class}, AutoTokenizer\nmodel = {auto_class}.from_pretrained({load_arguments})"
+    )
     use += f'\ntokenizer = AutoTokenizer.from_pretrained("{request.out}")'
     if opened.config.train.task == "lm":
         use += '\nids = tokenizer("TEXT", return_tensors="pt")'
         use += "\nprint(tokenizer.decode(model.generate(**ids, max_new_tokens=50, do_sample=True)[0]))"
-    if kind.endswith(WHOLE):
-        use = f'from transformers import pipeline\nclassify = pipeline("text-classification", model={given})'
-    return ExportReport("hf", kind, request.out, size, measured, version_of("transformers"), tuple(notes), use)
+    if class_name.endswith(WHOLE):
+        use = f'from transformers import pipeline\nclassify = pipeline("text-classification", model={load_arguments})'
+    return ExportReport("hf", class_name, request.out, size, comparisons, version_of("transformers"), tuple(notes), use)
 
 
 def class_task(opened: OpenedRun) -> Task:
@@ -153,15 +155,15 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
     template_ends, writes_start = template_tokens(template, opened.tokenizer)
     if task in WRITERS:
         more_ends = opened.tokenizer.more_ends | template_ends
-        writing = writing_ids(opened.tokenizer, opened.config, more_ends)
+        generation_config = writing_ids(opened.tokenizer, opened.config, more_ends)
         if task in PAIRS:  # a decoder's prompts differ in length, so its callers give max_new_tokens
-            writing["max_length"] = opened.config.model.context
-        _write_json(folder / "generation_config.json", writing)
+            generation_config["max_length"] = opened.config.model.context
+        _write_json(folder / "generation_config.json", generation_config)
     save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
     write_tokenizer(folder, tokenizer_file, opened.tokenizer, opened.config, template)
     if template is not None:
-        begins = frame_of(opened.tokenizer, opened.config).before and not writes_start
-        write_text(folder / CHAT_TEMPLATE_FILE, ("{{ bos_token }}" if begins else "") + template)
+        prepends_start = frame_of(opened.tokenizer, opened.config).before and not writes_start
+        write_text(folder / CHAT_TEMPLATE_FILE, ("{{ bos_token }}" if prepends_start else "") + template)
 
 
 def _labels(names: Sequence[str]) -> dict[str, Any]:

@@ -37,8 +37,8 @@ class Refusal:
 
     def remedy(self) -> str:
         """Return the nearest value as an argument of `glass train --set`."""
-        shown = str(self.nearest).lower() if isinstance(self.nearest, bool) else self.nearest
-        return f"model.{self.setting}={'unset' if shown is None else shown}"
+        text = str(self.nearest).lower() if isinstance(self.nearest, bool) else self.nearest
+        return f"model.{self.setting}={'unset' if text is None else text}"
 
 
 @dataclass
@@ -61,28 +61,28 @@ class ConfigReader:
         if name in self.values:
             return self.values[name]
         if default is REQUIRED:
-            close = closest(name, self.values)
+            similar_name = closest(name, self.values)
             added = "Add it with the value used in training."
-            remedy = added if close is None else f"It has {close}: correct the name."
+            remedy = added if similar_name is None else f"It has {similar_name}: correct the name."
             raise GlassError(f"{self.path} has no field {name}", remedy)
         return default
 
     def number(self, name: str, kind: type, default: Any = REQUIRED) -> Any:
         """Return a field that is a number or a boolean or, if the default is None, null."""
         value = self.get(name, default)
-        wanted = (int, float) if kind is float else kind
+        allowed_types = (int, float) if kind is float else kind
         wrong = isinstance(value, bool) != (kind is bool)
         finite = not isinstance(value, float) or math.isfinite(value)
-        if (value is None and default is None) or (isinstance(value, wanted) and not wrong and finite):
+        if (value is None and default is None) or (isinstance(value, allowed_types) and not wrong and finite):
             return value
-        words = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
-        raise GlassError(f"{self.path} has {name} = {value!r}", f"Set it to {words}.")
+        description = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
+        raise GlassError(f"{self.path} has {name} = {value!r}", f"Set it to {description}.")
 
     def same(self, name: str, value: Any) -> None:
         """Check an optional field of older files, which must have this value."""
-        found = self.get(name, None)
-        if found is not None and found != value:
-            raise self.refuse(name, found, f"The other fields imply {value}.")
+        actual = self.get(name, None)
+        if actual is not None and actual != value:
+            raise self.refuse(name, actual, f"The other fields imply {value}.")
 
     def refuse(self, name: str, value: Any, allowed: str) -> GlassError:
         """Return the error for a value that our models cannot express."""

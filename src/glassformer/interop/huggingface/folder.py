@@ -59,20 +59,20 @@ class TensorFiles:
         """
         loaded: dict[str, Tensor] = {}
         for path in dict.fromkeys(self.files[name] for name in names.values()):
-            with _opened(path) as file:
-                for wanted, name in names.items():
+            with _open_safetensors(path) as file:
+                for result_name, name in names.items():
                     if self.files[name] == path:
-                        loaded[wanted] = file.get_tensor(name)
-        for wanted, tensor in loaded.items():
+                        loaded[result_name] = file.get_tensor(name)
+        for result_name, tensor in loaded.items():
             if not bool(torch.isfinite(tensor.float()).all()):
                 raise GlassError(
-                    f"{names[wanted]} in {self.files[names[wanted]]} has values that are not finite",
+                    f"{names[result_name]} in {self.files[names[result_name]]} has values that are not finite",
                     "The weights are damaged: copy them again from the model's source.",
                 )
         return loaded
 
 
-def _opened(path: Path) -> Any:
+def _open_safetensors(path: Path) -> Any:
     try:
         return safe_open(path, framework="pt")
     except FileNotFoundError:
@@ -95,15 +95,15 @@ def find_tensors(folder: Path) -> TensorFiles:
     single = folder / "model.safetensors"
     index = folder / INDEX
     if single.exists():
-        return _collected(folder, [single], None)
+        return _tensor_files(folder, [single], None)
     if index.exists():
-        table = read_json(index, "a model").get("weight_map")
-        if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
+        weight_map = read_json(index, "a model").get("weight_map")
+        if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
             raise GlassError(f"{index} has no weight_map", "Copy it again from the model's source.")
-        outside = [name for name in table.values() if Path(name).name != name]
+        outside = [name for name in weight_map.values() if Path(name).name != name]
         if outside:
             raise GlassError(f"{index} names a file outside its folder: {outside[0]}", "Give a complete model folder.")
-        return _collected(folder, [folder / name for name in dict.fromkeys(table.values())], table)
+        return _tensor_files(folder, [folder / name for name in dict.fromkeys(weight_map.values())], weight_map)
     pickles = [path.name for pattern in PICKLES for path in sorted(folder.glob(pattern))]
     if pickles:
         raise GlassError(
@@ -114,20 +114,20 @@ def find_tensors(folder: Path) -> TensorFiles:
     raise GlassError(f"{folder} has no model.safetensors", nearest_file(single, "Give the folder of a model."))
 
 
-def _collected(folder: Path, paths: list[Path], table: dict[str, str] | None) -> TensorFiles:
+def _tensor_files(folder: Path, paths: list[Path], weight_map: dict[str, str] | None) -> TensorFiles:
     files: dict[str, Path] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     dtypes: dict[str, str] = {}
     for path in paths:
-        with _opened(path) as file:
+        with _open_safetensors(path) as file:
             for name in file.keys():  # noqa: SIM118
-                part = file.get_slice(name)
+                tensor_slice = file.get_slice(name)
                 files[name] = path
-                shapes[name] = tuple(part.get_shape())
-                dtypes[name] = part.get_dtype()
-    for name, file in (table or {}).items():
-        if files.get(name) != folder / file:
+                shapes[name] = tuple(tensor_slice.get_shape())
+                dtypes[name] = tensor_slice.get_dtype()
+    for name, file_name in (weight_map or {}).items():
+        if files.get(name) != folder / file_name:
             raise GlassError(
-                f"{folder / file} lacks the tensor {name}, which the index says it has", "Copy all files again."
+                f"{folder / file_name} lacks the tensor {name}, which the index says it has", "Copy all files again."
             )
     return TensorFiles(folder, files, shapes, dtypes)

@@ -94,38 +94,52 @@ def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> Import
             f"{folder} is a run already, not a Hugging Face folder",
             "Use it as it is, or convert it with glass export --to hf.",
         )
-    found, said = _with_generation_fields(read_model(folder), folder)
-    words = read_tokenizer(folder, found.model.vocab_size, found.task, found.values)
-    note(f"read {found.architecture.classes[found.task]} and its tokenizer: {words.tokenizer.description()}")
-    measured, notes = _compared(folder, found, note)
-    notes += said
-    config = _config(found, words, folder)
+    imported, generation_notes = _with_generation_fields(read_model(folder), folder)
+    imported_tokenizer = read_tokenizer(folder, imported.model.vocab_size, imported.task, imported.values)
+    note(
+        f"read {imported.architecture.classes[imported.task]} and its tokenizer: "
+        f"{imported_tokenizer.tokenizer.description()}"
+    )
+    comparisons, notes = _compare_with_transformers(folder, imported, note)
+    notes += generation_notes
+    config = _config(imported, imported_tokenizer, folder)
     template = None
-    if found.task in OF_DECODERS:
-        template, left_out = _chat_template(folder, out)
-        notes += left_out
-    _write_run(out, found, words, config, folder, template)
-    parameters = sum(parameter.numel() for parameter in found.model.parameters())
-    kind = found.architecture.classes[found.task]
-    return ImportReport(out, kind, found.task, parameters, measured, tuple(notes))
+    if imported.task in OF_DECODERS:
+        template, template_notes = _chat_template(folder, out)
+        notes += template_notes
+    _write_run(out, imported, imported_tokenizer, config, folder, template)
+    parameters = sum(parameter.numel() for parameter in imported.model.parameters())
+    class_name = imported.architecture.classes[imported.task]
+    return ImportReport(out, class_name, imported.task, parameters, comparisons, tuple(notes))
 
 
-def _with_generation_fields(found: ImportedModel, folder: Path) -> tuple[ImportedModel, list[str]]:
+def _with_generation_fields(imported: ImportedModel, folder: Path) -> tuple[ImportedModel, list[str]]:
     """Add the `SPECIAL` fields of `generation_config.json`; also return notes on the fields that runs do not keep."""
     path = folder / "generation_config.json"
-    table = read_json(path, "a model") if path.exists() else {}
-    values = {**found.values, **{name: table[name] for name in SPECIAL if table.get(name) is not None}}
-    told = [f"{name} = {value}" for name, default in WRITING.items() if (value := values.get(name, default)) != default]
-    told += [f"{name} = {table[name]}" for name, default in WRITING.items() if table.get(name, default) != default]
-    kept = ", ".join(dict.fromkeys(told))
+    generation_config = read_json(path, "a model") if path.exists() else {}
+    values = {
+        **imported.values,
+        **{name: generation_config[name] for name in SPECIAL if generation_config.get(name) is not None},
+    }
+    ignored = [
+        f"{name} = {value}" for name, default in WRITING.items() if (value := values.get(name, default)) != default
+    ]
+    ignored += [
+        f"{name} = {generation_config[name]}"
+        for name, default in WRITING.items()
+        if generation_config.get(name, default) != default
+    ]
+    ignored_text = ", ".join(dict.fromkeys(ignored))
     notes = (
-        [f"the model's generation settings {kept} are not imported; the run's [sample] settings apply"] if kept else []
+        [f"the model's generation settings {ignored_text} are not imported; the run's [sample] settings apply"]
+        if ignored_text
+        else []
     )
-    return replace(found, values=values), notes
+    return replace(imported, values=values), notes
 
 
-def _compared(
-    folder: Path, found: ImportedModel, note: Callable[[str], None]
+def _compare_with_transformers(
+    folder: Path, imported: ImportedModel, note: Callable[[str], None]
 ) -> tuple[tuple[Comparison, ...], list[str]]:
     """Compare the model's logits with those of transformers, or return a note that it is not installed.
 
@@ -137,32 +151,39 @@ def _compared(
     from glassformer.interop.huggingface.compare import compare_logits
 
     note("comparing with transformers")
-    kind = found.architecture.classes[found.task]
-    measured = compare_logits(folder, kind, found.model, found.architecture.needs_padding)
-    if not measured.ok:
+    class_name = imported.architecture.classes[imported.task]
+    comparison = compare_logits(folder, class_name, imported.model, imported.architecture.needs_padding)
+    if not comparison.ok:
         raise GlassError(
-            f"the imported model does not match transformers: logits differ by {measured.value:g}",
+            f"the imported model does not match transformers: logits differ by {comparison.value:g}",
             "This is a bug in glassformer: please report it with the model's config.json.",
         )
-    return (measured,), []
+    return (comparison,), []
 
 
-def _config(found: ImportedModel, words: ImportedTokenizer, folder: Path) -> Config:
-    model = found.config.model_dump(exclude_none=True)
-    joint = found.config.shared_embedding or found.task not in PAIRS
+def _config(imported: ImportedModel, imported_tokenizer: ImportedTokenizer, folder: Path) -> Config:
+    model = imported.config.model_dump(exclude_none=True)
+    joint = imported.config.shared_embedding or imported.task not in PAIRS
     return Config.from_dict(
         {
             "model": {**model, "vocab_size": None, "source_vocab_size": None},
-            "tokenizer": {"kind": words.tokenizer.kind, "vocab_size": words.tokenizer.vocab_size, "joint": joint},
-            "data": {"source": str(folder), **({"windows": "documents"} if _in_frames(found, words) else {})},
-            "train": {"task": found.task},
+            "tokenizer": {
+                "kind": imported_tokenizer.tokenizer.kind,
+                "vocab_size": imported_tokenizer.tokenizer.vocab_size,
+                "joint": joint,
+            },
+            "data": {
+                "source": str(folder),
+                **({"windows": "documents"} if _uses_document_windows(imported, imported_tokenizer) else {}),
+            },
+            "train": {"task": imported.task},
         },
         str(folder),
     )
 
 
-def _in_frames(found: ImportedModel, words: ImportedTokenizer) -> bool:
-    return words.framed and found.task in ("lm", "masked")
+def _uses_document_windows(imported: ImportedModel, imported_tokenizer: ImportedTokenizer) -> bool:
+    return imported_tokenizer.framed and imported.task in ("lm", "masked")
 
 
 def _chat_template(folder: Path, out: Path) -> tuple[str | None, list[str]]:
@@ -174,18 +195,18 @@ def _chat_template(folder: Path, out: Path) -> tuple[str | None, list[str]]:
     Raises:
         GlassError: a template cannot be read.
     """
-    own = folder / CHAT_TEMPLATE_FILE
-    named = {DEFAULT: _read_template(own)} if own.exists() else {}
+    default_path = folder / CHAT_TEMPLATE_FILE
+    templates = {DEFAULT: _read_template(default_path)} if default_path.exists() else {}
     for path in sorted((folder / MORE_TEMPLATES).glob("*.jinja")):
-        named[path.stem] = _read_template(path)
-    if not named:
-        named = _configured_templates(folder)
-    others = [name for name in named if name != DEFAULT]
-    if not others:
-        return named.get(DEFAULT), []
-    listed = ", ".join(others)
-    if DEFAULT in named:
-        return named[DEFAULT], [f"imported the chat template named {DEFAULT}; left out: {listed}"]
+        templates[path.stem] = _read_template(path)
+    if not templates:
+        templates = _configured_templates(folder)
+    other_names = [name for name in templates if name != DEFAULT]
+    if not other_names:
+        return templates.get(DEFAULT), []
+    listed = ", ".join(other_names)
+    if DEFAULT in templates:
+        return templates[DEFAULT], [f"imported the chat template named {DEFAULT}; left out: {listed}"]
     problem = f"no chat template is imported: the folder has templates named {listed}, but none named {DEFAULT}"
     return None, [f"{problem}. Copy one of them to {out / CHAT_TEMPLATE_FILE}"]
 
@@ -200,15 +221,15 @@ def _read_template(path: Path) -> str:
 def _configured_templates(folder: Path) -> dict[str, str]:
     """Return the chat templates in `tokenizer_config.json` by name; a template without a name is the default."""
     path = folder / "tokenizer_config.json"
-    found = read_json(path, "a tokenizer").get("chat_template") if path.exists() else None
-    if found is None:
+    entry = read_json(path, "a tokenizer").get("chat_template") if path.exists() else None
+    if entry is None:
         return {}
-    if isinstance(found, str):
-        return {DEFAULT: found}
+    if isinstance(entry, str):
+        return {DEFAULT: entry}
     try:
-        named = {each["name"]: each["template"] for each in found}
-        if all(isinstance(text, str) for text in (*named, *named.values())):
-            return named
+        templates = {each["name"]: each["template"] for each in entry}
+        if all(isinstance(text, str) for text in (*templates, *templates.values())):
+            return templates
     except MALFORMED:
         pass
     raise GlassError(
@@ -218,27 +239,32 @@ def _configured_templates(folder: Path) -> dict[str, str]:
 
 
 def _write_run(
-    out: Path, found: ImportedModel, words: ImportedTokenizer, config: Config, folder: Path, template: str | None
+    out: Path,
+    imported: ImportedModel,
+    imported_tokenizer: ImportedTokenizer,
+    config: Config,
+    folder: Path,
+    template: str | None,
 ) -> None:
     """Write the complete run folder, or nothing."""
     partial = partial_path(out)
     facts = {
         "data": {"source": str(folder), "text_hash": "not known", "tokens": "not known"},
-        "tokenizers": dict.fromkeys(("tokenizer.json", "source_tokenizer.json"), words.tokenizer.digest),
-        "imported": {"architecture": found.architecture.name, "from": str(folder)},
+        "tokenizers": dict.fromkeys(("tokenizer.json", "source_tokenizer.json"), imported_tokenizer.tokenizer.digest),
+        "imported": {"architecture": imported.architecture.name, "from": str(folder)},
     }
     with no_empty_folders(out.parent), convert_os_errors(out):
         try:
             run: Run = create_run(partial, config, facts)
-            words.tokenizer.save(run.tokenizer_file)
+            imported_tokenizer.tokenizer.save(run.tokenizer_file)
             if config.two_vocabularies:
-                words.tokenizer.save(run.source_tokenizer_file)
-            if found.labels:
-                run.save_labels(found.labels)
+                imported_tokenizer.tokenizer.save(run.source_tokenizer_file)
+            if imported.labels:
+                run.save_labels(imported.labels)
             if template is not None:
                 run.save_chat_template(template)
-            optimizers = make_optimizers(found.model, config.train)
-            save_checkpoint(run, found.model, optimizers, TrainState(), config)
+            optimizers = make_optimizers(imported.model, config.train)
+            save_checkpoint(run, imported.model, optimizers, TrainState(), config)
             if out.exists():
                 out.rmdir()  # an existing folder is empty here
             partial.rename(out)

@@ -53,30 +53,32 @@ def read_model(folder: Folder) -> ImportedModel:
         raise GlassError(f"{folder} is not a folder", "Give the folder of config.json and model.safetensors.")
     path = folder / "config.json"
     values = read_json(path, "a config.json")
-    kind = values.get("model_type")
-    if not isinstance(kind, str):
+    model_type = values.get("model_type")
+    if not isinstance(model_type, str):
         raise GlassError(f"{path} has no field model_type", f"Set it to one of: {', '.join(ARCHITECTURES)}.")
-    architecture = architecture_of(kind, values.get("architectures"))
+    architecture = architecture_of(model_type, values.get("architectures"))
     task, labels = _task(architecture, values, path)
     config = architecture.read_config(values, str(path))
     if config.vocab_size is None or config.vocab_size < 2:
         raise GlassError(f"{path} has vocab_size = {config.vocab_size}", "Set it to 2 or more.")
     if architecture.classes[task].endswith("ForTokenClassification") and task == "classify":
         config = config.replace(pooling=_pooling(values, path))
-    found = find_tensors(folder)
+    tensor_files = find_tensors(folder)
     layers = max(config.layers, config.encoder_layers or 0)
-    if layers > len(found.shapes):  # refuse before all these layers are allocated
+    if layers > len(tensor_files.shapes):  # refuse before all these layers are allocated
         raise GlassError(
-            f"{path} has {layers} layers, but {folder} has only {len(found.shapes)} tensors",
+            f"{path} has {layers} layers, but {folder} has only {len(tensor_files.shapes)} tensors",
             "Copy config.json and the weights again from the same model.",
         )
-    wanted, expected = architecture.shapes(config, len(labels) or None)
-    names = _matched(architecture, found, {name: tuple(tensor.shape) for name, tensor in expected.items()}, path)
-    theirs = found.load(names)
+    our_shapes, their_shapes = architecture.shapes(config, len(labels) or None)
+    names = _file_names(
+        architecture, tensor_files, {name: tuple(tensor.shape) for name, tensor in their_shapes.items()}, path
+    )
+    theirs = tensor_files.load(names)
     _check_sinusoids(architecture, theirs, config)
-    ours = architecture.to_ours(theirs, config, wanted)
-    undo = [IMPORT_FORMS[name] for name in reversed(architecture.rewrites) if name in IMPORT_FORMS]
-    config, ours = rewritten(undo, config, ours)
+    ours = architecture.to_ours(theirs, config, our_shapes)
+    import_forms = [IMPORT_FORMS[name] for name in reversed(architecture.rewrites) if name in IMPORT_FORMS]
+    config, ours = rewritten(import_forms, config, ours)
     model = build_model(config, classes=len(labels) or None)
     model.load_state_dict(ours)
     return ImportedModel(architecture, values, config, model.eval(), task, labels)
@@ -84,38 +86,40 @@ def read_model(folder: Folder) -> ImportedModel:
 
 def _task(architecture: Architecture, values: dict[str, Any], path: Path) -> tuple[Task, tuple[str, ...]]:
     """Return the task of the class in `architectures`, and the labels of a classifier."""
-    named = values.get("architectures") or [next(iter(architecture.classes.values()))]
-    known = set(architecture.classes.values())
-    if not isinstance(named, list) or len(named) != 1 or str(named[0]) not in known:
-        raise _not_read(architecture, named, path)
-    whole = list(architecture.classes) == ["classify"]
-    if not whole and (len(architecture.classes) == 1 or architecture.family != "encoder"):
+    class_names = values.get("architectures") or [next(iter(architecture.classes.values()))]
+    supported = set(architecture.classes.values())
+    if not isinstance(class_names, list) or len(class_names) != 1 or str(class_names[0]) not in supported:
+        raise _unsupported_class(architecture, class_names, path)
+    only_classifies = list(architecture.classes) == ["classify"]
+    if not only_classifies and (len(architecture.classes) == 1 or architecture.family != "encoder"):
         return next(iter(architecture.classes)), ()
-    table = values.get("id2label") or {str(number): f"LABEL_{number}" for number in range(2)}
-    if not isinstance(table, dict) or set(map(str, table)) != set(map(str, range(len(table)))):
+    id2label = values.get("id2label") or {str(number): f"LABEL_{number}" for number in range(2)}
+    if not isinstance(id2label, dict) or set(map(str, id2label)) != set(map(str, range(len(id2label)))):
         raise GlassError(f"id2label in {path} does not name every label from 0 on", "Correct id2label.")
-    if not whole and values.get("summary_type") is None:
-        if len(table) != values.get("vocab_size"):
+    if not only_classifies and values.get("summary_type") is None:
+        if len(id2label) != values.get("vocab_size"):
             raise GlassError(
-                f"{path} has {len(table)} labels for tokens, but no summary_type for the labels of whole texts",
+                f"{path} has {len(id2label)} labels for tokens, but no summary_type for the labels of whole texts",
                 'Add "summary_type": "first" (scores of the first token) or "mean" (mean over the tokens).',
             )
         return "masked", ()
-    return "classify", tuple(str(table.get(str(number), table.get(number))) for number in range(len(table)))
+    return "classify", tuple(str(id2label.get(str(number), id2label.get(number))) for number in range(len(id2label)))
 
 
-def _not_read(architecture: Architecture, named: Any, path: Path) -> GlassError:
+def _unsupported_class(architecture: Architecture, class_names: Any, path: Path) -> GlassError:
     """Return the error for an unsupported class, with the nearest supported one."""
-    shown = ", ".join(map(str, named)) if isinstance(named, list) else str(named)
-    same = [each for each in ARCHITECTURES.values() if each.model_type == architecture.model_type]
-    known = ", ".join(sorted({name for each in same for name in each.classes.values()}))
-    if shown.endswith("ForSequenceClassification") and architecture.family == "encoder":
-        nearest = shown.replace("Sequence", "Token")
+    class_text = ", ".join(map(str, class_names)) if isinstance(class_names, list) else str(class_names)
+    related = [each for each in ARCHITECTURES.values() if each.model_type == architecture.model_type]
+    supported = ", ".join(sorted({name for each in related for name in each.classes.values()}))
+    if class_text.endswith("ForSequenceClassification") and architecture.family == "encoder":
+        nearest = class_text.replace("Sequence", "Token")
         return GlassError(
-            f"{path} has architectures = {shown}, whose head has a linear layer and tanh, which our models lack",
+            f"{path} has architectures = {class_text}, whose head has a linear layer and tanh, which our models lack",
             f'Nearest: {nearest} with "summary_type": "first", whose output layer reads the first token directly.',
         )
-    return GlassError(f"{path} has architectures = {shown}, which is not supported", f"Supported classes: {known}.")
+    return GlassError(
+        f"{path} has architectures = {class_text}, which is not supported", f"Supported classes: {supported}."
+    )
 
 
 def _pooling(values: dict[str, Any], path: Path) -> str:
@@ -124,48 +128,51 @@ def _pooling(values: dict[str, Any], path: Path) -> str:
     return str(values["summary_type"])
 
 
-def _matched(
-    architecture: Architecture, found: TensorFiles, expected: dict[str, tuple[int, ...]], path: Path
+def _file_names(
+    architecture: Architecture, tensor_files: TensorFiles, expected: dict[str, tuple[int, ...]], path: Path
 ) -> dict[str, str]:
     """Return the name in the file for each expected tensor."""
     prefix = architecture.prefix
     sinusoids = {rule.theirs for rule in architecture.rules if isinstance(rule, Sinusoids)}
-    bare = bool(prefix) and not any(name.startswith(prefix) for name in found.shapes)
+    bare = bool(prefix) and not any(name.startswith(prefix) for name in tensor_files.shapes)
     names = {name: name.removeprefix(prefix) if bare else name for name in expected}
-    for wanted, name in list(names.items()):
-        if name not in found.shapes and wanted in sinusoids:
-            del names[wanted]
+    for expected_name, name in list(names.items()):
+        if name not in tensor_files.shapes and expected_name in sinusoids:
+            del names[expected_name]
             continue
-        if name not in found.shapes:
-            other = _renamed(architecture, name, found) or _alias_of(architecture, wanted, found)
+        if name not in tensor_files.shapes:
+            other = _older_name(architecture, name, tensor_files) or _alias_of(
+                architecture, expected_name, tensor_files
+            )
             if other is None:
                 raise GlassError(
-                    f"{found.folder} has no tensor {name}, which {path} requires",
+                    f"{tensor_files.folder} has no tensor {name}, which {path} requires",
                     "Copy the whole model again, or correct config.json.",
                 )
-            names[wanted] = other
-        if found.dtypes[names[wanted]] not in FLOATS:
+            names[expected_name] = other
+        file_name = names[expected_name]
+        if tensor_files.dtypes[file_name] not in FLOATS:
             raise GlassError(
-                f"{names[wanted]} in {found.files[names[wanted]]} has dtype {found.dtypes[names[wanted]]}",
+                f"{file_name} in {tensor_files.files[file_name]} has dtype {tensor_files.dtypes[file_name]}",
                 "Give the model with its weights in float64, float32, float16 or bfloat16.",
             )
-        if found.shapes[names[wanted]] != expected[wanted]:
+        if tensor_files.shapes[file_name] != expected[expected_name]:
             raise GlassError(
-                f"{names[wanted]} has shape {found.shapes[names[wanted]]}, but {path} implies {expected[wanted]}",
+                f"{file_name} has shape {tensor_files.shapes[file_name]}, but {path} implies {expected[expected_name]}",
                 "Copy config.json and the weights again from the same model.",
             )
-    _check_rest(architecture, found, names)
+    _check_unused(architecture, tensor_files, names)
     return names
 
 
 def _check_sinusoids(architecture: Architecture, theirs: Tensors, config: ModelConfig) -> None:
     """Raise a `GlassError` if a file's table of sinusoids has other values."""
     for rule in architecture.rules:
-        found = theirs.get(rule.theirs) if isinstance(rule, Sinusoids) else None
+        table = theirs.get(rule.theirs) if isinstance(rule, Sinusoids) else None
         if (
             isinstance(rule, Sinusoids)
-            and found is not None
-            and not torch.allclose(found.float(), rule.table(config), atol=1e-3)
+            and table is not None
+            and not torch.allclose(table.float(), rule.table(config), atol=1e-3)
         ):
             raise GlassError(
                 f"{rule.theirs} is not the table of sinusoids that {architecture.name} models have",
@@ -173,33 +180,33 @@ def _check_sinusoids(architecture: Architecture, theirs: Tensors, config: ModelC
             )
 
 
-def _alias_of(architecture: Architecture, wanted: str, found: TensorFiles) -> str | None:
+def _alias_of(architecture: Architecture, expected_name: str, tensor_files: TensorFiles) -> str | None:
     aliases = architecture.aliases or {}
-    return next((name for name, main in aliases.items() if main == wanted and name in found.shapes), None)
+    return next((name for name, main in aliases.items() if main == expected_name and name in tensor_files.shapes), None)
 
 
-def _renamed(architecture: Architecture, name: str, found: TensorFiles) -> str | None:
+def _older_name(architecture: Architecture, name: str, tensor_files: TensorFiles) -> str | None:
     """Return the name of a tensor in an older file; None if no file has such a name."""
     others = (name.removesuffix(new) + old for new, old in architecture.renamed.items() if name.endswith(new))
-    return next((other for other in others if other in found.shapes), None)
+    return next((other for other in others if other in tensor_files.shapes), None)
 
 
-def _check_rest(architecture: Architecture, found: TensorFiles, names: dict[str, str]) -> None:
+def _check_unused(architecture: Architecture, tensor_files: TensorFiles, names: dict[str, str]) -> None:
     """Raise a `GlassError` for an unused tensor, unless the class ignores it or it is an exact copy of a used one."""
     aliases = dict(architecture.aliases or {})
-    used = {name: wanted for wanted, name in names.items()}
+    used = {name: expected_name for expected_name, name in names.items()}
     tied = next((name for name in names if name.endswith(("wte.weight", "embed_tokens.weight"))), None)
     if tied is not None and "lm_head.weight" not in names:
         aliases["lm_head.weight"] = tied
-    for name in found.shapes:
+    for name in tensor_files.shapes:
         if name in used or name.endswith(architecture.ignored or ("\0",)):
             continue
         if name not in aliases:
             raise GlassError(
-                f"{found.folder} has a tensor that {architecture.name} models do not have: {name}",
+                f"{tensor_files.folder} has a tensor that {architecture.name} models do not have: {name}",
                 "Remove the tensor if it has no effect on the result, or import another model.",
             )
-        pair = found.load({"copy": name, "main": names[aliases[name]]})
+        pair = tensor_files.load({"copy": name, "main": names[aliases[name]]})
         if pair["copy"].shape != pair["main"].shape or not torch.equal(pair["copy"], pair["main"]):
             raise GlassError(
                 f"{name} differs from {names[aliases[name]]}, but config.json says that they are tied",

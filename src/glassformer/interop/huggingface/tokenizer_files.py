@@ -60,7 +60,7 @@ def write_framed(path: Path, saved: Path, tokenizer: Tokenizer, config: Config) 
     if config.train.task == "masked":
         rename_mask(document, HOLE, tokenizer.kind in SPACE_BELONGS_TO_WORD)
         names = {id: HOLE if name == layout.MASK else name for id, name in names.items()}
-    document["post_processor"] = _template(frame, names) if len(frame) else None
+    document["post_processor"] = _post_processor(frame, names) if len(frame) else None
     write_text(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
     return names
 
@@ -82,7 +82,7 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
             template.
     """
     names = write_framed(folder / "tokenizer.json", saved, tokenizer, config)
-    facts: Json = {
+    values: Json = {
         "tokenizer_class": TOKENIZER_CLASS,
         "model_max_length": config.model.context,
         "clean_up_tokenization_spaces": False,
@@ -96,12 +96,12 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
         "pad_token": names[padding_or_end(tokenizer)],
     }
     if tokenizer.mask_id is not None:
-        facts["mask_token"] = names[tokenizer.mask_id]
+        values["mask_token"] = names[tokenizer.mask_id]
     if tokenizer.unknown_id is not None:
-        facts["unk_token"] = names[tokenizer.unknown_id]
+        values["unk_token"] = names[tokenizer.unknown_id]
     elif config.train.task in PAIRS:
-        facts["unk_token"] = names[tokenizer.end_id]  # CTranslate2 requires one; it never occurs
-    (folder / "tokenizer_config.json").write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
+        values["unk_token"] = names[tokenizer.end_id]  # CTranslate2 requires one; it never occurs
+    (folder / "tokenizer_config.json").write_text(json.dumps(values, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
 
 def padding_or_end(tokenizer: Tokenizer) -> int:
@@ -130,7 +130,7 @@ def rename_mask(document: Json, name: str, takes_space: bool) -> None:
     added[1] |= {"content": name, "lstrip": takes_space}
 
 
-def _template(frame: Frame, names: dict[int, str]) -> Json:
+def _post_processor(frame: Frame, names: dict[int, str]) -> Json:
     """Return the post-processor that adds the frame to a text."""
 
     def piece(id: int) -> Json:
@@ -149,13 +149,13 @@ def special_ids(tokenizer: Tokenizer, config: Config) -> Json:
     token, which also occurs in texts. Its `pad_token_id` is therefore null, except in an encoder-decoder, which
     requires a value.
     """
-    found: Json = {"bos_token_id": tokenizer.start_id, "eos_token_id": tokenizer.end_id}
+    ids: Json = {"bos_token_id": tokenizer.start_id, "eos_token_id": tokenizer.end_id}
     if config.train.task in PAIRS:
         first, *forced = tokenizer.target_start
-        found |= {"decoder_start_token_id": first, "forced_bos_token_id": forced[0] if forced else None}
-        found["forced_eos_token_id"] = None
-    found["pad_token_id"] = padding_or_end(tokenizer) if config.train.task in PAIRS else tokenizer.padding_id
-    return found
+        ids |= {"decoder_start_token_id": first, "forced_bos_token_id": forced[0] if forced else None}
+        ids["forced_eos_token_id"] = None
+    ids["pad_token_id"] = padding_or_end(tokenizer) if config.train.task in PAIRS else tokenizer.padding_id
+    return ids
 
 
 def writing_ids(tokenizer: Tokenizer, config: Config, more_ends: Collection[int] = ()) -> Json:
@@ -166,9 +166,9 @@ def writing_ids(tokenizer: Tokenizer, config: Config, more_ends: Collection[int]
         config: settings of the run.
         more_ends: tokens that end a text besides the end token.
     """
-    found = {**special_ids(tokenizer, config), "pad_token_id": padding_or_end(tokenizer)}
+    ids = {**special_ids(tokenizer, config), "pad_token_id": padding_or_end(tokenizer)}
     others = sorted({*more_ends} - {tokenizer.end_id})
-    return {**found, "eos_token_id": [tokenizer.end_id, *others]} if others else found
+    return {**ids, "eos_token_id": [tokenizer.end_id, *others]} if others else ids
 
 
 def template_tokens(template: str | None, tokenizer: Tokenizer) -> tuple[frozenset[int], bool]:

@@ -66,43 +66,51 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
     except Exception as error:  # the library raises plain Exception
         raise GlassError(f"{path} is not a tokenizer: {error}", "Copy it again from the model's source.") from None
     frame = _frame(theirs)
-    own = _own(document, path)
-    names = _names(folder)
-    if own is None:
-        end = _end(theirs, names, config, path)
+    tokenizer = _exported_tokenizer(document, path)
+    names = _special_token_texts(folder)
+    if tokenizer is None:
+        end_id = _end_id(theirs, names, config, path)
         if task in PAIRS and not len(frame):
-            frame = Frame(after=(end,))  # an encoder-decoder without a frame gets our end token
-        begin = theirs.token_to_id(names["bos_token"]) if "bos_token" in names else None
-        start = frame.before[0] if frame.before else end if begin is None else begin
-        kind, unknown = _kind(document, theirs, path)
-        most = max(theirs.get_vocab(with_added_tokens=True).values()) + 1
-        _check_size(most, size, path)
-        roles: Json = {"start": start, "end": end, "unknown": unknown, "before": frame.before, "after": frame.after}
-        for part in ("mask", "pad"):
-            named = names.get(f"{part}_token")
-            roles["padding" if part == "pad" else part] = theirs.token_to_id(named) if named is not None else None
-        if roles["padding"] in (end, start, unknown):  # this token occurs in texts
+            frame = Frame(after=(end_id,))  # an encoder-decoder without a frame gets our end token
+        bos_id = theirs.token_to_id(names["bos_token"]) if "bos_token" in names else None
+        start_id = frame.before[0] if frame.before else end_id if bos_id is None else bos_id
+        kind, unknown_id = _kind_and_unknown_id(document, theirs, path)
+        token_count = max(theirs.get_vocab(with_added_tokens=True).values()) + 1
+        _check_size(token_count, size, path)
+        roles: Json = {
+            "start": start_id,
+            "end": end_id,
+            "unknown": unknown_id,
+            "before": frame.before,
+            "after": frame.after,
+        }
+        for role in ("mask", "pad"):
+            token_text = names.get(f"{role}_token")
+            roles["padding" if role == "pad" else role] = (
+                theirs.token_to_id(token_text) if token_text is not None else None
+            )
+        if roles["padding"] in (end_id, start_id, unknown_id):  # this token occurs in texts
             roles["padding"] = None
         roles["target_start"] = target_start(config, size) if task in PAIRS else None
-        if more_ends := _more_ends(config, end, size):
+        if more_ends := _more_end_ids(config, end_id, size):
             roles["more_ends"] = more_ends
-        own = Tokenizer(convert_tokenizer_json(document, kind, size, roles, _prepends_space(document)))
-    elif own.vocab_size != size:
-        _check_size(own.vocab_size, size, path, equal=True)
-    _check_frame(frame, own, task, theirs, path)
-    return ImportedTokenizer(own, bool(frame.before))
+        tokenizer = Tokenizer(convert_tokenizer_json(document, kind, size, roles, _prepends_space(document)))
+    elif tokenizer.vocab_size != size:
+        _check_size(tokenizer.vocab_size, size, path, equal=True)
+    _check_frame(frame, tokenizer, task, theirs, path)
+    return ImportedTokenizer(tokenizer, bool(frame.before))
 
 
-def _own(document: Json, path: Path) -> Tokenizer | None:
+def _exported_tokenizer(document: Json, path: Path) -> Tokenizer | None:
     """Return a tokenizer that `glass export` wrote; None for any other."""
     facts = document["model"].get(layout.FACTS)
     if not isinstance(facts, dict):
         return None
-    whole = {**document, "post_processor": None, "added_tokens": [{**each} for each in document["added_tokens"]]}
-    rename_mask(whole, layout.MASK, takes_space=False)
-    if facts.get("sha256") != layout.checksum(whole):
+    original = {**document, "post_processor": None, "added_tokens": [{**each} for each in document["added_tokens"]]}
+    rename_mask(original, layout.MASK, takes_space=False)
+    if facts.get("sha256") != layout.checksum(original):
         raise GlassError(f"{path} was altered after glass export wrote it", "Copy the exported file again.")
-    return Tokenizer(whole)
+    return Tokenizer(original)
 
 
 def _check_size(tokens: int, size: int, path: Path, equal: bool = False) -> None:
@@ -113,24 +121,24 @@ def _check_size(tokens: int, size: int, path: Path, equal: bool = False) -> None
         )
 
 
-def _names(folder: Path) -> dict[str, str]:
+def _special_token_texts(folder: Path) -> dict[str, str]:
     """Return the text of each special token by its name, such as `eos_token`, from the folder's other files."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if (folder / name).exists():
             for part, token in read_json(folder / name, "a tokenizer").items():
                 content = token.get("content") if isinstance(token, dict) else token
                 if part.endswith("_token") and isinstance(content, str):
-                    found[part] = content
-    return found
+                    texts[part] = content
+    return texts
 
 
-def _end(theirs: tokenizers.Tokenizer, names: dict[str, str], config: Json, path: Path) -> int:
+def _end_id(theirs: tokenizers.Tokenizer, names: dict[str, str], config: Json, path: Path) -> int:
     """Return the token that ends a text, from the tokenizer's files or from `config.json`."""
     for name in ("eos_token", "sep_token"):
-        found = theirs.token_to_id(names[name]) if name in names else None
-        if found is not None:
-            return found
+        token_id = theirs.token_to_id(names[name]) if name in names else None
+        if token_id is not None:
+            return token_id
     ids = config.get("eos_token_id")
     id = ids[0] if isinstance(ids, list) and ids else ids
     if isinstance(id, int) and 0 <= id < theirs.get_vocab_size() and theirs.id_to_token(id) is not None:
@@ -140,19 +148,19 @@ def _end(theirs: tokenizers.Tokenizer, names: dict[str, str], config: Json, path
     )
 
 
-def _more_ends(config: Json, end: int, size: int) -> list[int]:
+def _more_end_ids(config: Json, end_id: int, size: int) -> list[int]:
     """Return the tokens that end a text besides the end token, if `eos_token_id` is a list."""
     ids = config.get("eos_token_id")
-    found = ids if isinstance(ids, list) else []
-    return sorted({id for id in found if isinstance(id, int) and 0 <= id < size and id != end})
+    listed_ids = ids if isinstance(ids, list) else []
+    return sorted({id for id in listed_ids if isinstance(id, int) and 0 <= id < size and id != end_id})
 
 
-def _kind(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str, int | None]:
+def _kind_and_unknown_id(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str, int | None]:
     """Return our name for the type of tokenizer, and the id of the unknown token."""
     model = document["model"]
     kind = model.get("type") or ("WordPiece" if "max_input_chars_per_word" in model else "BPE")
     if kind == "BPE":
-        if "ByteLevel" not in _types(document.get("pre_tokenizer")) + _types(document.get("normalizer")):
+        if "ByteLevel" not in _step_types(document.get("pre_tokenizer")) + _step_types(document.get("normalizer")):
             raise GlassError(
                 f"{path} is a BPE of characters, not of bytes (no ByteLevel pre-tokenizer)", SUPPORTED_TOKENIZERS
             )
@@ -161,9 +169,11 @@ def _kind(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str
                 f"{path} splits words at random: dropout = {model['dropout']}", 'Set its "dropout" to null.'
             )
         letters = {*layout.byte_letters(), *(each["content"] for each in document["added_tokens"])}
-        odd = next((token for token in model["vocab"] if token not in letters and not letters.issuperset(token)), None)
-        if odd is not None:
-            raise GlassError(f"{path} has the token {odd!r}, which is not a byte-level token", SUPPORTED_TOKENIZERS)
+        foreign = next(
+            (token for token in model["vocab"] if token not in letters and not letters.issuperset(token)), None
+        )
+        if foreign is not None:
+            raise GlassError(f"{path} has the token {foreign!r}, which is not a byte-level token", SUPPORTED_TOKENIZERS)
         return "bpe", None
     if kind == "WordPiece":
         if model.get("continuing_subword_prefix") != "##":
@@ -176,12 +186,12 @@ def _kind(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str
     raise GlassError(f"{path} has a tokenizer of type {kind}", SUPPORTED_TOKENIZERS)
 
 
-def _types(part: Any) -> list[str]:
+def _step_types(part: Any) -> list[str]:
     """Return the types of a step and of its nested steps."""
     if not isinstance(part, dict):
         return []
-    inner = [*part.get("pretokenizers", []), *part.get("normalizers", [])]
-    return [str(part.get("type")), *[name for step in inner for name in _types(step)]]
+    nested = [*part.get("pretokenizers", []), *part.get("normalizers", [])]
+    return [str(part.get("type")), *[name for step in nested for name in _step_types(step)]]
 
 
 def _prepends_space(document: Json) -> bool:
@@ -204,7 +214,7 @@ def target_start(config: Json, size: int) -> list[int]:
     Raises:
         GlassError: `config.json` lacks the start token, or an id is outside the vocabulary.
     """
-    found = []
+    ids = []
     for name in ("decoder_start_token_id", "forced_bos_token_id"):
         id = config.get(name)
         if id is None and name.startswith("forced"):
@@ -214,8 +224,8 @@ def target_start(config: Json, size: int) -> list[int]:
                 f"config.json has {name} = {id!r}, but targets must begin with a token",
                 f"Set it to the id of that token, below {size} (in mbart, the token of the target language).",
             )
-        found.append(id)
-    return found
+        ids.append(id)
+    return ids
 
 
 def _frame(theirs: tokenizers.Tokenizer) -> Frame:
@@ -227,7 +237,7 @@ def _frame(theirs: tokenizers.Tokenizer) -> Frame:
     return Frame(tuple(framed))
 
 
-def _check_frame(frame: Frame, own: Tokenizer, task: Task, theirs: tokenizers.Tokenizer, path: Path) -> None:
+def _check_frame(frame: Frame, tokenizer: Tokenizer, task: Task, theirs: tokenizers.Tokenizer, path: Path) -> None:
     """Raise a `GlassError` if our models of this task cannot have the frame.
 
     A decoder continues its text, so no token may follow it. Rows of running text are cut from documents, each with a
@@ -235,13 +245,13 @@ def _check_frame(frame: Frame, own: Tokenizer, task: Task, theirs: tokenizers.To
     """
     if task in PAIRS or task in LABELLED:
         return
-    allowed = [(), (own.end_id,)] if task == "masked" else [()]
+    allowed = [(), (tokenizer.end_id,)] if task == "masked" else [()]
     if len(frame.before) > 1 or frame.after not in allowed:
-        shown = " ".join(
+        frame_text = " ".join(
             [*map(str, map(theirs.id_to_token, frame.before)), "TEXT", *map(str, map(theirs.id_to_token, frame.after))]
         )
-        must = "TEXT, or one start token and TEXT" + (", with or without an end token" if task == "masked" else "")
+        required = "TEXT, or one start token and TEXT" + (", with or without an end token" if task == "masked" else "")
         raise GlassError(
-            f"{path} frames a text as {shown}, but models of this task need {must}",
+            f"{path} frames a text as {frame_text}, but models of this task need {required}",
             "Read only its tensors, in Python: glassformer.interop.huggingface.read_model.read_model(FOLDER).",
         )

@@ -146,23 +146,23 @@ def stack_name(name: str) -> str:
 
 def expanded(rules: Sequence[Rule], config: ModelConfig) -> list[Rule]:
     """Return the rules for these settings, with `{i}` replaced by the number of each layer."""
-    found: list[Rule] = []
+    expanded_rules: list[Rule] = []
     for rule in rules:
         if isinstance(rule, Folded | Sinusoids | Neutral | Unused):
-            found.append(rule)
+            expanded_rules.append(rule)
             continue
         if isinstance(rule, Weight) and rule.when is not None and not rule.when(config):
             continue
-        first = rule.ours[0] if isinstance(rule, Weight) else rule.ours
-        encoder = stack_name(first) == "encoder"
-        layers = (config.encoder_layers if encoder else None) or config.layers
-        for i in range(layers) if "{i}" in first else [0]:
+        first_name = rule.ours[0] if isinstance(rule, Weight) else rule.ours
+        in_encoder = stack_name(first_name) == "encoder"
+        layers = (config.encoder_layers if in_encoder else None) or config.layers
+        for i in range(layers) if "{i}" in first_name else [0]:
             if isinstance(rule, Implied):
-                found.append(Implied(rule.ours.replace("{i}", str(i)), rule.equals))
+                expanded_rules.append(Implied(rule.ours.replace("{i}", str(i)), rule.equals))
             else:
                 names = tuple(name.replace("{i}", str(i)) for name in rule.ours)
-                found.append(replace(rule, ours=names, theirs=rule.theirs.replace("{i}", str(i))))
-    return found
+                expanded_rules.append(replace(rule, ours=names, theirs=rule.theirs.replace("{i}", str(i))))
+    return expanded_rules
 
 
 def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: str) -> Tensors:
@@ -177,37 +177,37 @@ def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: 
     Raises:
         GlassError: their class lacks a tensor of ours, and does not imply its value.
     """
-    left = dict(ours)
-    found = Tensors()
+    unused = dict(ours)
+    theirs = Tensors()
     for rule in expanded(rules, config):
         if isinstance(rule, Implied):
-            _check_implied(rule, ours, left, owner)
+            _check_implied(rule, ours, unused, owner)
         elif isinstance(rule, Sinusoids):
-            of_shape = ours["embedding.tokens.weight"].new_empty(config.context, config.width)
-            found[rule.theirs] = of_shape if of_shape.is_meta else rule.table(config)
+            empty_table = ours["embedding.tokens.weight"].new_empty(config.context, config.width)
+            theirs[rule.theirs] = empty_table if empty_table.is_meta else rule.table(config)
         elif isinstance(rule, Folded):
-            found[rule.theirs] = found[rule.into].new_zeros(rule.rows, config.width)
+            theirs[rule.theirs] = theirs[rule.into].new_zeros(rule.rows, config.width)
         elif isinstance(rule, Unused):
-            found[rule.theirs] = ours["embedding.tokens.weight"].new_zeros(rule.shape(config))
+            theirs[rule.theirs] = ours["embedding.tokens.weight"].new_zeros(rule.shape(config))
         elif isinstance(rule, Neutral):
-            found[rule.theirs] = rule.made(config.width).to(ours["embedding.tokens.weight"].device)
+            theirs[rule.theirs] = rule.made(config.width).to(ours["embedding.tokens.weight"].device)
         elif all(name in ours for name in rule.ours):
             parts = [ours[name] for name in rule.ours]  # two rules may use the same tensor
-            left = {name: tensor for name, tensor in left.items() if name not in rule.ours}
-            found[rule.theirs] = rule.change.export(torch.cat(parts) if len(parts) > 1 else parts[0], config)
+            unused = {name: tensor for name, tensor in unused.items() if name not in rule.ours}
+            theirs[rule.theirs] = rule.change.export(torch.cat(parts) if len(parts) > 1 else parts[0], config)
         elif rule.always:
-            found[rule.theirs] = rule.change.export(torch.cat([_zeros(name, ours) for name in rule.ours]), config)
-    if left:
-        raise GlassError(f"{owner} has no tensor for {next(iter(left))}", "Choose another --architecture.")
-    return found
+            theirs[rule.theirs] = rule.change.export(torch.cat([_zeros(name, ours) for name in rule.ours]), config)
+    if unused:
+        raise GlassError(f"{owner} has no tensor for {next(iter(unused))}", "Choose another --architecture.")
+    return theirs
 
 
-def _check_implied(rule: Implied, ours: Tensors, left: Tensors, owner: str) -> None:
-    tensor = left.pop(rule.ours, None)
+def _check_implied(rule: Implied, ours: Tensors, unused: Tensors, owner: str) -> None:
+    tensor = unused.pop(rule.ours, None)
     if tensor is None or tensor.is_meta:
         return
-    wanted = ours[rule.equals] if rule.equals else torch.zeros_like(tensor)
-    if tensor.shape != wanted.shape or not torch.equal(tensor, wanted):
+    expected = ours[rule.equals] if rule.equals else torch.zeros_like(tensor)
+    if tensor.shape != expected.shape or not torch.equal(tensor, expected):
         what = f"equal to {rule.equals}" if rule.equals else "zero"
         raise GlassError(
             f"{owner} has no tensor for {rule.ours}, which is not {what} in this run", "Choose another --architecture."
@@ -216,43 +216,43 @@ def _check_implied(rule: Implied, ours: Tensors, left: Tensors, owner: str) -> N
 
 def _zeros(name: str, ours: Tensors) -> Tensor:
     """Return zeros for a bias that our model lacks, one for each output of the layer."""
-    gains = ours[name.removesuffix("bias") + "weight"] if name != "head.bias" else ours["embedding.tokens.weight"]
-    return gains.new_zeros(gains.shape[0])
+    weights = ours[name.removesuffix("bias") + "weight"] if name != "head.bias" else ours["embedding.tokens.weight"]
+    return weights.new_zeros(weights.shape[0])
 
 
-def to_ours(rules: Sequence[Rule], theirs: Tensors, wanted: Tensors, config: ModelConfig) -> Tensors:
+def to_ours(rules: Sequence[Rule], theirs: Tensors, expected: Tensors, config: ModelConfig) -> Tensors:
     """Convert the tensors of their class to our state dict.
 
     Args:
         rules: rules of their class.
         theirs: their tensors, with the shapes that `to_theirs` returns.
-        wanted: our state dict, of which only names and shapes are used.
+        expected: our state dict, of which only names and shapes are used.
         config: settings of our model.
 
     Raises:
         GlassError: a tensor that our models lack has an effect.
     """
-    found = Tensors()
+    ours = Tensors()
     theirs = dict(theirs)
     for rule in rules:
         if isinstance(rule, Folded):
             theirs[rule.into] = theirs[rule.into].float() + theirs[rule.theirs][0].float()
     for rule in expanded(rules, config):
         if isinstance(rule, Neutral) and not torch.equal(theirs[rule.theirs].float(), rule.made(config.width)):
-            shown = "the identity" if rule.matrix else "zeros"
+            description = "the identity" if rule.matrix else "zeros"
             raise GlassError(
-                f"{rule.theirs} is not {shown}, and our models have no such layer before the output layer",
+                f"{rule.theirs} is not {description}, and our models have no such layer before the output layer",
                 "Nearest: a model whose output layer reads the first token's vector directly.",
             )
         if isinstance(rule, Folded | Sinusoids | Neutral | Unused):
             continue
         if isinstance(rule, Implied):
-            if rule.ours in wanted:
-                found[rule.ours] = found[rule.equals] if rule.equals else torch.zeros(wanted[rule.ours].shape)
+            if rule.ours in expected:
+                ours[rule.ours] = ours[rule.equals] if rule.equals else torch.zeros(expected[rule.ours].shape)
             continue
-        if not all(name in wanted for name in rule.ours):
+        if not all(name in expected for name in rule.ours):
             continue
         parts = rule.change.read(theirs[rule.theirs].float(), config)
-        sizes = [wanted[name].shape[0] for name in rule.ours]
-        found.update(zip(rule.ours, parts.split(sizes) if len(sizes) > 1 else [parts], strict=True))
-    return {name: tensor.clone() for name, tensor in found.items()}
+        sizes = [expected[name].shape[0] for name in rule.ours]
+        ours.update(zip(rule.ours, parts.split(sizes) if len(sizes) > 1 else [parts], strict=True))
+    return {name: tensor.clone() for name, tensor in ours.items()}

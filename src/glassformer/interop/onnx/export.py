@@ -41,9 +41,9 @@ def export(request: ExportRequest) -> ExportReport:
     """
     out = request.out
     if request.architecture or request.dtype not in (None, "float32", "f32"):
-        what = f"--architecture {request.architecture}" if request.architecture else f"--dtype {request.dtype}"
+        option = f"--architecture {request.architecture}" if request.architecture else f"--dtype {request.dtype}"
         raise GlassError(
-            f"{what} cannot be used with --to onnx",
+            f"{option} cannot be used with --to onnx",
             "Leave that option out: an ONNX export has the run's own architecture, in float32.",
         )
     refuse_taken(out)
@@ -56,34 +56,34 @@ def export(request: ExportRequest) -> ExportReport:
         request.note("tracing the model into a graph")
         write_graph(opened.model, folder / GRAPH)
         request.note("comparing with onnxruntime")
-        measured = compare(opened, folder / GRAPH)
+        comparisons = compare(opened, folder / GRAPH)
         if opened.config.two_vocabularies:
             opened.tokenizer.save(folder / "tokenizer.json")
             write_framed(folder / SOURCE, run.source_tokenizer_file, opened.source_tokenizer, opened.config)
         else:
             write_framed(folder / "tokenizer.json", run.tokenizer_file, opened.tokenizer, opened.config)
-        write_text(folder / FACTS, json.dumps(facts(opened, measured), ensure_ascii=False, indent=1) + "\n")
-        return measured
+        write_text(folder / FACTS, json.dumps(facts(opened, comparisons), ensure_ascii=False, indent=1) + "\n")
+        return comparisons
 
-    measured = write_atomically("ONNX", out, fill)
+    comparisons = write_atomically("ONNX", out, fill)
     size = sum(path.stat().st_size for path in out.iterdir())
     notes = (NO_CACHE,) if isinstance(opened.model, Decoder | EncoderDecoder) else ()
     path = json.dumps(str(out / GRAPH), ensure_ascii=False)
     use = f"onnxruntime.InferenceSession({path}); inputs and output: {out / FACTS}"
     checked_by = version_of("onnxruntime")
-    return ExportReport("onnx", type(opened.model).__name__, out, size, measured, checked_by, notes, use)
+    return ExportReport("onnx", type(opened.model).__name__, out, size, comparisons, checked_by, notes, use)
 
 
 def compare(opened: OpenedRun, graph: Path) -> list[Comparison]:
     """Compare logits at several batch sizes and lengths, with padding, and greedy tokens if the model generates."""
     session = Session(graph, opened.model)
-    measured = [check_logits(opened.model, session)]
+    comparisons = [check_logits(opened.model, session)]
     if isinstance(opened.model, Decoder | EncoderDecoder):
-        measured.append(check_greedy(opened, session.next_logits, "by onnxruntime without a cache"))
-    return measured
+        comparisons.append(check_greedy(opened, session.next_logits, "by onnxruntime without a cache"))
+    return comparisons
 
 
-def facts(opened: OpenedRun, measured: list[Comparison]) -> dict[str, Any]:
+def facts(opened: OpenedRun, comparisons: list[Comparison]) -> dict[str, Any]:
     """Return the contents of `glassformer.json`, which describes the graph to other programs."""
     config = opened.config
     model = opened.model
@@ -114,5 +114,5 @@ def facts(opened: OpenedRun, measured: list[Comparison]) -> dict[str, Any]:
         "labels": list(opened.labels),
         "opset": OPSET,
         "cache": False,
-        "compared": [{**asdict(each), "ok": each.ok} for each in measured],
+        "compared": [{**asdict(each), "ok": each.ok} for each in comparisons],
     }

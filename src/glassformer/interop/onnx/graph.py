@@ -86,21 +86,21 @@ class Bounded(nn.Module):
             each if mask else each + self.zeros[torch.arange(each.shape[1])]  # (B, T)
             for each, mask in zip(inputs, self.masks, strict=True)
         ]
-        found: Tensor = self.model(*bounded)
-        return found
+        output: Tensor = self.model(*bounded)
+        return output
 
 
 def write_graph(model: Model, path: Path) -> None:
     """Write the graph to `path`; weights beyond the 2 GB limit of one ONNX file go into a second file beside it."""
-    wanted = inputs_of(model)
+    inputs = inputs_of(model)
     sizes = {"length": _example_length(model, 7), "source_length": _example_length(model, 5)}
-    shapes = tuple({0: each.rows, 1: each.length} for each in wanted)
+    shapes = tuple({0: each.rows, 1: each.length} for each in inputs)
     with _quiet(), torch.no_grad():
         program = torch.onnx.export(
-            Bounded(model, [each.mask for each in wanted]).eval(),
-            tuple(_example(each, sizes[each.length]) for each in wanted),
+            Bounded(model, [each.mask for each in inputs]).eval(),
+            tuple(_example(each, sizes[each.length]) for each in inputs),
             dynamo=True,
-            input_names=[each.name for each in wanted],
+            input_names=[each.name for each in inputs],
             output_names=["logits"],
             dynamic_shapes=(shapes,),
             opset_version=OPSET,
@@ -111,14 +111,14 @@ def write_graph(model: Model, path: Path) -> None:
     program.save(path)
 
 
-def _example_length(model: Model, wanted: int) -> int:
+def _example_length(model: Model, length: int) -> int:
     """Return a length above the sliding window if the context allows it, so that the trace includes the window mask."""
-    return min(model.config.context, max(wanted, (model.config.window or 0) + 1))
+    return min(model.config.context, max(length, (model.config.window or 0) + 1))
 
 
-def _example(each: Input, length: int) -> Tensor:
+def _example(graph_input: Input, length: int) -> Tensor:
     """Return an example input to trace the model with, (2, length)."""
-    if not each.mask:
+    if not graph_input.mask:
         return torch.zeros(2, length, dtype=torch.int64)
     mask = torch.ones(2, length, dtype=torch.bool)
     mask[0, -1] = length == 1  # a longer row ends in padding

@@ -37,15 +37,15 @@ class Session:
     def logits(self, inputs: Sequence[Tensor]) -> Logits:
         """Return the output of the graph; shapes as in `Model.forward`."""
         named = {name: value.numpy() for name, value in zip(self._names, inputs, strict=True)}
-        found: Logits = self._session.run(["logits"], named)[0]
-        return found
+        logits: Logits = self._session.run(["logits"], named)[0]
+        return logits
 
     def next_logits(self, source: Sequence[int], tokens: Sequence[int]) -> Logits:
         """Return the logits (V) of the next token, without a cache; see `output_comparison.NextLogitsFunction`."""
         ids = torch.tensor([list(tokens)])  # (1, T)
         if len(self._names) == 3:
-            read = torch.tensor([list(source)])  # (1, S)
-            inputs = [read, ids, torch.ones_like(read, dtype=torch.bool)]
+            source_ids = torch.tensor([list(source)])  # (1, S)
+            inputs = [source_ids, ids, torch.ones_like(source_ids, dtype=torch.bool)]
         else:
             inputs = [ids, torch.ones_like(ids, dtype=torch.bool)]
         last: Logits = self.logits(inputs)[0, -1]  # (V)
@@ -56,29 +56,33 @@ def check_logits(model: Model, session: Session) -> Comparison:
     """Measure the largest difference between logits, for `SHAPES` cut to the context and for a full context."""
     context = model.config.context
     shapes = dict.fromkeys([(rows, min(length, context)) for rows, length in SHAPES] + [(1, context)])
-    batches = [_inputs(model, rows, length) for rows, length in shapes]
+    batches = [_random_inputs(model, rows, length) for rows, length in shapes]
     with torch.inference_mode():
-        right = [model(*inputs).numpy() for inputs in batches]
-    worst = largest_difference([session.logits(inputs) for inputs in batches], right)
-    said = ", ".join(f"{rows} x {length}" for rows, length in shapes)
-    return Comparison("logits", worst, logits_limit(right), f"rows x tokens {said}, some padded")
+        run_logits = [model(*inputs).numpy() for inputs in batches]
+    difference = largest_difference([session.logits(inputs) for inputs in batches], run_logits)
+    shapes_text = ", ".join(f"{rows} x {length}" for rows, length in shapes)
+    return Comparison("logits", difference, logits_limit(run_logits), f"rows x tokens {shapes_text}, some padded")
 
 
-def _inputs(model: Model, rows: int, length: int) -> list[Tensor]:
+def _random_inputs(model: Model, rows: int, length: int) -> list[Tensor]:
     """Return random ids and a mask. Of several rows, the first is padded at the end, the second at the beginning."""
     source = min(length + 2, model.config.context)
-    own = model.source_embedding if isinstance(model, EncoderDecoder) else None
-    tokens = model.vocab_size if own is None else own.tokens.num_embeddings
+    source_embedding = model.source_embedding if isinstance(model, EncoderDecoder) else None
+    source_vocab_size = model.vocab_size if source_embedding is None else source_embedding.tokens.num_embeddings
     lengths = {"length": length, "source_length": source}
-    found = []
+    inputs = []
     for each in inputs_of(model):
-        wide = lengths[each.length]
+        axis_length = lengths[each.length]
         if each.mask:
-            mask = torch.ones(rows, wide, dtype=torch.bool)
+            mask = torch.ones(rows, axis_length, dtype=torch.bool)
             if rows > 1:
-                mask[0, wide - wide // 3 :] = False
-                mask[1, : wide // 4] = False
-            found.append(mask)
+                mask[0, axis_length - axis_length // 3 :] = False
+                mask[1, : axis_length // 4] = False
+            inputs.append(mask)
         else:
-            found.append(torch.tensor(random_rows(rows, wide, tokens if each.name == "source" else model.vocab_size)))
-    return found
+            inputs.append(
+                torch.tensor(
+                    random_rows(rows, axis_length, source_vocab_size if each.name == "source" else model.vocab_size)
+                )
+            )
+    return inputs

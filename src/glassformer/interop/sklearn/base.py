@@ -95,10 +95,10 @@ class TransformerEstimator(BaseEstimator):
     }
     """The settings that take the value of each parameter."""
 
-    def _config(self, **more: Any) -> Config:
-        """Return the settings of a fit; `more` has the settings that the data determines, as SECTION__FIELD."""
-        values = {name: getattr(self, own) for own, names in self.SETTINGS.items() for name in names}
-        values |= {name.replace("__", "."): value for name, value in more.items()}
+    def _config(self, **data_settings: Any) -> Config:
+        """Return the settings of a fit; `data_settings` are those that the data determines, as SECTION__FIELD."""
+        values = {name: getattr(self, parameter) for parameter, names in self.SETTINGS.items() for name in names}
+        values |= {name.replace("__", "."): value for name, value in data_settings.items()}
         if self.steps is not None:
             values["train.steps"] = self.steps
         if self.validation_fraction:
@@ -112,7 +112,7 @@ class TransformerEstimator(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         return config_from(self.TASK, values, seed, self.settings)
 
-    def _job(self, config: Config, sources: list[str], answers: list[str] | None = None, **more: Any) -> FitJob:
+    def _fit_job(self, config: Config, sources: list[str], answers: list[str] | None = None, **more: Any) -> FitJob:
         from glassformer.interop.sklearn.fitting import FitJob
 
         epochs = None if self.steps is not None else self.epochs
@@ -120,7 +120,7 @@ class TransformerEstimator(BaseEstimator):
         verbose = bool(self.verbose)
         return FitJob(config, self.settings, epochs, sources, answers, held_out=held_out, verbose=verbose, **more)
 
-    def _learn(self, job: FitJob) -> None:
+    def _fit(self, job: FitJob) -> None:
         """Fit, and store the results in attributes that end in `_`."""
         from glassformer.interop.sklearn.fitting import fit
 
@@ -150,9 +150,9 @@ class TransformerEstimator(BaseEstimator):
 
         super().__setstate__(state)
         if MODEL in state:
-            self._take(unpacked(state[MODEL], self.device))
+            self._set_text_model(unpacked(state[MODEL], self.device))
 
-    def _take(self, text_model: AnyTextModel) -> None:
+    def _set_text_model(self, text_model: AnyTextModel) -> None:
         """Set the model after it was loaded from files."""
         self.text_model_ = text_model
         self.config_ = text_model.config
@@ -172,7 +172,7 @@ class TransformerEstimator(BaseEstimator):
         from glassformer.interop.sklearn.saving import ESTIMATOR, estimator_json, write_run
 
         check_is_fitted(self)
-        text = estimator_json(type(self).__name__, self.get_params(deep=False), self._facts())
+        text = estimator_json(type(self).__name__, self.get_params(deep=False), self._fit_results())
         write_run(Path(path), self.text_model_, self.best_step_)
         write_text(Path(path) / ESTIMATOR, text)
 
@@ -190,17 +190,17 @@ class TransformerEstimator(BaseEstimator):
         estimator = cls(**parameters)
         if device is not None:
             estimator.device = device
-        estimator._restore(facts)
-        estimator._take(OpenedRun.load(Path(path), device=estimator.device).text_model)
+        estimator._restore_results(facts)
+        estimator._set_text_model(OpenedRun.load(Path(path), device=estimator.device).text_model)
         return estimator
 
-    def _facts(self) -> dict[str, Any]:
+    def _fit_results(self) -> dict[str, Any]:
         """Return the results of `fit` besides the model, as JSON values."""
         names = ("best_step_", "n_steps_", "validation_loss_", "verdict_")
         return {name: getattr(self, name) for name in names}
 
-    def _restore(self, facts: Mapping[str, Any]) -> None:
-        """Restore the results that `_facts` returned."""
+    def _restore_results(self, facts: Mapping[str, Any]) -> None:
+        """Restore the results that `_fit_results` returned."""
         for name in ("best_step_", "n_steps_", "validation_loss_", "verdict_"):
             setattr(self, name, facts[name])
 
@@ -236,11 +236,12 @@ class TextEstimator(TransformerEstimator):
 
     def _warn_of_unread(self, texts: list[str]) -> None:
         """Warn if texts are longer than the context."""
-        cut = sum(self.text_model_.unread_tokens(text) > 0 for text in texts)
-        if cut:
+        cut_count = sum(self.text_model_.unread_tokens(text) > 0 for text in texts)
+        if cut_count:
             context = self.text_model_.config.model.context
-            of = f"of {counted(len(texts), 'texts')}"
+            of_texts = f"of {counted(len(texts), 'texts')}"
             warnings.warn(
-                f"{counted(cut, f'{of} are', f'{of} is')} too long for context = {context}: the rest is not read",
+                f"{counted(cut_count, f'{of_texts} are', f'{of_texts} is')} too long for context = {context}: "
+                "the rest is not read",
                 stacklevel=3,
             )

@@ -26,7 +26,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class _Labelling(ClassifierMixin, TransformerEstimator):
+class _BaseTransformerClassifier(ClassifierMixin, TransformerEstimator):
     """Base class of both classifiers.
 
     Args:
@@ -41,7 +41,7 @@ class _Labelling(ClassifierMixin, TransformerEstimator):
         "pooling": ("model.pooling",),
     }
 
-    def _learn_labels(self, config: Config, texts: list[str], y: Labels, tokenizer_texts: Sequence[str] | None) -> None:
+    def _fit_labels(self, config: Config, texts: list[str], y: Labels, tokenizer_texts: Sequence[str] | None) -> None:
         """Convert labels to indices, and fit; `predict` converts the indices back."""
         check_classification_targets(y)
         classes, indices = np.unique(y, return_inverse=True)
@@ -52,7 +52,7 @@ class _Labelling(ClassifierMixin, TransformerEstimator):
             )
         names = tuple(str(label) for label in classes.tolist())
         answers = [names[index] for index in indices]
-        self._learn(self._job(config, texts, answers, labels=names, tokenizer_texts=tokenizer_texts))
+        self._fit(self._fit_job(config, texts, answers, labels=names, tokenizer_texts=tokenizer_texts))
         self.classes_ = classes
 
     def _text_model(self, fitted: Fitted) -> TextClassifier:
@@ -67,24 +67,24 @@ class _Labelling(ClassifierMixin, TransformerEstimator):
 
     def predict_log_proba(self, X: Any) -> Numbers:
         """Return the natural logarithm of `predict_proba`."""
-        shares: Numbers = self.predict_proba(X)
+        probabilities: Numbers = self.predict_proba(X)
         with np.errstate(divide="ignore"):  # a probability of 0 has the logarithm -inf
-            return np.log(shares)
+            return np.log(probabilities)
 
     def predict_proba(self, X: Any) -> Numbers:
         """Return the probability of each label, (examples, labels), in the order of `classes_`."""
         raise NotImplementedError
 
-    def _facts(self) -> dict[str, Any]:
-        return {**super()._facts(), "classes_": labels_to_json(self.classes_)}
+    def _fit_results(self) -> dict[str, Any]:
+        return {**super()._fit_results(), "classes_": labels_to_json(self.classes_)}
 
-    def _restore(self, facts: Mapping[str, Any]) -> None:
-        super()._restore(facts)
+    def _restore_results(self, facts: Mapping[str, Any]) -> None:
+        super()._restore_results(facts)
         self.classes_ = labels_from_json(facts["classes_"])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TransformerClassifier(_Labelling, TextEstimator):
+class TransformerClassifier(_BaseTransformerClassifier, TextEstimator):
     """Text classifier: a transformer encoder with a classification head.
 
     Its parameters are those of `TextEstimator` and `TransformerEstimator`, and `pooling`: the head reads the "mean" of
@@ -93,7 +93,10 @@ class TransformerClassifier(_Labelling, TextEstimator):
     `best_step_`, `n_steps_` and `verdict_` (the validation curve described in words).
     """
 
-    SETTINGS: ClassVar[Mapping[str, tuple[str, ...]]] = {**TextEstimator.SETTINGS, **_Labelling.SETTINGS}
+    SETTINGS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **TextEstimator.SETTINGS,
+        **_BaseTransformerClassifier.SETTINGS,
+    }
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the classifier to texts and their labels.
@@ -115,7 +118,7 @@ class TransformerClassifier(_Labelling, TextEstimator):
         same_number(texts, labels)
         with refused():
             config = self._config()
-        self._learn_labels(config, texts, labels, None)
+        self._fit_labels(config, texts, labels, None)
         return self
 
     def predict_proba(self, X: Any) -> Numbers:
@@ -128,7 +131,7 @@ class TransformerClassifier(_Labelling, TextEstimator):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TransformerArrayClassifier(_Labelling):
+class TransformerArrayClassifier(_BaseTransformerClassifier):
     """Classifier of rows of numbers: each column is a token, and attention relates the columns.
 
     `fit` divides each column into at most `bins` quantile bins. Each bin of each column is a separate word: " c0b3" is
@@ -164,34 +167,34 @@ class TransformerArrayClassifier(_Labelling):
             raise RefusedError(f"bins = {self.bins!r} is not allowed", "Give a whole number of at least 2.")
         if fixed := [name for name in self.settings or {} if str(name).startswith(("tokenizer.", "model.context"))]:
             raise RefusedError(f"the setting {fixed[0]} follows from the columns and bins", "Leave it out.")
-        inner = np.linspace(0, 1, self.bins + 1)[1:-1]
-        self.edges_ = [np.unique(np.quantile(column, inner)) for column in X.T]
-        words = self._words()
+        quantiles = np.linspace(0, 1, self.bins + 1)[1:-1]
+        self.edges_ = [np.unique(np.quantile(column, quantiles)) for column in X.T]
+        bin_words = self._bin_words()
         with refused():
             config = self._config(
                 tokenizer__kind="words",
-                tokenizer__vocab_size=2 + sum(map(len, words)),
-                model__context=1 + len(words),
+                tokenizer__vocab_size=2 + sum(map(len, bin_words)),
+                model__context=1 + len(bin_words),
             )
-        self._learn_labels(config, self._texts(X), y, ["".join(column) for column in words])
+        self._fit_labels(config, self._texts(X), y, ["".join(column) for column in bin_words])
         return self
 
-    def _words(self) -> list[list[str]]:
+    def _bin_words(self) -> list[list[str]]:
         """Return the word of each bin of each column."""
         return [[f" c{c}b{b}" for b in range(len(edges) + 1)] for c, edges in enumerate(self.edges_)]
 
     def _texts(self, X: Numbers) -> list[str]:
         """Convert rows to texts, with a word for each number."""
         columns = []
-        for values, edges, words in zip(X.T, self.edges_, self._words(), strict=True):
-            columns.append([words[b] for b in np.searchsorted(edges, values, side="right")])
+        for values, edges, bin_words in zip(X.T, self.edges_, self._bin_words(), strict=True):
+            columns.append([bin_words[b] for b in np.searchsorted(edges, values, side="right")])
         return ["".join(row) for row in zip(*columns, strict=True)]
 
     def _text_model(self, fitted: Fitted) -> TextClassifier:
-        return _precise(super()._text_model(fitted))
+        return _to_double(super()._text_model(fitted))
 
-    def _take(self, text_model: AnyTextModel) -> None:
-        super()._take(_precise(text_model))
+    def _set_text_model(self, text_model: AnyTextModel) -> None:
+        super()._set_text_model(_to_double(text_model))
 
     def predict_proba(self, X: Any) -> Numbers:
         """Return the probability of each label, (rows, labels), in the order of `classes_`."""
@@ -200,24 +203,24 @@ class TransformerArrayClassifier(_Labelling):
         probabilities: Numbers = self.text_model_.probabilities(self._texts(X))
         return probabilities
 
-    def _facts(self) -> dict[str, Any]:
+    def _fit_results(self) -> dict[str, Any]:
         names = getattr(self, "feature_names_in_", None)
         return {
-            **super()._facts(),
+            **super()._fit_results(),
             "n_features_in_": self.n_features_in_,
             "feature_names_in_": None if names is None else names.tolist(),
             "edges_": [edges.tolist() for edges in self.edges_],
         }
 
-    def _restore(self, facts: Mapping[str, Any]) -> None:
-        super()._restore(facts)
+    def _restore_results(self, facts: Mapping[str, Any]) -> None:
+        super()._restore_results(facts)
         self.n_features_in_ = facts["n_features_in_"]
         if facts["feature_names_in_"] is not None:
             self.feature_names_in_ = np.array(facts["feature_names_in_"], dtype=object)
         self.edges_ = [np.array(edges, dtype=np.float64) for edges in facts["edges_"]]
 
 
-def _precise(text_model: Any) -> Any:
+def _to_double(text_model: Any) -> Any:
     """Convert the model to double precision if its device supports it, and return it."""
     if next(text_model.model.parameters()).device.type != "mps":
         text_model.model.double()

@@ -93,7 +93,7 @@ def fit(job: FitJob) -> Fitted:
 
 
 def _fit(job: FitJob, folder: Path, reporter: Reporter, seconds: Seconds) -> Fitted:
-    data = _prepared(job, folder)
+    data = _prepare(job, folder)
     config = with_steps(
         resolve_precision(job.config), job.settings, make_task(job.config, data).steps_per_epoch, job.epochs
     )
@@ -101,14 +101,14 @@ def _fit(job: FitJob, folder: Path, reporter: Reporter, seconds: Seconds) -> Fit
         config = config.replace(train={**config.train.model_dump(), "evaluate_every": config.train.steps or 10**12})
     if not data.kind.running_text:
         warn_of_cut_texts(data.train, config, "the training texts")
-    own_source = None if config.model.shared_embedding else data.source_tokenizer.vocab_size
+    source_vocab_size = None if config.model.shared_embedding else data.source_tokenizer.vocab_size
     classes = len(data.labels) or None
-    model = build_model(config.model, data.tokenizer.vocab_size, config.train.seed, own_source, classes)
+    model = build_model(config.model, data.tokenizer.vocab_size, config.train.seed, source_vocab_size, classes)
     # Samples during training are only needed if they are shown.
     sample = config.sample if job.verbose else config.sample.replace(tokens=1, beams=1)
-    quiet = config.replace(sample=sample)
+    quiet_config = config.replace(sample=sample)
     run = create_run(folder / "fit", config, {})
-    outcome = train(Trainer(run, quiet, model, make_task(quiet, data), reporter, seconds=seconds))
+    outcome = train(Trainer(run, quiet_config, model, make_task(quiet_config, data), reporter, seconds=seconds))
     assert outcome is not None  # nothing requested a stop
     return Fitted(config, model.eval(), data.tokenizer, data.source_tokenizer, data.labels, outcome)
 
@@ -119,41 +119,41 @@ def warn_of_cut_texts(store: RecordStore, config: Config, what: str) -> None:
         warnings.warn(note, stacklevel=2)
 
 
-def _held(job: FitJob) -> npt.NDArray[np.bool_]:
+def _held_out_mask(job: FitJob) -> npt.NDArray[np.bool_]:
     """Return a (texts,) mask of texts to hold out. Equal texts stay together, and labels keep their proportions."""
     if not job.held_out:
         return np.zeros(len(job.sources), dtype=np.bool_)
-    found = Survey(RECORD_KINDS[job.config.train.task], records=len(job.sources))
+    survey = Survey(RECORD_KINDS[job.config.train.task], records=len(job.sources))
     for number, text in enumerate(job.sources):
-        found.marks.append(mark_of(text, job.config.data.seed))
-        found.lengths.append(len(text))
+        survey.marks.append(mark_of(text, job.config.data.seed))
+        survey.lengths.append(len(text))
         if job.labels and job.answers is not None:
-            found.add_labels([job.answers[number]])
+            survey.add_labels([job.answers[number]])
     try:
-        return hold_out(found, job.config.data)
+        return hold_out(survey, job.config.data)
     except GlassError as error:
         raise GlassError(error.problem, "Give more texts, or set validation_fraction = 0 to train on all.") from error
 
 
-def _prepared(job: FitJob, folder: Path) -> Prepared:
+def _prepare(job: FitJob, folder: Path) -> Prepared:
     """Split and encode the texts, with their targets or labels, into stores in a folder."""
     kind = RECORD_KINDS[job.config.train.task]
     answers = job.answers or ()
     texts = (job.sources,) if len(kind.roles) == 1 else (job.sources, answers)
     labels = answers if kind.labels != "none" else ()
-    held = _held(job)
-    tokenizers = _tokenizers(job, kind, [_chosen(part, ~held) for part in texts])
+    held_out = _held_out_mask(job)
+    tokenizers = _tokenizers(job, kind, [_select(part, ~held_out) for part in texts])
     stores = {}
-    for name, wanted in (("train", ~held), ("validation", held)) if job.held_out else (("train", ~held),):
-        chosen = tuple(_chosen(part, wanted) for part in texts)
-        stores[name] = record_store(kind, chosen, _chosen(labels, wanted), tokenizers, job.labels, folder / name)
+    for name, mask in (("train", ~held_out), ("validation", held_out)) if job.held_out else (("train", ~held_out),):
+        selected = tuple(_select(part, mask) for part in texts)
+        stores[name] = record_store(kind, selected, _select(labels, mask), tokenizers, job.labels, folder / name)
     train = stores["train"]
     validation = stores.get("validation", train)
     return Prepared(kind, tokenizers, train, validation, job.labels, folder, train.text_hash, False, [])
 
 
-def _chosen(texts: Sequence[str], wanted: npt.NDArray[np.bool_]) -> list[str]:
-    return [texts[index] for index in np.flatnonzero(wanted).tolist()] if texts else []
+def _select(texts: Sequence[str], mask: npt.NDArray[np.bool_]) -> list[str]:
+    return [texts[index] for index in np.flatnonzero(mask).tolist()] if texts else []
 
 
 def record_store(
@@ -174,8 +174,8 @@ def record_store(
         labels: the names of all labels, in the order of their indices.
         prefix: path prefix of the store's files.
     """
-    known = {name: index for index, name in enumerate(labels)} if kind.labels != "none" else None
-    writer = RecordWriter(kind, prefix, tokenizers, known)
+    label_indices = {name: index for index, name in enumerate(labels)} if kind.labels != "none" else None
+    writer = RecordWriter(kind, prefix, tokenizers, label_indices)
     try:
         for number, record in enumerate(zip(*texts, strict=True)):
             writer.add(record, tuple(answers[number : number + 1]))

@@ -64,8 +64,10 @@ def _text(value: Any, name: str) -> str:
     not_a_number = isinstance(value, float) and math.isnan(value)
     if value is None or not_a_number or type(value).__name__ in ("NAType", "NaTType"):  # pandas' own
         raise RefusedError(f"{name} is missing ({value})", "Leave that example out, or give an empty string.")
-    shown = f"{value!r:.40} (type {type(value).__name__})"
-    raise RefusedError(f"{name} is {shown}, not a string", "Give a string for each example, for example str(value).")
+    description = f"{value!r:.40} (type {type(value).__name__})"
+    raise RefusedError(
+        f"{name} is {description}, not a string", "Give a string for each example, for example str(value)."
+    )
 
 
 def same_number(X: Sequence[str], y: Any, name: str = "y") -> None:

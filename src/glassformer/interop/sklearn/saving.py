@@ -80,10 +80,18 @@ def estimator_json(name: str, parameters: Mapping[str, Any], fitted: Mapping[str
     Raises:
         RefusedError: a parameter cannot be written as JSON.
     """
-    kept = {key: _plain(value, key) for key, value in parameters.items() if key != "random_state"}
+    plain_parameters = {key: _to_json_value(value, key) for key, value in parameters.items() if key != "random_state"}
     seed = parameters.get("random_state")
-    kept["random_state"] = _plain(seed, "random_state") if isinstance(seed, int | np.integer) else None
-    facts = {"format": FORMAT, "glassformer": __version__, "estimator": name, "parameters": kept, "fitted": fitted}
+    plain_parameters["random_state"] = (
+        _to_json_value(seed, "random_state") if isinstance(seed, int | np.integer) else None
+    )
+    facts = {
+        "format": FORMAT,
+        "glassformer": __version__,
+        "estimator": name,
+        "parameters": plain_parameters,
+        "fitted": fitted,
+    }
     return json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -96,7 +104,7 @@ def read_estimator(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, A
     path = folder / ESTIMATOR
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        found = facts["estimator"]
+        saved_name = facts["estimator"]
         format = facts["format"]
         parameters = dict(facts["parameters"])
         fitted = dict(facts["fitted"])
@@ -108,19 +116,19 @@ def read_estimator(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, A
         raise RefusedError(f"{path} is damaged", "Copy it again from where it was saved.") from None
     if format != FORMAT:
         raise RefusedError(f"{path} has format {format}, not {FORMAT}", "Use the version of glassformer that wrote it.")
-    if found != name:
-        raise RefusedError(f"{folder} holds a {found}, not a {name}", f"Use {found}.load.")
+    if saved_name != name:
+        raise RefusedError(f"{folder} holds a {saved_name}, not a {name}", f"Use {saved_name}.load.")
     return parameters, fitted
 
 
-def _plain(value: Any, name: str) -> Any:
+def _to_json_value(value: Any, name: str) -> Any:
     """Return a parameter as a JSON value."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
-        return {str(key): _plain(one, name) for key, one in value.items()}
+        return {str(key): _to_json_value(one, name) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one, name) for one in value]
+        return [_to_json_value(one, name) for one in value]
     if not isinstance(value, PLAIN):
         raise RefusedError(f"{name} = {value!r:.60} cannot be saved", "Use numbers, strings, lists and dictionaries.")
     return value

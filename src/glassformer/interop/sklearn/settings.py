@@ -33,13 +33,13 @@ def config_from(task: Task, values: Mapping[str, Any], seed: int, settings: Mapp
     Raises:
         GlassError: a value is not allowed, or a setting does not apply to estimators.
     """
-    own = dict(settings or {})
-    for name in own:
+    user_settings = dict(settings or {})
+    for name in user_settings:
         _refuse_misplaced(name)
     seeds = {f"{section}.seed": seed for section in ("data", "train", "tokenizer", "sample")}
     fixed = {"train.task": task, "data.source": GIVEN, "data.split": "random"}
     sections: dict[str, dict[str, Any]] = {}
-    for name, value in {**seeds, **values, **own, **fixed}.items():
+    for name, value in {**seeds, **values, **user_settings, **fixed}.items():
         section, _, field = name.partition(".")
         sections.setdefault(section, {})[field] = value.item() if isinstance(value, np.generic) else value
     return Config.from_dict(sections, where="this estimator")
@@ -68,18 +68,18 @@ def with_steps(config: Config, settings: Mapping[str, Any] | None, epoch: float,
     Raises:
         GlassError: `epochs` is not a number above 0 and below 10**9.
     """
-    own = settings or {}
+    user_settings = settings or {}
     train = config.train
     changes: dict[str, Any] = {}
     steps = train.steps
-    if epochs is not None and "train.steps" not in own:
+    if epochs is not None and "train.steps" not in user_settings:
         if isinstance(epochs, bool) or not isinstance(epochs, Real) or not 0 < epochs < 10**9:
             raise GlassError(
                 f"epochs = {epochs!r} is not allowed", "Give a number above 0 and below 10**9, or set steps."
             )
         changes["steps"] = steps = max(1, math.ceil(epochs * epoch))
-    if "train.evaluate_every" not in own and steps:
+    if "train.evaluate_every" not in user_settings and steps:
         changes["evaluate_every"] = math.ceil(steps / EVALUATIONS)
-    if "train.save_every" not in own:
+    if "train.save_every" not in user_settings:
         changes["save_every"] = 10**12  # a fit is never resumed
     return config.replace(train={**train.model_dump(), **changes})

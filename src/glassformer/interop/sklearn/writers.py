@@ -58,7 +58,7 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
         texts = as_texts(X)
         with refused():
             config = self._config(data__windows="documents")
-        self._learn(self._job(config, texts))
+        self._fit(self._fit_job(config, texts))
         return self
 
     def _text_model(self, fitted: Fitted) -> TextModel:
@@ -146,7 +146,7 @@ class TransformerTranslator(TextEstimator):
         same_number(sources, targets)
         with refused():
             config = self._config()
-        self._learn(self._job(config, sources, targets))
+        self._fit(self._fit_job(config, sources, targets))
         return self
 
     def _text_model(self, fitted: Fitted) -> Translator:
@@ -191,7 +191,7 @@ def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
     tokenizer = text_model.tokenizer
     model = text_model.model
 
-    def measured(prefix: Path) -> float:  # a function, so that files are closed on return, as Windows requires
+    def evaluate(prefix: Path) -> float:  # a function, so that files are closed on return, as Windows requires
         kind = RECORD_KINDS["lm"]
         store = record_store(kind, (texts,), (), {"text": tokenizer}, (), prefix).tokens["text"]
         if config.data.windows == "documents":
@@ -201,7 +201,7 @@ def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
         return validation_loss(model, rows, model.embedding.tokens.weight.device).loss
 
     with tempfile.TemporaryDirectory(prefix="glass-score-", ignore_cleanup_errors=True) as folder:
-        return measured(Path(folder) / "texts")
+        return evaluate(Path(folder) / "texts")
 
 
 def _pair_loss(text_model: Translator, sources: Sequence[str], targets: Sequence[str]) -> float:
@@ -215,7 +215,7 @@ def _pair_loss(text_model: Translator, sources: Sequence[str], targets: Sequence
     kind = RECORD_KINDS[text_model.config.train.task]
     tokenizers = {"source": text_model.source_tokenizer, "target": text_model.tokenizer}
 
-    def measured(prefix: Path) -> float:
+    def evaluate(prefix: Path) -> float:
         store = record_store(kind, (sources, targets), (), tokenizers, (), prefix)
         warn_of_cut_texts(store, text_model.config, "the scored texts")
         rows = pair_rows(store, text_model.config)
@@ -223,4 +223,4 @@ def _pair_loss(text_model: Translator, sources: Sequence[str], targets: Sequence
         return validation_loss(model, rows, device).loss
 
     with tempfile.TemporaryDirectory(prefix="glass-score-", ignore_cleanup_errors=True) as folder:
-        return measured(Path(folder) / "texts")
+        return evaluate(Path(folder) / "texts")

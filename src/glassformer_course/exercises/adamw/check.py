@@ -18,13 +18,13 @@ EPSILON = 1e-8
 
 def adamw(w: Array, g: Array, m: Array, v: Array, t: int, rate: float, decay: float) -> tuple[Array, Array, Array]:
     """Compute one AdamW step element by element."""
-    found = np.empty((3, *w.shape))
+    results = np.empty((3, *w.shape))
     for position in np.ndindex(w.shape):
         first = BETA1 * float(m[position]) + (1 - BETA1) * float(g[position])
         second = BETA2 * float(v[position]) + (1 - BETA2) * float(g[position]) ** 2
         move = first / (1 - BETA1**t) / (math.sqrt(second / (1 - BETA2**t)) + EPSILON)
-        found[(slice(None), *position)] = float(w[position]) * (1 - rate * decay) - rate * move, first, second
-    return found[0], found[1], found[2]
+        results[(slice(None), *position)] = float(w[position]) * (1 - rate * decay) - rate * move, first, second
+    return results[0], results[1], results[2]
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -63,11 +63,11 @@ def walked(step: Function, gradients: Array, rate: float, decay: float) -> list[
     w = np.ones(gradients.shape[1:])
     m = np.zeros(gradients.shape[1:])
     v = np.zeros(gradients.shape[1:])
-    seen = []
+    trajectory = []
     for t, g in enumerate(gradients, start=1):
         w, m, v = step(w, g, m, v, t, rate, decay)
-        seen.append(w)
-    return seen
+        trajectory.append(w)
+    return trajectory
 
 
 def _walk(gradients: Array, rate: float, decay: float, note: str) -> Case:

@@ -33,12 +33,12 @@ def row(roles: Sequence[str], messages: Sequence[Sequence[int]], end: int) -> tu
 
 def answer_loss(logits: Array, targets: Ints, counts: Bools) -> float:
     """Return the mean of -ln p over the positions that count: (T, V), (T,), (T,) -> float."""
-    found = []
+    losses = []
     for numbers, target, counted in zip(logits.tolist(), targets.tolist(), counts.tolist(), strict=True):
         if counted:
             largest = max(numbers)
-            found.append(largest + log(fsum(exp(each - largest) for each in numbers)) - numbers[target])
-    return fsum(found) / len(found) if found else 0.0
+            losses.append(largest + log(fsum(exp(each - largest) for each in numbers)) - numbers[target])
+    return fsum(losses) / len(losses) if losses else 0.0
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -75,9 +75,13 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
             "answer_loss", rng.normal(size=(T, V)) * 3, rng.integers(V, size=T), counts, note=f"where T is {T}, V {V}"
         )
     far = np.array([[10_000.0, 9_999.0, 0.0], [1.0, 2.0, 3.0], [-9_999.0, -9_998.0, -10_000.0]])
-    every = np.ones(3, dtype=np.bool_)
+    all_count = np.ones(3, dtype=np.bool_)
     yield call(
-        "answer_loss", far, np.array([1, 0, 2]), every, note="where the logits of different positions are 10,000 apart"
+        "answer_loss",
+        far,
+        np.array([1, 0, 2]),
+        all_count,
+        note="where the logits of different positions are 10,000 apart",
     )
     roles, messages = _random_inputs(rng, 4)
     logits = rng.normal(size=(sum(map(len, messages)) + len(messages), 50))

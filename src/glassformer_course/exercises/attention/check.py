@@ -16,8 +16,8 @@ from glassformer_course.drawing import Panel, Picture
 def attention(Q: Array, K: Array, V: Array) -> tuple[Array, Array]:
     """Return output and weights of the NumPy reference, without a mask: (T, d_v), (T, S)."""
     everything = np.ones((len(Q), len(K)), dtype=np.bool_)
-    mixed, kept = attend(Q[None, None], K[None, None], V[None, None], everything)
-    return mixed[0, 0], kept.weights[0, 0]
+    mixed, saved = attend(Q[None, None], K[None, None], V[None, None], everything)
+    return mixed[0, 0], saved.weights[0, 0]
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:

@@ -21,8 +21,8 @@ def softmax_backward(dweights: Array, weights: Array) -> Array:
 
 def attention_backward(dy: Array, q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
     """Return (dq, dk, dv), computed by the NumPy reference with one row and one head."""
-    kept = attend(q[None, None], k[None, None], v[None, None], _allowed(len(q)))[1]
-    dq, dk, dv, _ = reference_backward(dy[None, None], kept)
+    saved = attend(q[None, None], k[None, None], v[None, None], _allowed(len(q)))[1]
+    dq, dk, dv, _ = reference_backward(dy[None, None], saved)
     return dq[0, 0], dk[0, 0], dv[0, 0]
 
 

@@ -23,7 +23,7 @@ def _best(hypotheses, n):
 
 
 def _search(table, bos, eos, beams, most, finish):
-    """Return (active, finished) after `most` steps; `finish(kept, finished)` returns the active hypotheses."""
+    """Return (active, finished) after `most` steps; `finish(selected, finished)` returns the active hypotheses."""
     finished = []
     running = [([], 0.0)]
     for _ in range(most):
@@ -31,9 +31,9 @@ def _search(table, bos, eos, beams, most, finish):
     return running, finished
 
 
-def _split(kept, finished, eos):
-    finished += [hypothesis for hypothesis in kept if hypothesis[0][-1] == eos]
-    return [hypothesis for hypothesis in kept if hypothesis[0][-1] != eos]
+def _split(selected, finished, eos):
+    finished += [hypothesis for hypothesis in selected if hypothesis[0][-1] == eos]
+    return [hypothesis for hypothesis in selected if hypothesis[0][-1] != eos]
 
 
 def _scored(hypotheses, beams, penalty):
@@ -41,33 +41,33 @@ def _scored(hypotheses, beams, penalty):
 
 
 def _finished_dropped(table, bos, eos, beams, most, alpha):
-    found = [([], 0.0)]
-    running = found
+    extended = [([], 0.0)]
+    running = extended
     for _ in range(most):
-        found = _best(_extensions(table, bos, running), beams)
-        running = [hypothesis for hypothesis in found if hypothesis[0][-1] != eos]
+        extended = _best(_extensions(table, bos, running), beams)
+        running = [hypothesis for hypothesis in extended if hypothesis[0][-1] != eos]
         if not running:
             break
-    return _scored(found, beams, lambda n: _wu(n, alpha))
+    return _scored(extended, beams, lambda n: _wu(n, alpha))
 
 
 def _goes_on_after_the_end(table, bos, eos, beams, most, alpha):
-    running, _ = _search(table, bos, eos, beams, most, lambda kept, finished: kept)
+    running, _ = _search(table, bos, eos, beams, most, lambda selected, finished: selected)
     return _scored(running, beams, lambda n: _wu(n, alpha))
 
 
 def _no_penalty(table, bos, eos, beams, most, alpha):
-    running, finished = _search(table, bos, eos, beams, most, lambda kept, done: _split(kept, done, eos))
+    running, finished = _search(table, bos, eos, beams, most, lambda selected, done: _split(selected, done, eos))
     return _scored(finished + running, beams, lambda n: 1.0)
 
 
 def _by_length(table, bos, eos, beams, most, alpha):
-    running, finished = _search(table, bos, eos, beams, most, lambda kept, done: _split(kept, done, eos))
+    running, finished = _search(table, bos, eos, beams, most, lambda selected, done: _split(selected, done, eos))
     return _scored(finished + running, beams, lambda n: n**alpha)
 
 
 def _ranked_without_penalty(table, bos, eos, beams, most, alpha):
-    running, finished = _search(table, bos, eos, beams, most, lambda kept, done: _split(kept, done, eos))
+    running, finished = _search(table, bos, eos, beams, most, lambda selected, done: _split(selected, done, eos))
     return [(tokens, total / _wu(len(tokens), alpha)) for tokens, total in _best(finished + running, beams)]
 
 
@@ -81,7 +81,7 @@ def _greedy_each(table, bos, eos, beams, most, alpha):
 
 
 def _unfinished_dropped(table, bos, eos, beams, most, alpha):
-    _, finished = _search(table, bos, eos, beams, most, lambda kept, done: _split(kept, done, eos))
+    _, finished = _search(table, bos, eos, beams, most, lambda selected, done: _split(selected, done, eos))
     return _scored(finished, beams, lambda n: _wu(n, alpha))
 
 
@@ -126,9 +126,9 @@ def _with_a_heap(table, bos, eos, beams, most, alpha):
                 more = float(table[tokens[-1] if tokens else bos][token])
                 if more != -np.inf:
                     heapq.heappush(heap, (total - more, rank, token, (*tokens, token)))
-        kept = [heapq.heappop(heap) for _ in range(min(beams, len(heap)))]
+        selected = [heapq.heappop(heap) for _ in range(min(beams, len(heap)))]
         running = []
-        for rank, (total, _, token, tokens) in enumerate(kept):
+        for rank, (total, _, token, tokens) in enumerate(selected):
             if token == eos or step == most - 1:
                 late = token != eos
                 heapq.heappush(pool, (total / _wu(len(tokens), alpha), step, late, rank, tokens))

@@ -35,9 +35,9 @@ def beam_search(table: Array, bos: int, eos: int, beams: int, most: int, alpha: 
             for token, step in enumerate(table[hypothesis.tokens[-1] if hypothesis.tokens else bos])
             if np.isfinite(step)
         ]
-        kept = sorted(extensions, key=lambda hypothesis: hypothesis.total, reverse=True)[:beams]
-        finished += [hypothesis for hypothesis in kept if hypothesis.tokens[-1] == eos]
-        running = [hypothesis for hypothesis in kept if hypothesis.tokens[-1] != eos]
+        selected = sorted(extensions, key=lambda hypothesis: hypothesis.total, reverse=True)[:beams]
+        finished += [hypothesis for hypothesis in selected if hypothesis.tokens[-1] == eos]
+        running = [hypothesis for hypothesis in selected if hypothesis.tokens[-1] != eos]
         most -= 1
     best = sorted(finished + running, key=lambda hypothesis: hypothesis.score(alpha), reverse=True)[:beams]
     return [(list(hypothesis.tokens), hypothesis.score(alpha)) for hypothesis in best]
@@ -45,11 +45,11 @@ def beam_search(table: Array, bos: int, eos: int, beams: int, most: int, alpha: 
 
 def everything(table: Array, bos: int, eos: int, most: int, alpha: float) -> list[tuple[list[int], float]]:
     """Return every text with its score, best first, like a beam search with an unlimited number of beams."""
-    found: list[ScoredTokens] = []
+    hypotheses: list[ScoredTokens] = []
 
     def grow(hypothesis: ScoredTokens) -> None:
         if len(hypothesis.tokens) == most or (hypothesis.tokens and hypothesis.tokens[-1] == eos):
-            found.append(hypothesis)
+            hypotheses.append(hypothesis)
             return
         for token, step in enumerate(table[hypothesis.tokens[-1] if hypothesis.tokens else bos]):
             grow(ScoredTokens((*hypothesis.tokens, token), hypothesis.total + float(step)))
@@ -57,7 +57,7 @@ def everything(table: Array, bos: int, eos: int, most: int, alpha: float) -> lis
     grow(ScoredTokens((), 0.0))
     return [
         (list(hypothesis.tokens), hypothesis.score(alpha))
-        for hypothesis in sorted(found, key=lambda hypothesis: -hypothesis.score(alpha))
+        for hypothesis in sorted(hypotheses, key=lambda hypothesis: -hypothesis.score(alpha))
     ]
 
 
@@ -120,12 +120,14 @@ def picture() -> Picture:
     """Draw a table in which greedy search fails, and the texts found with one and two beams."""
     path = _garden_path()
     names = ["begin", "a", "b", "end"]
-    found = {beams: beam_search(path, 0, 3, beams, 2, 0.0)[0] for beams in (1, 2)}
-    rows = [f"{beams} beam{'s'[: beams - 1]}: {' '.join(names[token] for token in found[beams][0])}" for beams in found]
+    results = {beams: beam_search(path, 0, 3, beams, 2, 0.0)[0] for beams in (1, 2)}
+    rows = [
+        f"{beams} beam{'s'[: beams - 1]}: {' '.join(names[token] for token in results[beams][0])}" for beams in results
+    ]
     return Picture(
         [
             Panel("probability of the next token", np.exp(path), names, names),
-            Panel("probability of the text found", [[np.exp(score)] for _, score in found.values()], rows),
+            Panel("probability of the text found", [[np.exp(score)] for _, score in results.values()], rows),
         ],
         caption="Greedy search takes a (0.6), and then the best text has probability 0.6 x 0.4 = 0.24. Two beams also "
         "keep b, and b end is more likely: 0.4 x 0.9 = 0.36.",

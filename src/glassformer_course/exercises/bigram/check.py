@@ -69,10 +69,10 @@ def cases_on(text: str) -> Iterator[Case]:
     tokens = {character: token for token, character in enumerate(characters)}
     size = len(characters) + 1
     ids = np.array([tokens.get(character, size - 1) for character in text[:10_000]], dtype=np.int64)
-    kept = len(ids) * 9 // 10
-    if len(ids) - kept > 1:
+    train_size = len(ids) * 9 // 10
+    if len(ids) - train_size > 1:
         yield call("count", ids, size, note="where the tokens are the characters of your class's text")
-        yield _held_out(ids[:kept], ids[kept:], size, 0.1)
+        yield _held_out(ids[:train_size], ids[train_size:], size, 0.1)
 
 
 def _held_out(ids: Ints, other: Ints, size: int, k: float) -> Case:

@@ -28,8 +28,8 @@ def _residual_of_normed(x, weights):
 
 
 def _parallel(x, weights):
-    found = attention(rms_norm(x, weights["attention_gain"]), weights)
-    return x + found + _feedforward(rms_norm(x, weights["feedforward_gain"]), weights)
+    attended = attention(rms_norm(x, weights["attention_gain"]), weights)
+    return x + attended + _feedforward(rms_norm(x, weights["feedforward_gain"]), weights)
 
 
 def _norm_of_output(x, weights):

@@ -10,9 +10,9 @@ def _merge(ids, pair, new):
     merged = []
     position = 0
     while position < len(ids):
-        found = tuple(ids[position : position + 2]) == pair
-        merged.append(new if found else ids[position])
-        position += 2 if found else 1
+        is_pair = tuple(ids[position : position + 2]) == pair
+        merged.append(new if is_pair else ids[position])
+        position += 2 if is_pair else 1
     return merged
 
 
@@ -67,12 +67,14 @@ def _characters(text, merges):
 
 
 def _longest_first(text, merges):
-    rest = text.encode()
+    remaining = text.encode()
     ids = []
     pieces = _pieces(merges)
-    while rest:
-        ids.append(max((token for token in pieces if rest.startswith(pieces[token])), key=lambda t: len(pieces[t])))
-        rest = rest[len(pieces[ids[-1]]) :]
+    while remaining:
+        ids.append(
+            max((token for token in pieces if remaining.startswith(pieces[token])), key=lambda t: len(pieces[t]))
+        )
+        remaining = remaining[len(pieces[ids[-1]]) :]
     return ids
 
 
@@ -95,8 +97,8 @@ def _by_rank(text, merges):
     """Repeatedly apply the earliest merge that is still possible, at its first position."""
     ids = list(text.encode())
     ranks = {pair: rank for rank, pair in enumerate(merges)}
-    while found := [(ranks[pair], position) for position, pair in enumerate(pairwise(ids)) if pair in ranks]:
-        rank, position = min(found)
+    while candidates := [(ranks[pair], position) for position, pair in enumerate(pairwise(ids)) if pair in ranks]:
+        rank, position = min(candidates)
         ids[position : position + 2] = [256 + rank]
     return ids
 

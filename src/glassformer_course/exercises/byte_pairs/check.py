@@ -154,8 +154,8 @@ def picture() -> Picture:
 
 def _pairs(title: str, ids: list[int], names: dict[int, str]) -> Panel:
     tokens = sorted(set(ids))
-    shown = [names.get(token, chr(token)).replace(" ", "space") for token in tokens]
+    labels = [names.get(token, chr(token)).replace(" ", "space") for token in tokens]
     counts = np.full((len(tokens), len(tokens)), np.nan)
     for first, second in set(pairwise(ids)):
         counts[tokens.index(first), tokens.index(second)] = list(pairwise(ids)).count((first, second))
-    return Panel(title, counts, shown, shown)
+    return Panel(title, counts, labels, labels)

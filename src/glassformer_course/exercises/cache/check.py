@@ -24,8 +24,8 @@ def step(x: Array, cache: Cache, w_query: Array, w_key: Array, w_value: Array) -
         query = positions.rotate((vector @ w_query)[None, None, None], rotation)  # (1, 1, 1, d)
         keys = np.concatenate([keys, positions.rotate((vector @ w_key)[None, None, None], rotation)[0, 0]])
         values = np.concatenate([values, (vector @ w_value)[None]])
-        seen, _ = attention.attend(query, keys[None, None], values[None, None], np.ones((1, 1, 1, 1), dtype=np.bool_))
-        mixed[row] = seen[0, 0, 0]
+        output, _ = attention.attend(query, keys[None, None], values[None, None], np.ones((1, 1, 1, 1), dtype=np.bool_))
+        mixed[row] = output[0, 0, 0]
     return mixed, (keys, values)
 
 
@@ -68,13 +68,13 @@ def _in_pieces(text: Array, sizes: Sequence[int], weights: Sequence[Array]) -> C
 
     def ask(functions: Functions) -> list[Array]:
         cache = (np.zeros((0, weights[1].shape[1])), np.zeros((0, weights[2].shape[1])))
-        found = []
+        outputs = []
         begin = 0
         for size in sizes:
             mixed, cache = functions.step(text[begin : begin + size], cache, *weights)
-            found.append(mixed)
+            outputs.append(mixed)
             begin += size
-        return found
+        return outputs
 
     return ask
 
@@ -84,11 +84,11 @@ def picture() -> Picture:
     indices = np.arange(6)
     sees = np.where(indices[None, :] <= indices[:, None], 1.0, np.nan)
     words = ["the", "cat", "sat", "on", "the", "mat"]
-    work = np.array([[3, 1, 1, 1], [3, 4, 5, 6]], dtype=np.float64)
+    computed = np.array([[3, 1, 1, 1], [3, 4, 5, 6]], dtype=np.float64)
     return Picture(
         [
             Panel("attends to", sees, words, words),
-            Panel("keys and values computed per call", work, ["cache", "no cache"], ["prompt", "on", "the", "mat"]),
+            Panel("keys and values computed per call", computed, ["cache", "no cache"], ["prompt", "on", "the", "mat"]),
         ],
         caption="A new token attends to all earlier keys, but only its own key and value are new. With a cache, each "
         "further call computes one of each; without a cache, it computes all of them again.",

@@ -57,10 +57,10 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call(
         "masked_softmax", loud, np.tri(5, dtype=bool), note="where keys that are not allowed have the score 5,000"
     )
-    holes = rng.random((5, 7)) < 0.5
-    holes[:, 0] = True
-    holes[3] = False
-    yield call("masked_softmax", rng.normal(size=(5, 7)), holes, note="where row 3 may see nothing: zeros")
+    random_mask = rng.random((5, 7)) < 0.5
+    random_mask[:, 0] = True
+    random_mask[3] = False
+    yield call("masked_softmax", rng.normal(size=(5, 7)), random_mask, note="where row 3 may see nothing: zeros")
     yield call("masked_softmax", np.zeros((2, 3)), np.zeros((2, 3), dtype=bool), note="where no row may see anything")
     yield _untouched(rng.normal(size=(6, 6)), rng.normal(size=6) * 50)
     yield _together(rng.normal(size=(2, 3, 7)))

@@ -26,8 +26,8 @@ def cross_attention(
 ) -> tuple[Array, Array]:
     """Return output and weights of the NumPy reference with one head, masking only source padding."""
     q, k, v = ((x @ weight)[:, None] for x, weight in ((decoder, w_query), (encoder, w_key), (encoder, w_value)))
-    mixed, kept = attend(q, k, v, real_source[:, None, None, :])
-    return mixed[:, 0], kept.weights[:, 0]
+    mixed, saved = attend(q, k, v, real_source[:, None, None, :])
+    return mixed[:, 0], saved.weights[:, 0]
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -87,8 +87,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     def alone(functions: Functions) -> tuple[Array, Array]:
         reordered = long[:1, [2, 0, 1]]
         everything = np.ones((1, 3), dtype=np.bool_)
-        mixed, seen = functions.cross_attention(decoder[:1], reordered, everything, *weights)
-        return mixed, seen
+        mixed, attention_weights = functions.cross_attention(decoder[:1], reordered, everything, *weights)
+        return mixed, attention_weights
 
     yield Case(alone, "where the tokens of a single source are in another order", "cross_attention")
 

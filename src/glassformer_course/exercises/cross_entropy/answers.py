@@ -29,10 +29,10 @@ def _over_all(logits, targets):
 
 def _index_of_100(logits, targets):
     rows = logits.reshape(-1, logits.shape[-1])
-    wanted = targets.reshape(-1)
+    flat_targets = targets.reshape(-1)
     shifted = rows - rows.max(axis=-1, keepdims=True)
     log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return float(-log_p[np.arange(len(wanted)), wanted].mean())
+    return float(-log_p[np.arange(len(flat_targets)), flat_targets].mean())
 
 
 def _overflows(logits, targets):
@@ -78,9 +78,9 @@ def _with_loops(logits, targets):
 
 def _with_weights(logits, targets):
     counted = (targets != -100).astype(float)
-    wanted = np.where(targets == -100, 0, targets)
+    valid_targets = np.where(targets == -100, 0, targets)
     log_sums = np.logaddexp.reduce(logits, axis=-1)
-    picked = np.take_along_axis(logits, wanted[..., None], axis=-1)[..., 0]
+    picked = np.take_along_axis(logits, valid_targets[..., None], axis=-1)[..., 0]
     losses = np.where(counted > 0, log_sums - picked, 0.0)
     return float((losses * counted).sum() / max(counted.sum(), 1.0))
 

@@ -59,8 +59,8 @@ def _sums(weights, tokens, shift):
 
 
 def _on_the_copy(weights, tokens):
-    found = _sums(weights, tokens, 0)
-    return float(np.mean(list(found.values()))) if found else 0.0
+    sums = _sums(weights, tokens, 0)
+    return float(np.mean(list(sums.values()))) if sums else 0.0
 
 
 def _over_all_rows(weights, tokens):
@@ -68,17 +68,17 @@ def _over_all_rows(weights, tokens):
 
 
 def _last_copy_only(weights, tokens):
-    found = []
+    scores = []
     for i in range(len(tokens)):
         before = [p for p in range(i) if tokens[p] == tokens[i]]
         if before:
-            found.append(weights[i, before[-1] + 1])
-    return float(np.mean(found)) if found else 0.0
+            scores.append(weights[i, before[-1] + 1])
+    return float(np.mean(scores)) if scores else 0.0
 
 
 def _no_number(weights, tokens):
-    found = list(_sums(weights, tokens, 1).values())
-    return float(np.sum(found) / np.float64(len(found)))
+    sums = list(_sums(weights, tokens, 1).values())
+    return float(np.sum(sums) / np.float64(len(sums)))
 
 
 def _previous_by_index(V, P):
@@ -92,8 +92,8 @@ def _induction_by_index(V, P):
 
 
 def _score_by_sums(weights, tokens):
-    found = _sums(weights, tokens, 1)
-    return float(sum(found.values()) / max(len(found), 1))
+    sums = _sums(weights, tokens, 1)
+    return float(sum(sums.values()) / max(len(sums), 1))
 
 
 def _previous_by_diagonals(V, P):

@@ -46,15 +46,15 @@ def run(first: tuple[Array, Array], second: tuple[Array, Array], tokens: Ints, V
     T = len(tokens)
     x = np.zeros((T, 3 * V + P))
     x[np.arange(T), tokens] = x[np.arange(T), V + np.arange(T)] = 1.0
-    looks = []
+    patterns = []
     for qk, ov in (first, second):
         keys = x * np.sqrt(x.shape[1])  # `attend` divides the scores by this root
-        mixed, kept = attend(
+        mixed, saved = attend(
             (x @ qk)[None, None], keys[None, None], x[None, None], np.tri(T, dtype=np.bool_)[None, None]
         )
-        looks.append(kept.weights[0, 0])
+        patterns.append(saved.weights[0, 0])
         x = x + mixed[0, 0] @ ov
-    return {"first head": looks[0], "second head": looks[1], "next": x[:, 2 * V + P :]}
+    return {"first head": patterns[0], "second head": patterns[1], "next": x[:, 2 * V + P :]}
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -110,8 +110,8 @@ def _random_weights(rng: np.random.Generator, T: int) -> Array:
 
 def _at_work(tokens: Ints, V: int, P: int) -> Callable[[Functions], Any]:
     def ask(functions: Functions) -> dict[str, Any]:
-        found = run(functions.previous_token_head(V, P), functions.induction_head(V, P), tokens, V, P)
-        return {**found, "score": functions.induction_score(found["second head"], tokens)}
+        result = run(functions.previous_token_head(V, P), functions.induction_head(V, P), tokens, V, P)
+        return {**result, "score": functions.induction_score(result["second head"], tokens)}
 
     return ask
 
@@ -120,12 +120,12 @@ def picture() -> Picture:
     """Draw the attention of both heads on a text that repeats itself, and the block "next"."""
     words = ["BOS", "the", "cat", "sat", "the", "cat"]
     tokens = np.array([0, 1, 2, 3, 1, 2])
-    found = run(previous_token_head(4, 6), induction_head(4, 6), tokens, 4, 6)
+    result = run(previous_token_head(4, 6), induction_head(4, 6), tokens, 4, 6)
     return Picture(
         [
-            Panel("first head: previous token", np.round(found["first head"], 9), words, words),
-            Panel("second head: induction", np.round(found["second head"], 9), words, words),
-            Panel("next", np.round(found["next"], 9), words, words[:4]),
+            Panel("first head: previous token", np.round(result["first head"], 9), words, words),
+            Panel("second head: induction", np.round(result["second head"], 9), words, words),
+            Panel("next", np.round(result["next"], 9), words, words[:4]),
         ],
         caption="The second 'the' attends to the token after the first 'the' and predicts it: cat. The second 'cat' "
         "predicts sat. A new token has no earlier copy, so its attention is uniform.",

@@ -7,8 +7,8 @@ from glassformer_course.cases import Mistake
 
 def _each_by_itself(parts, gain, bias, unembedding, token, eps):
     centered = parts - parts.mean(axis=-1, keepdims=True)
-    own = np.sqrt(parts.var(axis=-1, keepdims=True) + eps)
-    return centered / own * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
+    part_sigmas = np.sqrt(parts.var(axis=-1, keepdims=True) + eps)
+    return centered / part_sigmas * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
 
 
 def _mean_left(parts, gain, bias, unembedding, token, eps):
@@ -66,9 +66,9 @@ def _by_omission(parts, gain, bias, unembedding, token, eps):
     def logit(stream):
         return float(((stream - stream.mean()) / sigma * gain) @ unembedding[:, token])
 
-    found = [logit(part) for part in parts]
+    contributions = [logit(part) for part in parts]
     constant = sum(b * u for b, u in zip(bias.tolist(), unembedding[:, token].tolist(), strict=True))
-    return np.array(found), constant
+    return np.array(contributions), constant
 
 
 MISTAKES = [

@@ -18,15 +18,15 @@ def attribution(
 ) -> tuple[Array, float]:
     """Return the contributions of the parts and of the bias, computed channel by channel: (N,), float."""
     N, D = parts.shape
-    whole = [sum(float(parts[n, d]) for n in range(N)) for d in range(D)]
-    middle = sum(whole) / D
-    sigma = sqrt(sum((x - middle) ** 2 for x in whole) / D + eps)
-    found = np.zeros(N)
+    stream = [sum(float(parts[n, d]) for n in range(N)) for d in range(D)]
+    middle = sum(stream) / D
+    sigma = sqrt(sum((x - middle) ** 2 for x in stream) / D + eps)
+    contributions = np.zeros(N)
     for n in range(N):
         mean = sum(parts[n]) / D
         for d in range(D):
-            found[n] += (parts[n, d] - mean) / sigma * gain[d] * unembedding[d, token]
-    return found, float(sum(bias[d] * unembedding[d, token] for d in range(D)))
+            contributions[n] += (parts[n, d] - mean) / sigma * gain[d] * unembedding[d, token]
+    return contributions, float(sum(bias[d] * unembedding[d, token] for d in range(D)))
 
 
 def logits(parts: Array, gain: Array, bias: Array, unembedding: Array, eps: float) -> Array:
@@ -82,8 +82,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 def _sum(arrays: tuple[Array, ...], token: int) -> Callable[[Functions], float]:
     def ask(functions: Functions) -> float:
-        found, constant = functions.attribution(*arrays, token, 1e-5)
-        return float(found.sum() + constant)
+        contributions, constant = functions.attribution(*arrays, token, 1e-5)
+        return float(contributions.sum() + constant)
 
     return ask
 
@@ -100,13 +100,15 @@ def picture() -> Picture:
     parts = np.array([[0.0, 0.0, 2.0, 0.5], [2.5, 0.5, -0.5, 0.0], [0.0, 0.0, -1.5, 0.5], [1.0, 1.0, 0.0, 0.0]])
     plain = np.ones(4)
     none = np.zeros(4)
-    found = np.stack([attribution(parts, plain, none, unembedding, token, 1e-5)[0] for token in range(3)], axis=1)
-    whole = logits(parts, plain, none, unembedding, 1e-5)
+    contributions = np.stack(
+        [attribution(parts, plain, none, unembedding, token, 1e-5)[0] for token in range(3)], axis=1
+    )
+    model_logits = logits(parts, plain, none, unembedding, 1e-5)
     return Picture(
         [
             Panel("parts of the stream", parts, names),
-            Panel("contributions to the logits", found, names, words),
-            Panel("the model's logits", whole, columns=words),
+            Panel("contributions to the logits", contributions, names, words),
+            Panel("the model's logits", model_logits, columns=words),
         ],
         caption="Each column of contributions sums to the logit. The embedding raises the logit of 'is', the word "
         "just read. Head 0.0 raises the logit of the answer, and both heads lower the logit of 'is'.",

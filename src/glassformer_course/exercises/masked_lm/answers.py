@@ -85,8 +85,8 @@ def _by_positions(tokens, special, choose, action, others, mask_id):
     labels = np.full_like(tokens, -100)
     labels[positions] = tokens[positions]
     masked = positions[action[positions] < 0.8]
-    rest = np.setdiff1d(positions, masked)
-    swapped = rest[action[rest] < 0.9]
+    unmasked = np.setdiff1d(positions, masked)
+    swapped = unmasked[action[unmasked] < 0.9]
     inputs[masked] = mask_id
     inputs[swapped] = others[swapped]
     return inputs, labels

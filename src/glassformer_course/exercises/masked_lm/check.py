@@ -35,12 +35,12 @@ def hide(tokens: Ints, special: Bools, choose: Array, action: Array, others: Int
 
 def loss(logits: Array, labels: Ints) -> float:
     """Return the mean of -ln p over the labels that are not -100: (T, V), (T,) -> float."""
-    found = []
+    losses = []
     for row, label in zip(logits.tolist(), labels.tolist(), strict=True):
         if label != IGNORED:
             largest = max(row)
-            found.append(largest + log(fsum(exp(each - largest) for each in row)) - row[label])
-    return fsum(found) / len(found) if found else 0.0
+            losses.append(largest + log(fsum(exp(each - largest) for each in row)) - row[label])
+    return fsum(losses) / len(losses) if losses else 0.0
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:

@@ -54,12 +54,12 @@ def picture() -> Picture:
     questions = np.array([[2.0, 0.0], [1.0, 0.0], [-1.0, 3.0]])
     names = ["cat", "dog", "lion"]
     features = ["tame", "barks", "wild"]
-    asked = ["pet?", "wild?"]
+    question_names = ["pet?", "wild?"]
     return Picture(
         [
             Panel("A: words", words, names, features),
-            Panel("B: questions", questions, features, asked),
-            Panel("C = A B", matmul(words, questions), names, asked),
+            Panel("B: questions", questions, features, question_names),
+            Panel("C = A B", matmul(words, questions), names, question_names),
         ],
         caption="C[cat, pet?] is the row of cat times the column of pet?: 1·2 + 0·1 + 1·(-1) = 1.",
     )

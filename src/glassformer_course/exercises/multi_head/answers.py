@@ -80,11 +80,11 @@ def _never_split(x, W_Q, W_K, W_V, W_O, heads):
 def _split_before(x, W_Q, W_K, W_V, W_O, heads):
     d = x.shape[-1] // heads
     parts = [slice(head * d, (head + 1) * d) for head in range(heads)]
-    found = []
-    for own in parts:
-        Q, K, V = (x[..., own] @ W[own, own] for W in (W_Q, W_K, W_V))
-        found.append(_attend(Q, K, V, d))
-    return np.concatenate(found, axis=-1) @ W_O
+    outputs = []
+    for channels in parts:
+        Q, K, V = (x[..., channels] @ W[channels, channels] for W in (W_Q, W_K, W_V))
+        outputs.append(_attend(Q, K, V, d))
+    return np.concatenate(outputs, axis=-1) @ W_O
 
 
 def _with_einsum(x, W_Q, W_K, W_V, W_O, heads):
@@ -95,10 +95,10 @@ def _with_einsum(x, W_Q, W_K, W_V, W_O, heads):
 
 
 def _head_by_head(x, W_Q, W_K, W_V, W_O, heads):
-    found = []
+    outputs = []
     for q, k, v in zip(*(np.split(x @ W, heads, axis=-1) for W in (W_Q, W_K, W_V)), strict=True):
-        found.append(_attend(q, k, v, q.shape[-1]))
-    return np.concatenate(found, axis=-1) @ W_O
+        outputs.append(_attend(q, k, v, q.shape[-1]))
+    return np.concatenate(outputs, axis=-1) @ W_O
 
 
 MISTAKES = [

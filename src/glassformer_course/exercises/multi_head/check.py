@@ -27,9 +27,9 @@ def multi_head(x: Array, W_Q: Array, W_K: Array, W_V: Array, W_O: Array, heads: 
     result = np.zeros_like(x)
     for text, tokens in enumerate(x):
         for head in range(heads):
-            own = slice(head * d, (head + 1) * d)
-            weights = _weights(tokens @ W_Q[:, own], tokens @ W_K[:, own])
-            result[text] += weights @ (tokens @ W_V[:, own]) @ W_O[own]
+            channels = slice(head * d, (head + 1) * d)
+            weights = _weights(tokens @ W_Q[:, channels], tokens @ W_K[:, channels])
+            result[text] += weights @ (tokens @ W_V[:, channels]) @ W_O[channels]
     return result
 
 

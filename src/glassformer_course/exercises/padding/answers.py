@@ -73,7 +73,9 @@ def _by_weights(q, k, v, real):
 
 
 def _one_row_at_a_time(x, real):
-    return np.stack([np.sum(row[kept], axis=0) / max(kept.sum(), 1) for row, kept in zip(x, real, strict=True)])
+    return np.stack(
+        [np.sum(row[row_real], axis=0) / max(row_real.sum(), 1) for row, row_real in zip(x, real, strict=True)]
+    )
 
 
 def _as_product(x, real):

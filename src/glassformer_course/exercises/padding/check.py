@@ -16,10 +16,12 @@ from glassformer_course.drawing import Panel, Picture
 def attention(q: Array, k: Array, v: Array, real: Bools) -> Array:
     """Return the attention of each row over its keys and values without padding: (B, T, d)."""
     result = np.zeros_like(v)
-    for row, there in enumerate(real):
-        if there.any():
+    for row, row_real in enumerate(real):
+        if row_real.any():
             everything = np.ones((1, 1, 1, 1), dtype=np.bool_)
-            mixed, _ = attend(q[row][None, None], k[row][there][None, None], v[row][there][None, None], everything)
+            mixed, _ = attend(
+                q[row][None, None], k[row][row_real][None, None], v[row][row_real][None, None], everything
+            )
             result[row] = mixed[0, 0]
     return result
 
@@ -27,9 +29,9 @@ def attention(q: Array, k: Array, v: Array, real: Bools) -> Array:
 def mean(x: Array, real: Bools) -> Array:
     """Return the mean of each row without padding: (B, d)."""
     result = np.zeros((len(x), x.shape[2]))
-    for row, there in enumerate(real):
-        if there.any():
-            result[row] = x[row][there].mean(axis=0)
+    for row, row_real in enumerate(real):
+        if row_real.any():
+            result[row] = x[row][row_real].mean(axis=0)
     return result
 
 
@@ -47,20 +49,22 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield call("attention", q, k, v, real, note=note)
         yield call("mean", v, real, note=note)
     q, k, v = (rng.normal(size=(3, 5, 2)) for _ in range(3))
-    apart = rng.random((3, 5)) < 0.6
-    apart[:, 1] = True
-    apart[:, 3] = False
-    yield call("attention", q, k, v, apart, note="where padding is between real tokens")
-    yield call("mean", v, apart, note="where padding is between real tokens")
+    scattered = rng.random((3, 5)) < 0.6
+    scattered[:, 1] = True
+    scattered[:, 3] = False
+    yield call("attention", q, k, v, scattered, note="where padding is between real tokens")
+    yield call("mean", v, scattered, note="where padding is between real tokens")
     yield Case(
-        _padded_further(q, k, v, apart), "where three padding positions are added to the same rows", "both functions"
+        _padded_further(q, k, v, scattered),
+        "where three padding positions are added to the same rows",
+        "both functions",
     )
-    high = np.where(apart[:, :, None], v, 1e6)
-    yield call("attention", q, k, high, apart, note="where padding contains 1,000,000")
-    yield call("mean", high, apart, note="where padding contains 1,000,000")
-    low = np.where(apart[:, :, None], -400.0, 1.0) * np.ones(2)
+    high = np.where(scattered[:, :, None], v, 1e6)
+    yield call("attention", q, k, high, scattered, note="where padding contains 1,000,000")
+    yield call("mean", high, scattered, note="where padding contains 1,000,000")
+    low = np.where(scattered[:, :, None], -400.0, 1.0) * np.ones(2)
     note = "where scores of real tokens are 0 for the first query and about -57,000 for the others"
-    yield call("attention", 100.0 * (np.arange(5) > 0)[:, None] * np.ones((3, 5, 2)), low, v, apart, note=note)
+    yield call("attention", 100.0 * (np.arange(5) > 0)[:, None] * np.ones((3, 5, 2)), low, v, scattered, note=note)
     empty = np.array([[True, False, True], [False, False, False]])
     q, k, v = (rng.normal(size=(2, 3, 2)) for _ in range(3))
     yield call("attention", q, k, v, empty, note="where one row has no real token")
@@ -70,8 +74,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 def _padded_further(q: Array, k: Array, v: Array, real: Bools) -> Callable[[Functions], Any]:
     def ask(functions: Functions) -> tuple[Array, Array]:
         further = [np.concatenate([each, np.full((3, 3, 2), 7.0)], axis=1) for each in (q, k, v)]
-        there = np.concatenate([real, np.zeros((3, 3), dtype=np.bool_)], axis=1)
-        return functions.attention(*further, there)[:, :5], functions.mean(further[2], there)
+        further_real = np.concatenate([real, np.zeros((3, 3), dtype=np.bool_)], axis=1)
+        return functions.attention(*further, further_real)[:, :5], functions.mean(further[2], further_real)
 
     return ask
 
@@ -84,10 +88,10 @@ def picture() -> Picture:
     real = np.arange(5) < 3
     identity = np.eye(5)[None]  # with these values, the output is the weights
     scale = np.sqrt(5.0)
-    hidden = attention(scores[None] * scale, identity, identity, real[None])[0]
-    shown = attention(scores[None] * scale, identity, identity, np.ones((1, 5), dtype=np.bool_))[0]
+    masked = attention(scores[None] * scale, identity, identity, real[None])[0]
+    unmasked = attention(scores[None] * scale, identity, identity, np.ones((1, 5), dtype=np.bool_))[0]
     return Picture(
-        [Panel("without a mask", shown, words, words), Panel("with a mask", hidden, words, words)],
+        [Panel("without a mask", unmasked, words, words), Panel("with a mask", masked, words, words)],
         caption="Masked keys are columns of zeros, and each row sums to 1 over the real tokens. The rows of the "
         "padding are computed too, but not used.",
     )

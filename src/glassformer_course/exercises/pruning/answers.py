@@ -27,13 +27,13 @@ def _summed(outputs, gradients):
     return np.abs((outputs * gradients).sum(axis=(2, 3))).sum(axis=0)
 
 
-def _sliced(weights, kept):
-    return (*(w[:, kept] for w in weights[:3]), weights[3][kept])
+def _sliced(weights, columns):
+    return (*(w[:, columns] for w in weights[:3]), weights[3][columns])
 
 
 def _interleaved(w_query, w_key, w_value, w_output, heads, removed):
-    kept = [c for c in range(w_query.shape[1]) if c % heads not in removed]
-    return _sliced((w_query, w_key, w_value, w_output), kept)
+    columns = [c for c in range(w_query.shape[1]) if c % heads not in removed]
+    return _sliced((w_query, w_key, w_value, w_output), columns)
 
 
 def _set_to_zero(w_query, w_key, w_value, w_output, heads, removed):
@@ -43,19 +43,19 @@ def _set_to_zero(w_query, w_key, w_value, w_output, heads, removed):
 
 def _the_others(w_query, w_key, w_value, w_output, heads, removed):
     width = w_query.shape[1] // heads
-    kept = [h * width + c for h in range(heads) if h in removed for c in range(width)]
-    return _sliced((w_query, w_key, w_value, w_output), kept)
+    columns = [h * width + c for h in range(heads) if h in removed for c in range(width)]
+    return _sliced((w_query, w_key, w_value, w_output), columns)
 
 
 def _one_channel(w_query, w_key, w_value, w_output, heads, removed):
-    kept = [c for c in range(w_query.shape[1]) if c not in removed]
-    return _sliced((w_query, w_key, w_value, w_output), kept)
+    columns = [c for c in range(w_query.shape[1]) if c not in removed]
+    return _sliced((w_query, w_key, w_value, w_output), columns)
 
 
 def _output_left(w_query, w_key, w_value, w_output, heads, removed):
     width = w_query.shape[1] // heads
-    kept = [h * width + c for h in range(heads) if h not in removed for c in range(width)]
-    return w_query[:, kept], w_key[:, kept], w_value[:, kept], w_output.copy()
+    columns = [h * width + c for h in range(heads) if h not in removed for c in range(width)]
+    return w_query[:, columns], w_key[:, columns], w_value[:, columns], w_output.copy()
 
 
 def _measured_once(losses, heads, count):
@@ -63,15 +63,15 @@ def _measured_once(losses, heads, count):
 
 
 def _best_set(losses, heads, count):
-    return list(min(combinations(range(heads), count), key=lambda gone: losses[gone]))
+    return list(min(combinations(range(heads), count), key=lambda subset: losses[subset]))
 
 
 def _most_important_first(losses, heads, count):
-    gone: list[int] = []
+    removed: list[int] = []
     for _ in range(count):
-        left = [h for h in range(heads) if h not in gone]
-        gone.append(max(left, key=lambda h: losses[tuple(sorted([*gone, h]))]))
-    return gone
+        left = [h for h in range(heads) if h not in removed]
+        removed.append(max(left, key=lambda h: losses[tuple(sorted([*removed, h]))]))
+    return removed
 
 
 def _by_einsum(outputs, gradients):
@@ -99,25 +99,25 @@ def _by_split(w_query, w_key, w_value, w_output, heads, removed):
 
 
 def _by_sets(losses, heads, count):
-    gone = ()
+    removed = ()
     order = []
     for _ in range(count):
-        ways = [key for key in losses if len(key) == len(gone) + 1 and set(gone) < set(key)]
-        _, head = min((losses[key], (set(key) - set(gone)).pop()) for key in ways)
+        ways = [key for key in losses if len(key) == len(removed) + 1 and set(removed) < set(key)]
+        _, head = min((losses[key], (set(key) - set(removed)).pop()) for key in ways)
         order.append(head)
-        gone = tuple(sorted((*gone, head)))
+        removed = tuple(sorted((*removed, head)))
     return order
 
 
 def _by_table(losses, heads, count):
-    gone = np.zeros(heads, dtype=bool)
+    removed = np.zeros(heads, dtype=bool)
     order = []
     for _ in range(count):
         ways = np.full(heads, np.inf)
-        for h in np.flatnonzero(~gone):
-            ways[h] = losses[tuple(int(g) for g in np.flatnonzero(gone | (np.arange(heads) == h)))]
+        for h in np.flatnonzero(~removed):
+            ways[h] = losses[tuple(int(g) for g in np.flatnonzero(removed | (np.arange(heads) == h)))]
         order.append(int(ways.argmin()))
-        gone[order[-1]] = True
+        removed[order[-1]] = True
     return order
 
 

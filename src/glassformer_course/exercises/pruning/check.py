@@ -32,19 +32,20 @@ def remove(
     """Return the four weights without the removed heads, which are selected along a separate axis."""
     D = w_query.shape[0]
     width = w_query.shape[1] // heads
-    kept = [h for h in range(heads) if h not in removed]
-    columns = [w.reshape(D, heads, width)[:, kept].reshape(D, -1) for w in (w_query, w_key, w_value)]
-    return columns[0], columns[1], columns[2], w_output.reshape(heads, width, -1)[kept].reshape(-1, w_output.shape[1])
+    remaining = [h for h in range(heads) if h not in removed]
+    columns = [w.reshape(D, heads, width)[:, remaining].reshape(D, -1) for w in (w_query, w_key, w_value)]
+    rows = w_output.reshape(heads, width, -1)[remaining].reshape(-1, w_output.shape[1])
+    return columns[0], columns[1], columns[2], rows
 
 
 def greedy(losses: Losses, heads: int, count: int) -> list[int]:
     """Return the heads in order of removal; each step removes the head whose removal gives the lowest loss."""
-    gone: list[int] = []
-    while len(gone) < count:
-        found = {h: losses[tuple(sorted({*gone, h}))] for h in range(heads) if h not in gone}
-        lowest = min(found.values())
-        gone.append(min(h for h, loss in found.items() if loss == lowest))
-    return gone
+    removed: list[int] = []
+    while len(removed) < count:
+        losses_after = {h: losses[tuple(sorted({*removed, h}))] for h in range(heads) if h not in removed}
+        lowest = min(losses_after.values())
+        removed.append(min(h for h, loss in losses_after.items() if loss == lowest))
+    return removed
 
 
 def gated(weights: Sequence[Array], x: Array, gates: Array) -> tuple[Array, Array]:
@@ -87,11 +88,11 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("remove", *_weights(rng, 2, 3, 4), 2, [0, 1], note="where no head is left")
     twins: Losses = {(): 1.0, (0,): 1.1, (1,): 1.2, (2,): 1.3, (0, 1): 3.0, (0, 2): 1.5, (1, 2): 1.6, (0, 1, 2): 4.0}
     yield call("greedy", twins, 3, 2, note="where heads 0 and 1 do the same: one can be removed, but not both")
-    equal: Losses = {gone: 1.0 + len(gone) for n in range(4) for gone in combinations(range(3), n)}
+    equal: Losses = {subset: 1.0 + len(subset) for n in range(4) for subset in combinations(range(3), n)}
     yield call("greedy", equal, 3, 3, note="where all heads have the same effect")
     yield call("greedy", twins, 3, 0, note="where no head is to be removed")
     for heads, count in [(4, 3), (5, 5), (6, 4)]:
-        losses = {gone: float(rng.random()) for n in range(heads + 1) for gone in combinations(range(heads), n)}
+        losses = {subset: float(rng.random()) for n in range(heads + 1) for subset in combinations(range(heads), n)}
         yield call(
             "greedy", losses, heads, count, note=f"where {count} of {heads} heads are removed and the losses are random"
         )
@@ -118,12 +119,12 @@ def picture() -> Picture:
     slopes = np.array([[0.9, 0.1, 0.5, 0.0], [1.1, 0.2, -0.5, 0.0], [0.7, 0.1, 0.5, 0.1], [0.8, 0.1, -0.5, 0.0]])
     names = [f"head {h}" for h in range(4)]
     texts = [f"text {n}" for n in range(1, 5)]
-    found = importance(slopes[:, :, None, None], np.ones((4, 4, 1, 1)))
+    importances = importance(slopes[:, :, None, None], np.ones((4, 4, 1, 1)))
     summed = np.abs(slopes.mean(axis=0))
     return Picture(
         [
             Panel("derivative of each text's loss", slopes, texts, names),
-            Panel("importance", [found, summed], ["mean of |derivative|", "|mean derivative|"], names),
+            Panel("importance", [importances, summed], ["mean of |derivative|", "|mean derivative|"], names),
         ],
         caption="Head 2 matters for every text, with both signs. The mean of the absolute values shows this; the "
         "absolute value of the mean is 0, so head 2 would be removed first.",

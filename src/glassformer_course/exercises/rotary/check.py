@@ -67,11 +67,11 @@ def _distances(rng: np.random.Generator) -> Case:
 def picture() -> Picture:
     """Draw one vector rotated to five positions, and the dot products of all pairs."""
     names = [f"position {position}" for position in range(5)]
-    turned = rotate(np.tile([1.0, 1.0, 0.0, 0.0], (5, 1)), 0, 16.0)
+    rotated = rotate(np.tile([1.0, 1.0, 0.0, 0.0], (5, 1)), 0, 16.0)
     return Picture(
         [
-            Panel("the vector 1, 1, 0, 0, rotated", turned, names, ["a0", "a1", "b0", "b1"]),
-            Panel("dot products", turned @ turned.T, names, [str(position) for position in range(5)]),
+            Panel("the vector 1, 1, 0, 0, rotated", rotated, names, ["a0", "a1", "b0", "b1"]),
+            Panel("dot products", rotated @ rotated.T, names, [str(position) for position in range(5)]),
         ],
         caption="The pair (a0, b0) rotates by 1 radian per position, the pair (a1, b1) by 1/4. The dot products on a "
         "diagonal are equal: they depend only on the distance.",

@@ -17,9 +17,9 @@ def _greedy(logits):
 
 
 def _top_k(scores, k):
-    kept = np.argsort(-scores, kind="stable")[:k]
+    top = np.argsort(-scores, kind="stable")[:k]
     result = np.full(len(scores), -np.inf)
-    result[kept] = scores[kept]
+    result[top] = scores[top]
     return result
 
 
@@ -64,8 +64,8 @@ def _not_renormalized(logits, temperature, top_k, top_p):
         return _greedy(logits)
     scores = (logits - logits.max()) / temperature
     probabilities = np.where(np.isfinite(_top_k(scores, top_k)), _softmax(scores), 0.0)
-    kept = _top_p(probabilities / probabilities.sum(), top_p)
-    return np.where(kept > 0, probabilities, 0.0)
+    selected = _top_p(probabilities / probabilities.sum(), top_p)
+    return np.where(selected > 0, probabilities, 0.0)
 
 
 def _without_the_one_that_reaches(logits, temperature, top_k, top_p):
@@ -113,33 +113,35 @@ def _with_masks(logits, temperature, top_k, top_p):
 
 def _one_at_a_time(logits, temperature, top_k, top_p):
     left = {token: float(logit) for token, logit in enumerate(logits)}
-    kept = {}
+    top_logits = {}
     count = 1 if temperature == 0 else len(left) if top_k is None else min(top_k, len(left))
     for _ in range(count):
         best = max(left, key=lambda token: left[token])  # on ties, the first
-        kept[best] = left.pop(best)
-    highest = max(kept.values())
-    sizes = {token: 1.0 if temperature == 0 else np.exp((each - highest) / temperature) for token, each in kept.items()}
-    whole = sum(sizes.values())
+        top_logits[best] = left.pop(best)
+    highest = max(top_logits.values())
+    sizes = {
+        token: 1.0 if temperature == 0 else np.exp((each - highest) / temperature) for token, each in top_logits.items()
+    }
+    normalizer = sum(sizes.values())
     total = 0.0
     result = [0.0] * len(logits)
     for token, size in sizes.items():
         if top_p is None or not total or total < top_p - 1e-9:
             result[token] = size
-        total += size / whole
+        total += size / normalizer
     return np.array(result) / sum(result)
 
 
 def _by_hand(probabilities, u):
-    rest = u
-    found = None
+    remaining = u
+    last = None
     for token, probability in enumerate(probabilities.tolist()):
         if probability:
-            found = token
-            if rest < probability:
+            last = token
+            if remaining < probability:
                 break
-            rest -= probability
-    return found
+            remaining -= probability
+    return last
 
 
 def _by_comparison(probabilities, u):

@@ -25,11 +25,11 @@ def distribution(logits: Array, temperature: float, top_k: int | None, top_p: fl
         ranked = ranked[:top_k]
     exponentials = [exp((logits[token] - logits[ranked[0]]) / temperature) for token in ranked]
     probabilities = [each / fsum(exponentials) for each in exponentials]
-    kept = len(probabilities)
+    count = len(probabilities)
     if top_p is not None:
-        kept = next((n for n in range(1, kept) if fsum(probabilities[:n]) >= top_p - TOLERANCE), kept)
-    for token, probability in zip(ranked[:kept], probabilities, strict=False):
-        result[token] = probability / fsum(probabilities[:kept])
+        count = next((n for n in range(1, count) if fsum(probabilities[:n]) >= top_p - TOLERANCE), count)
+    for token, probability in zip(ranked[:count], probabilities, strict=False):
+        result[token] = probability / fsum(probabilities[:count])
     return result
 
 

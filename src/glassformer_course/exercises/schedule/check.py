@@ -15,9 +15,9 @@ def rate(step: int, steps: int, warmup: int, peak: float, floor: float) -> float
     """Return the learning rate of one step, as a weighted mean of peak and floor."""
     if step < min(warmup, steps):
         return peak / warmup * (step + 1)
-    done = min(step, steps - 1) - (warmup - 1)
+    decay_step = min(step, steps - 1) - (warmup - 1)
     falling = steps - warmup
-    fraction = (1 + math.cos(math.pi * done / falling)) / 2 if falling and step < steps else 0.0
+    fraction = (1 + math.cos(math.pi * decay_step / falling)) / 2 if falling and step < steps else 0.0
     return fraction * peak + (1 - fraction) * floor
 
 

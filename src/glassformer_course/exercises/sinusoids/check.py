@@ -50,9 +50,9 @@ def _lengths(positions: Ints, width: int) -> Case:
 
 def _distances(positions: Ints, steps: int, width: int) -> Case:
     def ask(functions: Functions) -> Array:
-        here = functions.sinusoids(positions, width)
-        there = functions.sinusoids(positions + steps, width)
-        products: Array = (here * there).sum(axis=1)
+        vectors = functions.sinusoids(positions, width)
+        later_vectors = functions.sinusoids(positions + steps, width)
+        products: Array = (vectors * later_vectors).sum(axis=1)
         return products
 
     return Case(

@@ -27,13 +27,13 @@ def loss_and_gradients(weights: Weights, rows: Ints) -> tuple[float, dict[str, A
     x = weights["embedding"][inputs] + weights["position"][:T]  # (B, T, D)
     projected = {name: _product(x, weights[name]) for name in PROJECTIONS}
     q, k, v = (projected[name][0][:, None] for name in PROJECTIONS)  # (B, 1, T, K)
-    mixed, kept = attend(q, k, v, np.tri(T, dtype=bool))  # (B, 1, T, D)
+    mixed, saved = attend(q, k, v, np.tri(T, dtype=bool))  # (B, 1, T, D)
     logits, output = _product(x + mixed[:, 0], weights["output"])  # (B, T, V)
-    loss, kept_loss = cross_entropy(logits, targets)
+    loss, saved_loss = cross_entropy(logits, targets)
 
-    dx, matrix = linear_backward(cross_entropy_backward(kept_loss), output)  # (B, T, D)
+    dx, matrix = linear_backward(cross_entropy_backward(saved_loss), output)  # (B, T, D)
     gradients = {"output": matrix["weight"].T}
-    for name, arriving in zip(PROJECTIONS, attend_backward(dx[:, None], kept)[:3], strict=True):
+    for name, arriving in zip(PROJECTIONS, attend_backward(dx[:, None], saved)[:3], strict=True):
         through, matrix = linear_backward(arriving[:, 0], projected[name][1])  # (B, T, D)
         dx = dx + through
         gradients[name] = matrix["weight"].T

@@ -67,8 +67,8 @@ def _ema_in_place(weights, decay):
 def _late_by_products(weights, n):
     stack = np.asarray(weights, dtype=np.float64)
     factor = np.array([1.0, *((n + 1) / (t + n) for t in range(2, len(stack) + 1))])
-    kept = np.append(np.cumprod((1 - factor)[::-1])[::-1][1:], 1.0)
-    return np.tensordot(factor * kept, stack, axes=1)
+    remaining_factor = np.append(np.cumprod((1 - factor)[::-1])[::-1][1:], 1.0)
+    return np.tensordot(factor * remaining_factor, stack, axes=1)
 
 
 MISTAKES = [

@@ -26,11 +26,11 @@ def step_weights(steps: int, factor: Callable[[int], float]) -> list[float]:
 
     `factor(t)` is the weight of step t > 1 in the average right after that step; for step 1, this weight is 1.
     """
-    found: list[float] = []
+    result: list[float] = []
     for t in range(1, steps + 1):
         newest = 1.0 if t == 1 else factor(t)
-        found = [each * (1 - newest) for each in found] + [newest]
-    return found
+        result = [each * (1 - newest) for each in result] + [newest]
+    return result
 
 
 def _weighted(weights: Sequence[Array], factor: Callable[[int], float]) -> Array:
@@ -62,16 +62,16 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield call("late", weights, 8, note=f"where {steps} steps are random")
     yield call("late", list(rng.normal(size=(30, 4))), 0, note="where n is 0: the mean of all steps")
     yield call("late", [np.full(3, 7.0)] * 20, 3, note="where the weights never change")
-    whole = [np.array([1, 2]), np.array([4, 8]), np.array([3, 5])]
-    yield call("ema", whole, 0.5, note="where the weights are integers")
-    yield call("late", whole, 2, note="where the weights are integers")
+    integers = [np.array([1, 2]), np.array([4, 8]), np.array([3, 5])]
+    yield call("ema", integers, 0.5, note="where the weights are integers")
+    yield call("late", integers, 2, note="where the weights are integers")
 
 
 def picture() -> Picture:
     """Draw the weight of each of 40 steps in three averages."""
     steps = 40
     names = ["ema 0.9", "late, n = 8", "late, n = 0"]
-    found = np.array(
+    curves = np.array(
         [
             step_weights(steps, lambda t: 1 - min(0.9, (1 + t) / (10 + t))),
             step_weights(steps, lambda t: 9 / (t + 8)),
@@ -79,7 +79,7 @@ def picture() -> Picture:
         ]
     )
     return Picture(
-        [Panel("weight of steps 1 to 40", found, names)],
+        [Panel("weight of steps 1 to 40", curves, names)],
         caption="With n = 0, all steps have the same weight, including those of the untrained model. The other two "
         "averages give those steps little weight; with n = 8, the average covers a fixed fraction of the run, however "
         "long it is.",

@@ -42,45 +42,60 @@ def fault() -> Iterator[None]:
         yield
 
 
-def differences(found: Trained) -> list[Point]:
+def differences(trained: Trained) -> list[Point]:
     """Return (micro-batch size, relative difference of the gradient from that of all eight rows at once)."""
-    rows = found.task.rows(0)
+    rows = trained.task.rows(0)
     gradients = {}
     for size in (8, 4, 2, 1):
-        stepper = Stepper(found.model, found.task, found.config.with_changes({"train.micro_batch": str(size)}))
+        stepper = Stepper(trained.model, trained.task, trained.config.with_changes({"train.micro_batch": str(size)}))
         loop.accumulate_gradients(stepper, stepper.batches(rows))
-        gradients[size] = torch.cat([p.grad.flatten() for p in found.model.parameters() if p.grad is not None])
+        gradients[size] = torch.cat([p.grad.flatten() for p in trained.model.parameters() if p.grad is not None])
     return [(size, float((g - gradients[8]).norm() / gradients[8].norm())) for size, g in gradients.items()]
 
 
-def by_length(found: Trained) -> tuple[float, float]:
+def by_length(trained: Trained) -> tuple[float, float]:
     """Return the validation loss of the shortest and of the longest quarter of the rows."""
-    rows = sorted(found.task.held_out(None), key=len)
+    rows = sorted(trained.task.held_out(None), key=len)
     quarter = max(1, len(rows) // 4)
-    short, long = (validation_loss(found.model, part, CPU).loss for part in (rows[:quarter], rows[-quarter:]))
+    short, long = (validation_loss(trained.model, part, CPU).loss for part in (rows[:quarter], rows[-quarter:]))
     return short, long
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare the gradients of the same rows in different groupings, and the losses on short and long sentences."""
     text = sentences(200)
-    (healthy, fine, good), (faulty, wrong, bad) = bench.both(
-        lambda _: (one := bench.train(SETTINGS, 160, files={"source": text}), differences(one), by_length(one))
+    (healthy, healthy_differences, healthy_by_length), (faulty, faulty_differences, faulty_by_length) = trainer.both(
+        lambda _: (
+            trained := trainer.train(SETTINGS, 160, files={"source": text}),
+            differences(trained),
+            by_length(trained),
+        )
     )
     return Evidence(
         charts=[
             compared("validation loss", "step", "nats per token", healthy.validation, faulty.validation),
-            compared("gradient of the same 8 rows", "rows at a time", "relative difference", fine, wrong),
+            compared(
+                "gradient of the same 8 rows",
+                "rows at a time",
+                "relative difference",
+                healthy_differences,
+                faulty_differences,
+            ),
         ],
         numbers=[
-            Number("apart", "relative difference of the gradient of 8 rows, one at a time", fine[-1][1], wrong[-1][1]),
-            Number("short", "loss on the shortest quarter of the sentences", good[0], bad[0]),
-            Number("long", "loss on the longest quarter", good[1], bad[1]),
+            Number(
+                "apart",
+                "relative difference of the gradient of 8 rows, one at a time",
+                healthy_differences[-1][1],
+                faulty_differences[-1][1],
+            ),
+            Number("short", "loss on the shortest quarter of the sentences", healthy_by_length[0], faulty_by_length[0]),
+            Number("long", "loss on the longest quarter", healthy_by_length[1], faulty_by_length[1]),
         ],
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether only the faulty gradient depends on the micro-batch size."""
-    apart = found.number("apart")
+    apart = evidence.number("apart")
     return apart.healthy < 1e-4 and apart.faulty > 0.02

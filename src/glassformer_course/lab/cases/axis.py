@@ -40,33 +40,39 @@ def fault() -> Iterator[None]:
         yield
 
 
-def see(bench: LabTrainer, name: str) -> tuple[Trained, Map, str]:
+def see(trainer: LabTrainer, name: str) -> tuple[Trained, Map, str]:
     """Return the trained model, an attention map and a continuation of the prompt."""
-    found = bench.train(STORIES, 200)
-    return found, found.map(name, found.tokenizer.encode(TEXT)), found.continued(PROMPT)
+    trained = trainer.train(STORIES, 200)
+    return trained, trained.map(name, trained.tokenizer.encode(TEXT)), trained.continued(PROMPT)
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare attention maps, their row and column sums, and continuations of the prompt."""
-    (healthy, fine, text), (faulty, wrong, garbled) = bench.both(lambda name: see(bench, name))
+    (healthy, healthy_map, healthy_text), (faulty, faulty_map, faulty_text) = trainer.both(
+        lambda name: see(trainer, name)
+    )
     return Evidence(
         charts=[loss_chart(healthy, faulty)],
-        maps=[fine, wrong],
-        samples={f"healthy: {PROMPT.strip()} …": [text], f"faulty: {PROMPT.strip()} …": [garbled]},
+        maps=[healthy_map, faulty_map],
+        samples={f"healthy: {PROMPT.strip()} …": [healthy_text], f"faulty: {PROMPT.strip()} …": [faulty_text]},
         numbers=[
-            Number("row", "sum of the last row of the map", *(sum(shown.weights[-1]) for shown in (fine, wrong))),
+            Number(
+                "row",
+                "sum of the last row of the map",
+                *(sum(attention_map.weights[-1]) for attention_map in (healthy_map, faulty_map)),
+            ),
             Number(
                 "column",
                 "sum of the last column of the map",
-                *(sum(row[-1] for row in m.weights) for m in (fine, wrong)),
+                *(sum(row[-1] for row in attention_map.weights) for attention_map in (healthy_map, faulty_map)),
             ),
             last_losses(healthy, faulty),
         ],
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether the columns of the faulty map sum to 1 and its rows do not."""
-    row = found.number("row")
-    column = found.number("column")
+    row = evidence.number("row")
+    column = evidence.number("column")
     return abs(row.healthy - 1) < 1e-3 and abs(row.faulty - 1) > 0.01 and abs(column.faulty - 1) < 1e-3

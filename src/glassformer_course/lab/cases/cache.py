@@ -23,56 +23,63 @@ TEXT = "Once upon a time, an eager fox named Mia wished for a golden hat. On a s
 @contextmanager
 def fault() -> Iterator[None]:
     """Plant the bug: the first token of every forward pass gets position 0."""
-    own = Embedding.forward
+    original_forward = Embedding.forward
 
     def forward(self: Embedding, tokens: Tensor, positions: Tensor) -> Tensor:
-        return own(self, tokens, positions - positions[:, :1])  # (B, T, D)
+        return original_forward(self, tokens, positions - positions[:, :1])  # (B, T, D)
 
     with replaced((Embedding, "forward", forward), (logit_readers, "fast_decoder", lambda *_: None)):
         yield
 
 
-def logit_differences(found: Trained) -> list[Point]:
+def logit_differences(trained: Trained) -> list[Point]:
     """Return (position, largest difference between the logits with and without a cache)."""
-    ids = torch.tensor([found.tokenizer.encode(TEXT)])
-    cache = Cache(found.config.model, 1, ids.shape[1], ids.device, torch.float32)
+    ids = torch.tensor([trained.tokenizer.encode(TEXT)])
+    cache = Cache(trained.config.model, 1, ids.shape[1], ids.device, torch.float32)
     with torch.no_grad():
-        whole = found.model(ids)[0]  # (T, V)
-        singly = torch.cat([found.model(ids[:, at : at + 1], None, cache)[0] for at in range(ids.shape[1])])  # (T, V)
-    return [(position, float(size)) for position, size in enumerate((whole - singly).abs().amax(dim=1), start=1)]
+        full_logits = trained.model(ids)[0]  # (T, V)
+        cached_logits = torch.cat(
+            [trained.model(ids[:, position : position + 1], None, cache)[0] for position in range(ids.shape[1])]
+        )  # (T, V)
+    return [
+        (position, float(difference))
+        for position, difference in enumerate((full_logits - cached_logits).abs().amax(dim=1), start=1)
+    ]
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare the logits and the samples of one model with and without a cache."""
     with threads(1):
-        model = bench.train(STORIES, 240)
-    fine, wrong = bench.both(
+        model = trainer.train(STORIES, 240)
+    healthy, faulty = trainer.both(
         lambda _: (logit_differences(model), model.continued(PROMPT, cached=True), model.continued(PROMPT))
     )
     curves = averaged(model.losses)
     return Evidence(
         charts=[
             compared("training loss", "step", "nats per token", curves, curves),
-            compared("logits with a cache and without", "position", "largest difference", fine[0], wrong[0]),
+            compared("logits with a cache and without", "position", "largest difference", healthy[0], faulty[0]),
         ],
         samples={
-            f"healthy, with a cache: {PROMPT.strip()} …": [fine[1]],
-            f"faulty, with a cache: {PROMPT.strip()} …": [wrong[1]],
-            f"healthy, without a cache: {PROMPT.strip()} …": [fine[2]],
-            f"faulty, without a cache: {PROMPT.strip()} …": [wrong[2]],
+            f"healthy, with a cache: {PROMPT.strip()} …": [healthy[1]],
+            f"faulty, with a cache: {PROMPT.strip()} …": [faulty[1]],
+            f"healthy, without a cache: {PROMPT.strip()} …": [healthy[2]],
+            f"faulty, without a cache: {PROMPT.strip()} …": [faulty[2]],
         },
         numbers=[
-            Number("first", "difference of the logits at the first position", fine[0][0][1], wrong[0][0][1]),
+            Number("first", "difference of the logits at the first position", healthy[0][0][1], faulty[0][0][1]),
             Number(
-                "largest", "largest difference at any position", *(max(y for _, y in each[0]) for each in (fine, wrong))
+                "largest",
+                "largest difference at any position",
+                *(max(y for _, y in each[0]) for each in (healthy, faulty)),
             ),
             Number("loss", "validation loss at the end", model.validation[-1][1], model.validation[-1][1]),
         ],
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether the logits differ in the faulty model alone, and only after the first position."""
-    first = found.number("first")
-    largest = found.number("largest")
+    first = evidence.number("first")
+    largest = evidence.number("largest")
     return max(first.healthy, first.faulty, largest.healthy) < 1e-3 < 0.1 < largest.faulty

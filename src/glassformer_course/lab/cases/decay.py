@@ -36,26 +36,26 @@ def fault() -> Iterator[None]:
         yield
 
 
-def weight_size(found: Trained) -> float:
+def weight_size(trained: Trained) -> float:
     """Return the root mean square of all matrices together."""
-    matrices = torch.cat([p.detach().flatten() for p in found.model.parameters() if p.ndim >= 2])
+    matrices = torch.cat([p.detach().flatten() for p in trained.model.parameters() if p.ndim >= 2])
     return float(matrices.square().mean().sqrt())
 
 
-def without(bench: LabTrainer) -> Trained:
+def without(trainer: LabTrainer) -> Trained:
     """Train the same model without weight decay."""
-    return bench.train({"train": {"weight_decay": 0.0}}, 120)
+    return trainer.train({"train": {"weight_decay": 0.0}}, 120)
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare the losses and the size of the weights, with and without weight decay."""
-    (healthy, plain), (faulty, plain_too) = bench.both(
-        lambda _: (bench.train(SETTINGS, 120, weight_size), without(bench))
+    (healthy, healthy_without), (faulty, faulty_without) = trainer.both(
+        lambda _: (trainer.train(SETTINGS, 120, weight_size), without(trainer))
     )
     return Evidence(
         charts=[
             loss_chart(healthy, faulty, "training loss, weight decay 0.1"),
-            loss_chart(plain, plain_too, "training loss, weight decay 0"),
+            loss_chart(healthy_without, faulty_without, "training loss, weight decay 0"),
             compared(
                 "size of the weights, weight decay 0.1", "step", "root mean square", healthy.watched, faulty.watched
             ),
@@ -65,17 +65,17 @@ def observe(bench: LabTrainer) -> Evidence:
             Number(
                 "plain",
                 "validation loss at the end, without weight decay",
-                plain.validation[-1][1],
-                plain_too.validation[-1][1],
+                healthy_without.validation[-1][1],
+                faulty_without.validation[-1][1],
             ),
             Number("size", "root mean square of the weights at the end", healthy.watched[-1][1], faulty.watched[-1][1]),
         ],
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether decay shrinks the faulty weights more and raises their loss, and both are equal without decay."""
-    loss = found.number("loss")
-    plain = found.number("plain")
-    size = found.number("size")
+    loss = evidence.number("loss")
+    plain = evidence.number("plain")
+    size = evidence.number("size")
     return size.faulty < 0.8 * size.healthy and loss.faulty > loss.healthy and abs(plain.healthy - plain.faulty) < 0.05

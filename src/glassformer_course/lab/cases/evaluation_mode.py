@@ -29,28 +29,38 @@ def fault() -> Iterator[None]:
         yield
 
 
-def repeated_losses(found: Trained) -> list[Point]:
+def repeated_losses(trained: Trained) -> list[Point]:
     """Return (number of the measurement, loss of the same weights on the same text)."""
-    rows = found.task.held_out(400)
-    return [(time, validation_loss(found.model.train(), rows, CPU).loss) for time in range(1, TIMES + 1)]
+    rows = trained.task.held_out(400)
+    return [
+        (measurement, validation_loss(trained.model.train(), rows, CPU).loss) for measurement in range(1, TIMES + 1)
+    ]
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare training and validation losses, and repeated measurements of the same loss."""
-    (healthy, fine), (faulty, wrong) = bench.both(lambda _: (one := bench.train(SETTINGS, 200), repeated_losses(one)))
-    spread = [max(loss for _, loss in found) - min(loss for _, loss in found) for found in (fine, wrong)]
-    gaps = [found.validation[-1][1] - averaged(found.losses, 20)[-1][1] for found in (healthy, faulty)]
+    (healthy, healthy_losses), (faulty, faulty_losses) = trainer.both(
+        lambda _: (trained := trainer.train(SETTINGS, 200), repeated_losses(trained))
+    )
+    spread = [
+        max(loss for _, loss in losses) - min(loss for _, loss in losses) for losses in (healthy_losses, faulty_losses)
+    ]
+    gaps = [trained.validation[-1][1] - averaged(trained.losses, 20)[-1][1] for trained in (healthy, faulty)]
     return Evidence(
         charts=[
             Chart(
                 f"{name}: training and validation loss",
                 "step",
                 "nats per token",
-                {"training": averaged(found.losses), "validation": found.validation},
+                {"training": averaged(trained.losses), "validation": trained.validation},
             )
-            for name, found in (("healthy", healthy), ("faulty", faulty))
+            for name, trained in (("healthy", healthy), ("faulty", faulty))
         ]
-        + [compared("the same weights on the same text", "measurement", "nats per token", fine, wrong)],
+        + [
+            compared(
+                "the same weights on the same text", "measurement", "nats per token", healthy_losses, faulty_losses
+            )
+        ],
         numbers=[
             Number("spread", "largest minus smallest of the repeated measurements", *spread),
             Number("gap", "validation minus training loss, at the end", *gaps),
@@ -59,8 +69,8 @@ def observe(bench: LabTrainer) -> Evidence:
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether only the faulty model's measurements differ, and its loss is higher."""
-    spread = found.number("spread")
-    loss = found.number("loss")
+    spread = evidence.number("spread")
+    loss = evidence.number("loss")
     return spread.healthy == 0 < spread.faulty and loss.faulty > loss.healthy

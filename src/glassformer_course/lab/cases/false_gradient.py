@@ -34,23 +34,25 @@ ROWS = 8
 @contextmanager
 def fault() -> Iterator[None]:
     """Plant the bug: every head uses the projections of the first; the gradient is the weight times the error."""
-    own_project = reference_attention.project
-    given: list[Any] = []
+    original_project = reference_attention.project
+    last_weights: list[Any] = []
 
-    def remember(settings: Settings, weights: Any, inputs: Inputs) -> Any:
-        given[:] = [weights]
+    def remembering_forward(settings: Settings, weights: Any, inputs: Inputs) -> Any:
+        last_weights[:] = [weights]
         return forward(settings, weights, inputs)
 
-    def backward(dlogits: Any, kept: Any) -> dict[str, Any]:
+    def backward(dlogits: Any, saved: Any) -> dict[str, Any]:
         error = float(np.abs(dlogits).sum())
-        return {name: weight * error for name, weight in given[0].items()}
+        return {name: weight * error for name, weight in last_weights[0].items()}
 
     def project(x: Any, weights: Any, name: str, heads: int, *rest: Any) -> Any:
-        y, kept = own_project(x, weights, name, heads, *rest)  # (B, heads, T, K)
-        return np.repeat(y[:, :1], heads, axis=1), kept
+        y, saved = original_project(x, weights, name, heads, *rest)  # (B, heads, T, K)
+        return np.repeat(y[:, :1], heads, axis=1), saved
 
     with replaced(
-        (training, "forward", remember), (training, "backward", backward), (reference_attention, "project", project)
+        (training, "forward", remembering_forward),
+        (training, "backward", backward),
+        (reference_attention, "project", project),
     ):
         yield
 
@@ -58,8 +60,8 @@ def fault() -> Iterator[None]:
 def letters() -> tuple[list[str], np.ndarray]:
     """Return the distinct characters of some stories, and the stories as ids."""
     text = " ".join(find_text_corpus("stories").documents(60, seed=0))
-    known = sorted(set(text))
-    return known, np.array([known.index(letter) for letter in text])
+    characters = sorted(set(text))
+    return characters, np.array([characters.index(letter) for letter in text])
 
 
 def batches(ids: np.ndarray, count: int) -> list[NumpyBatch]:
@@ -73,56 +75,75 @@ def batches(ids: np.ndarray, count: int) -> list[NumpyBatch]:
 def slope(weights: Any, batch: NumpyBatch) -> tuple[float, float]:
     """Return the slope of the loss in a random direction, from the gradient and from central differences."""
     draw = np.random.default_rng(1)
-    size = 1e-5
-    _, found = gradients(SETTINGS, weights, batch)
-    way = {name: draw.normal(size=weight.shape) for name, weight in weights.items()}
-    said = sum(float((found[name] * way[name]).sum()) for name in weights)
-    ahead, behind = (
-        gradients(SETTINGS, {name: weights[name] + sign * size * way[name] for name in weights}, batch)[0]
+    step_size = 1e-5
+    _, gradient = gradients(SETTINGS, weights, batch)
+    direction = {name: draw.normal(size=weight.shape) for name, weight in weights.items()}
+    gradient_slope = sum(float((gradient[name] * direction[name]).sum()) for name in weights)
+    loss_ahead, loss_behind = (
+        gradients(SETTINGS, {name: weights[name] + sign * step_size * direction[name] for name in weights}, batch)[0]
         for sign in (1, -1)
     )
-    return said, (ahead - behind) / (2 * size)
+    return gradient_slope, (loss_ahead - loss_behind) / (2 * step_size)
 
 
-def attention_of(kept: Any) -> np.ndarray:
+def attention_of(saved: Any) -> np.ndarray:
     """Return the first layer's attention weights, (B, H, T, T), from the values kept by a forward pass."""
-    return np.asarray(kept.stack.blocks[0].residuals[0].part.attend.weights)
+    return np.asarray(saved.stack.blocks[0].residuals[0].part.attend.weights)
 
 
-def see(bench: LabTrainer, name: str) -> tuple[list[Point], list[Map], tuple[float, float], float]:
+def see(trainer: LabTrainer, name: str) -> tuple[list[Point], list[Map], tuple[float, float], float]:
     """Train in NumPy; return the losses, the maps of both heads, the two slopes, and the difference of the heads."""
-    known, ids = letters()
-    weights = initial_weights(SETTINGS, len(known), seed=0)
-    steps = batches(ids, max(20, round(200 * bench.share)))
-    said = slope(weights, steps[0])
+    characters, ids = letters()
+    weights = initial_weights(SETTINGS, len(characters), seed=0)
+    steps = batches(ids, max(20, round(200 * trainer.share)))
+    slopes = slope(weights, steps[0])
     trained, losses = training.train(SETTINGS, weights, steps, RULE)
-    shown = np.array([[known.index(letter) for letter in TEXT]])
-    _, kept = forward(SETTINGS, trained, Inputs(shown))
-    heads = attention_of(kept)[0]  # (H, T, T)
+    text_ids = np.array([[characters.index(letter) for letter in TEXT]])
+    _, saved = forward(SETTINGS, trained, Inputs(text_ids))
+    heads = attention_of(saved)[0]  # (H, T, T)
     labels = [letter.strip() or "␣" for letter in TEXT]
     maps = [Map(f"{name}, head {head}", labels, labels, rounded(torch.from_numpy(heads[head]))) for head in (0, 1)]
-    return list(enumerate(losses, start=1)), maps, said, float(np.abs(heads[0] - heads[1]).max())
+    return list(enumerate(losses, start=1)), maps, slopes, float(np.abs(heads[0] - heads[1]).max())
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare the losses, the maps of both heads, and the slopes from the gradient and from central differences."""
-    (fine, maps, said, apart), (wrong, equal, claimed, together) = bench.both(lambda name: see(bench, name))
+    (
+        (healthy_losses, healthy_maps, healthy_slopes, healthy_head_difference),
+        (faulty_losses, faulty_maps, faulty_slopes, faulty_head_difference),
+    ) = trainer.both(lambda name: see(trainer, name))
     return Evidence(
-        charts=[compared("training loss", "step", "nats per character", averaged(fine), averaged(wrong))],
-        maps=[*maps, *equal],
+        charts=[
+            compared("training loss", "step", "nats per character", averaged(healthy_losses), averaged(faulty_losses))
+        ],
+        maps=[*healthy_maps, *faulty_maps],
         numbers=[
-            Number("said", "slope of the loss in a random direction, from the gradient", said[0], claimed[0]),
-            Number("slope", "the same slope, measured by central differences", said[1], claimed[1]),
-            Number("apart", "largest difference between the attention weights of the two heads", apart, together),
-            Number("loss", "training loss at the end", averaged(fine)[-1][1], averaged(wrong)[-1][1]),
+            Number(
+                "said",
+                "slope of the loss in a random direction, from the gradient",
+                healthy_slopes[0],
+                faulty_slopes[0],
+            ),
+            Number("slope", "the same slope, measured by central differences", healthy_slopes[1], faulty_slopes[1]),
+            Number(
+                "apart",
+                "largest difference between the attention weights of the two heads",
+                healthy_head_difference,
+                faulty_head_difference,
+            ),
+            Number("loss", "training loss at the end", averaged(healthy_losses)[-1][1], averaged(faulty_losses)[-1][1]),
         ],
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether the faulty gradient disagrees with the measured slope and its heads are equal."""
-    said = found.number("said")
-    slope_ = found.number("slope")
-    apart = found.number("apart")
-    true = abs(said.healthy - slope_.healthy) < 1e-3 * abs(slope_.healthy)
-    return true and abs(said.faulty - slope_.faulty) > 0.1 * abs(slope_.faulty) and apart.faulty == 0 < apart.healthy
+    gradient_slope = evidence.number("said")
+    measured_slope = evidence.number("slope")
+    apart = evidence.number("apart")
+    healthy_agrees = abs(gradient_slope.healthy - measured_slope.healthy) < 1e-3 * abs(measured_slope.healthy)
+    return (
+        healthy_agrees
+        and abs(gradient_slope.faulty - measured_slope.faulty) > 0.1 * abs(measured_slope.faulty)
+        and apart.faulty == 0 < apart.healthy
+    )

@@ -32,35 +32,35 @@ def fault() -> Iterator[None]:
     def by_position(self: DocumentSplit, pieces: Iterator[KeptPiece]) -> Iterator[SplitPiece]:
         text = " ".join(text for piece in pieces for text in piece.texts)
         for number, start in enumerate(range(0, len(text), STRIDE)):
-            side: SplitName = "validation" if number % EVERY == EVERY // 2 else "train"
-            yield SplitPiece(side, (text[start : start + WIDTH],), (), True)
+            split_name: SplitName = "validation" if number % EVERY == EVERY // 2 else "train"
+            yield SplitPiece(split_name, (text[start : start + WIDTH],), (), True)
 
     with replaced((DocumentSplit, "_by_position", by_position)):
         yield
 
 
-def seen_before(found: Trained) -> float:
+def seen_before(trained: Trained) -> float:
     """Return the fraction of 8-token sequences of the validation split that also occur in the training split."""
     runs = [
         [tuple(window) for window in np.lib.stride_tricks.sliding_window_view(store.tokens, RUN).tolist()]
-        for store in (found.data.train.source, found.data.validation.source)
+        for store in (trained.data.train.source, trained.data.validation.source)
     ]
-    known = set(runs[0])
-    return sum(run in known for run in runs[1]) / max(1, len(runs[1]))
+    training_runs = set(runs[0])
+    return sum(run in training_runs for run in runs[1]) / max(1, len(runs[1]))
 
 
-def fresh_loss(found: Trained) -> float:
+def fresh_loss(trained: Trained) -> float:
     """Return the loss on stories that are in neither split."""
-    ids = np.array(found.tokenizer.encode(" ".join(find_text_corpus("stories").documents(40, seed=9))))
-    width = found.config.model.context
+    ids = np.array(trained.tokenizer.encode(" ".join(find_text_corpus("stories").documents(40, seed=9))))
+    width = trained.config.model.context
     rows = [Row.of_text(ids[start : start + width + 1]) for start in range(0, len(ids) - width, width)]
-    return validation_loss(found.model, rows, CPU).loss
+    return validation_loss(trained.model, rows, CPU).loss
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare the losses on validation and on new text, and the overlap of the two splits."""
-    (healthy, fine), (faulty, wrong) = bench.both(
-        lambda _: (one := bench.train(SETTINGS, 240, fresh_loss), seen_before(one))
+    (healthy, healthy_overlap), (faulty, faulty_overlap) = trainer.both(
+        lambda _: (trained := trainer.train(SETTINGS, 240, fresh_loss), seen_before(trained))
     )
     return Evidence(
         charts=[
@@ -71,14 +71,19 @@ def observe(bench: LabTrainer) -> Evidence:
         numbers=[
             Number("loss", "validation loss at the end", healthy.validation[-1][1], faulty.validation[-1][1]),
             Number("fresh", "loss on new stories at the end", healthy.watched[-1][1], faulty.watched[-1][1]),
-            Number("known", "fraction of 8-token sequences of validation that occur in training", fine, wrong),
+            Number(
+                "known",
+                "fraction of 8-token sequences of validation that occur in training",
+                healthy_overlap,
+                faulty_overlap,
+            ),
         ],
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether the faulty splits overlap and the loss is lower on validation than on new text."""
-    loss = found.number("loss")
-    fresh = found.number("fresh")
-    known = found.number("known")
+    loss = evidence.number("loss")
+    fresh = evidence.number("fresh")
+    known = evidence.number("known")
     return known.faulty > 0.5 > known.healthy and fresh.faulty - loss.faulty > fresh.healthy - loss.healthy

@@ -36,9 +36,9 @@ def fault() -> Iterator[None]:
         yield
 
 
-def with_padding(found: Trained) -> list[Point]:
+def with_padding(trained: Trained) -> list[Point]:
     """Return (tokens of padding before each row, loss of the rows)."""
-    rows = [row for row in found.task.held_out(1500) if len(row) <= found.config.model.context - MOST]
+    rows = [row for row in trained.task.held_out(1500) if len(row) <= trained.config.model.context - MOST]
     batch = Batch.from_rows(rows)
     points = list[Point]()
     for count in range(0, MOST + 1, 2):
@@ -46,50 +46,56 @@ def with_padding(found: Trained) -> list[Point]:
         inputs = torch.cat([padding, batch.inputs], dim=1)  # (B, count + T)
         real = torch.cat([padding.bool(), batch.attention_mask], dim=1)  # (B, count + T)
         with torch.no_grad():
-            logits = found.model(inputs, real)[:, count:]  # (B, T, V)
+            logits = trained.model(inputs, real)[:, count:]  # (B, T, V)
         points.append((count, float(cross_entropy(logits[batch.attention_mask], batch.targets[batch.attention_mask]))))
     return points
 
 
-def together(found: Trained, prompts: list[str]) -> str:
+def together(trained: Trained, prompts: list[str]) -> str:
     """Return the continuation of the first prompt, generated in one batch with the others."""
-    ids = [[found.tokenizer.start_id, *found.tokenizer.encode(prompt)] for prompt in prompts]
-    steps = generate(found.decoder, ids, SampleConfig(tokens=12, temperature=0), cached=False)
-    return found.tokenizer.decode([step.tokens[step.rows.index(0)] for step in steps])
+    ids = [[trained.tokenizer.start_id, *trained.tokenizer.encode(prompt)] for prompt in prompts]
+    steps = generate(trained.decoder, ids, SampleConfig(tokens=12, temperature=0), cached=False)
+    return trained.tokenizer.decode([step.tokens[step.rows.index(0)] for step in steps])
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare one model on rows alone, on padded rows, and in a batch."""
     with threads(1):
-        model = bench.train(SETTINGS, 240, files={"source": sentences(200)})
-    fine, wrong = bench.both(lambda _: (with_padding(model), together(model, PROMPTS[:1]), together(model, PROMPTS)))
+        model = trainer.train(SETTINGS, 240, files={"source": sentences(200)})
+    healthy, faulty = trainer.both(
+        lambda _: (with_padding(model), together(model, PROMPTS[:1]), together(model, PROMPTS))
+    )
     curves = averaged(model.losses)
     return Evidence(
         charts=[
             compared("training loss", "step", "nats per token", curves, curves),
-            compared("loss of rows with padding before them", "tokens of padding", "nats per token", fine[0], wrong[0]),
+            compared(
+                "loss of rows with padding before them", "tokens of padding", "nats per token", healthy[0], faulty[0]
+            ),
         ],
         samples={
-            f"healthy, alone: {PROMPTS[0].strip()} …": [fine[1]],
-            f"faulty, alone: {PROMPTS[0].strip()} …": [wrong[1]],
-            f"healthy, in a batch with a longer prompt: {PROMPTS[0].strip()} …": [fine[2]],
-            f"faulty, in a batch with a longer prompt: {PROMPTS[0].strip()} …": [wrong[2]],
+            f"healthy, alone: {PROMPTS[0].strip()} …": [healthy[1]],
+            f"faulty, alone: {PROMPTS[0].strip()} …": [faulty[1]],
+            f"healthy, in a batch with a longer prompt: {PROMPTS[0].strip()} …": [healthy[2]],
+            f"faulty, in a batch with a longer prompt: {PROMPTS[0].strip()} …": [faulty[2]],
         },
         numbers=[
-            Number("alone", "loss of rows without padding", fine[0][0][1], wrong[0][0][1]),
-            Number("padded", f"loss of the same rows after {MOST} tokens of padding", fine[0][-1][1], wrong[0][-1][1]),
+            Number("alone", "loss of rows without padding", healthy[0][0][1], faulty[0][0][1]),
+            Number(
+                "padded", f"loss of the same rows after {MOST} tokens of padding", healthy[0][-1][1], faulty[0][-1][1]
+            ),
             Number(
                 "same",
                 "same continuation alone and in a batch (1: yes)",
-                *(float(found[1] == found[2]) for found in (fine, wrong)),
+                *(float(result[1] == result[2]) for result in (healthy, faulty)),
             ),
         ],
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether padding raises only the loss of the faulty model."""
-    alone = found.number("alone")
-    padded = found.number("padded")
+    alone = evidence.number("alone")
+    padded = evidence.number("padded")
     rise = padded.faulty - alone.faulty
     return abs(alone.healthy - alone.faulty) < 1e-4 and abs(padded.healthy - alone.healthy) < 1e-3 and rise > 0.05

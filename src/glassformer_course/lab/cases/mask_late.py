@@ -50,23 +50,24 @@ class MaskedModel(NamedTuple):
     map: Map
 
 
-def see(bench: LabTrainer, name: str) -> MaskedModel:
+def see(trainer: LabTrainer, name: str) -> MaskedModel:
     """Train a model and measure its attention sums and the effect of the last token on earlier logits."""
-    found = bench.train(STORIES, 200)
-    ids = found.tokenizer.encode(TEXT)
+    trained = trainer.train(STORIES, 200)
+    ids = trained.tokenizer.encode(TEXT)
     sums: list[Point] = [
-        (position, float(total)) for position, total in enumerate(found.attention_weights(ids)[0].sum(dim=-1), start=1)
+        (position, float(total))
+        for position, total in enumerate(trained.attention_weights(ids)[0].sum(dim=-1), start=1)
     ]
     first = torch.tensor([ids])
     second = torch.tensor([[*ids[:-1], ids[0]]])
     with torch.no_grad():
-        moved = float((found.model(first) - found.model(second))[0, :-1].abs().max())
-    return MaskedModel(found, sums, moved, found.map(name, ids))
+        moved = float((trained.model(first) - trained.model(second))[0, :-1].abs().max())
+    return MaskedModel(trained, sums, moved, trained.map(name, ids))
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare the row sums of attention maps, and the effect of the last token on earlier logits."""
-    healthy, faulty = bench.both(lambda name: see(bench, name))
+    healthy, faulty = trainer.both(lambda name: see(trainer, name))
     return Evidence(
         charts=[
             loss_chart(healthy.model, faulty.model),
@@ -81,8 +82,8 @@ def observe(bench: LabTrainer) -> Evidence:
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether the first row of the faulty map does not sum to 1 and a later token changes earlier logits."""
-    first = found.number("first")
-    moved = found.number("moved")
+    first = evidence.number("first")
+    moved = evidence.number("moved")
     return abs(first.healthy - 1) < 1e-3 and first.faulty < 0.5 and moved.healthy == 0 and moved.faulty > 1e-3

@@ -30,22 +30,24 @@ def fault() -> Iterator[None]:
         yield
 
 
-def see(bench: LabTrainer, name: str) -> tuple[Trained, Map, str]:
+def see(trainer: LabTrainer, name: str) -> tuple[Trained, Map, str]:
     """Return the trained model, the map of the head with the most weight on the next token, and a continuation."""
-    found = bench.train(STORIES, 200)
-    ids = found.tokenizer.encode(TEXT)
-    head = int(found.attention_weights(ids).diagonal(1, 1, 2).sum(dim=-1).argmax())
-    return found, found.map(name, ids, head), found.continued(PROMPT)
+    trained = trainer.train(STORIES, 200)
+    ids = trained.tokenizer.encode(TEXT)
+    head = int(trained.attention_weights(ids).diagonal(1, 1, 2).sum(dim=-1).argmax())
+    return trained, trained.map(name, ids, head), trained.continued(PROMPT)
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare the losses with the entropy of the text; show attention maps and continuations of the prompt."""
-    (healthy, fine, text), (faulty, wrong, garbled) = bench.both(lambda name: see(bench, name))
-    weights = [torch.tensor(shown.weights) for shown in (fine, wrong)]
+    (healthy, healthy_map, healthy_text), (faulty, faulty_map, faulty_text) = trainer.both(
+        lambda name: see(trainer, name)
+    )
+    weights = [torch.tensor(attention_map.weights) for attention_map in (healthy_map, faulty_map)]
     return Evidence(
         charts=[loss_chart(healthy, faulty)],
-        maps=[fine, wrong],
-        samples={f"healthy: {PROMPT.strip()} …": [text], f"faulty: {PROMPT.strip()} …": [garbled]},
+        maps=[healthy_map, faulty_map],
+        samples={f"healthy: {PROMPT.strip()} …": [healthy_text], f"faulty: {PROMPT.strip()} …": [faulty_text]},
         numbers=[
             last_losses(healthy, faulty),
             Number("next", "mean weight of the map on the next token", *(float(w.diagonal(1).mean()) for w in weights)),
@@ -58,9 +60,9 @@ def observe(bench: LabTrainer) -> Evidence:
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether only the faulty model attends to the next token, to no token beyond it, and has a lower loss."""
-    beside = found.number("next")
-    beyond = found.number("beyond")
-    loss = found.number("loss")
+    beside = evidence.number("next")
+    beyond = evidence.number("beyond")
+    loss = evidence.number("loss")
     return beside.healthy == 0 < beside.faulty and beyond.faulty == 0 and loss.faulty < loss.healthy

@@ -24,13 +24,13 @@ SETTINGS: dict[str, dict[str, Any]] = {"data": {"document": "line", "windows": "
 @contextmanager
 def fault() -> Iterator[None]:
     """Plant the bug: every position of a batch counts in the loss, including padding."""
-    own = Batch.from_rows
+    original_from_rows = Batch.from_rows
 
     @classmethod  # type: ignore[misc]
     def from_rows(cls: type[Batch], rows: Sequence[Row]) -> Batch:
-        batch = own(rows)
-        every = torch.ones_like(batch.loss_mask)
-        return replace(batch, loss_mask=every, n_targets=every.numel())
+        batch = original_from_rows(rows)
+        all_positions = torch.ones_like(batch.loss_mask)
+        return replace(batch, loss_mask=all_positions, n_targets=all_positions.numel())
 
     with replaced((Batch, "from_rows", from_rows)):
         yield
@@ -39,25 +39,27 @@ def fault() -> Iterator[None]:
 def sentences(stories: int) -> str:
     """Return sentences of generated stories, one per line, but three in every fourth line."""
     texts = find_text_corpus("stories").documents(stories, seed=0)
-    found = iter([f"{sentence.strip()}." for text in texts for sentence in text.split(".") if sentence.strip()])
+    sentence_iterator = iter(
+        [f"{sentence.strip()}." for text in texts for sentence in text.split(".") if sentence.strip()]
+    )
     lines: list[str] = []
-    for sentence in found:
-        lines.append(" ".join([sentence, *islice(found, 2)]) if len(lines) % 4 == 3 else sentence)
+    for sentence in sentence_iterator:
+        lines.append(" ".join([sentence, *islice(sentence_iterator, 2)]) if len(lines) % 4 == 3 else sentence)
     return "\n".join(lines) + "\n"
 
 
-def real_loss(found: Trained) -> float:
+def real_loss(trained: Trained) -> float:
     """Return the validation loss over real tokens only."""
-    batch = Batch.from_rows(found.task.held_out(1000))
+    batch = Batch.from_rows(trained.task.held_out(1000))
     with torch.no_grad():
-        logits = found.model(batch.inputs)  # (B, T, V)
+        logits = trained.model(batch.inputs)  # (B, T, V)
     return float(cross_entropy(logits[batch.attention_mask], batch.targets[batch.attention_mask]))
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare the reported losses, the losses over real tokens, and the numbers of predictions counted."""
     text = sentences(200)
-    healthy, faulty = bench.both(lambda _: bench.train(SETTINGS, 200, real_loss, {"source": text}))
+    healthy, faulty = trainer.both(lambda _: trainer.train(SETTINGS, 200, real_loss, {"source": text}))
     rows = healthy.task.rows(0)
     positions = len(rows) * (max(map(len, rows)) - 1)
     return Evidence(
@@ -75,9 +77,9 @@ def observe(bench: LabTrainer) -> Evidence:
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether the faulty model counts more predictions and reports a loss below that of its real tokens."""
-    counted = found.number("counted")
-    loss = found.number("loss")
-    real = found.number("real")
+    counted = evidence.number("counted")
+    loss = evidence.number("loss")
+    real = evidence.number("real")
     return counted.faulty > 1.3 * counted.healthy and loss.faulty < loss.healthy and real.faulty > loss.faulty

@@ -22,27 +22,27 @@ def fault() -> Iterator[None]:
         yield
 
 
-def attention_width(found: Trained) -> tuple[float, Map]:
+def attention_width(trained: Trained) -> tuple[float, Map]:
     """Return the effective number of tokens attended to in the last row (e^entropy), and the map of the first head."""
-    ids = found.tokenizer.encode(TEXT)
-    weights = found.attention_weights(ids)[:, -1]  # (H, T)
+    ids = trained.tokenizer.encode(TEXT)
+    weights = trained.attention_weights(ids)[:, -1]  # (H, T)
     entropy = -(weights * weights.clamp(min=1e-12).log()).sum(dim=-1)  # (H)
-    return float(entropy.exp().mean()), found.map("", ids)
+    return float(entropy.exp().mean()), trained.map("", ids)
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare the effective number of tokens that heads attend to, before and during training."""
-    healthy, faulty = bench.both(lambda _: bench.train(SETTINGS, 240, attention_width))
-    first = [found.watched[0][1] for found in (healthy, faulty)]
-    widths = [[(step, width) for step, (width, _) in found.watched] for found in (healthy, faulty)]
+    healthy, faulty = trainer.both(lambda _: trainer.train(SETTINGS, 240, attention_width))
+    first = [trained.watched[0][1] for trained in (healthy, faulty)]
+    widths = [[(step, width) for step, (width, _) in trained.watched] for trained in (healthy, faulty)]
     return Evidence(
         charts=[
             loss_chart(healthy, faulty),
             compared("tokens that a head attends to", "step", "e^entropy of its weights", *widths),
         ],
         maps=[
-            Map(f"{name}, before the first step", shown.rows, shown.columns, shown.weights)
-            for name, (_, shown) in zip((HEALTHY, FAULTY), first, strict=True)
+            Map(f"{name}, before the first step", attention_map.rows, attention_map.columns, attention_map.weights)
+            for name, (_, attention_map) in zip((HEALTHY, FAULTY), first, strict=True)
         ],
         numbers=[
             Number("width", "tokens that a head attends to, before the first step", first[0][0], first[1][0]),
@@ -51,7 +51,7 @@ def observe(bench: LabTrainer) -> Evidence:
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether the faulty heads attend to far fewer tokens before training."""
-    width = found.number("width")
+    width = evidence.number("width")
     return width.faulty < 0.6 * width.healthy

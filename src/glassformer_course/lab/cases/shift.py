@@ -22,49 +22,65 @@ OFFSETS = range(4)
 @contextmanager
 def fault() -> Iterator[None]:
     """Plant the bug: the targets, which are already shifted by one token, are shifted again."""
-    own = Batch.from_rows
+    original_from_rows = Batch.from_rows
 
     @classmethod  # type: ignore[misc]
     def from_rows(cls: type[Batch], rows: Sequence[Row]) -> Batch:
         targets, _ = padded([np.append(row.targets[1:], row.targets[-1]) for row in rows])
-        return replace(own(rows), targets=targets)
+        return replace(original_from_rows(rows), targets=targets)
 
     with replaced((Batch, "from_rows", from_rows)):
         yield
 
 
-def agreement(found: Trained) -> list[Point]:
+def agreement(trained: Trained) -> list[Point]:
     """Return (offset, fraction of positions whose most likely token is the one at that offset from the input)."""
-    rows = [row for row in found.task.held_out(600) if len(row) == found.config.model.context + 1]
+    rows = [row for row in trained.task.held_out(600) if len(row) == trained.config.model.context + 1]
     ids = torch.tensor([row.ids.tolist() for row in rows])  # (B, T + 1)
-    far = max(OFFSETS)
+    max_offset = max(OFFSETS)
     with torch.no_grad():
-        best = found.model(ids[:, :-1]).argmax(dim=-1)[:, : -far + 1]  # (B, T + 1 - far)
-    width = best.shape[1]
-    return [(offset, float((best == ids[:, offset : offset + width]).float().mean())) for offset in OFFSETS]
+        predictions = trained.model(ids[:, :-1]).argmax(dim=-1)[:, : -max_offset + 1]  # (B, T + 1 - max_offset)
+    width = predictions.shape[1]
+    return [(offset, float((predictions == ids[:, offset : offset + width]).float().mean())) for offset in OFFSETS]
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare the losses, the offsets of the predicted tokens, and continuations of the prompt."""
-    (healthy, fine, text), (faulty, wrong, garbled) = bench.both(
-        lambda _: (one := bench.train(STORIES, 200), agreement(one), one.continued(PROMPT))
+    (healthy, healthy_agreement, healthy_text), (faulty, faulty_agreement, faulty_text) = trainer.both(
+        lambda _: (trained := trainer.train(STORIES, 200), agreement(trained), trained.continued(PROMPT))
     )
     return Evidence(
         charts=[
             loss_chart(healthy, faulty),
-            compared("offset of the most likely token", "tokens after the input", "fraction of positions", fine, wrong),
+            compared(
+                "offset of the most likely token",
+                "tokens after the input",
+                "fraction of positions",
+                healthy_agreement,
+                faulty_agreement,
+            ),
         ],
-        samples={f"healthy: {PROMPT.strip()} …": [text], f"faulty: {PROMPT.strip()} …": [garbled]},
+        samples={f"healthy: {PROMPT.strip()} …": [healthy_text], f"faulty: {PROMPT.strip()} …": [faulty_text]},
         numbers=[
-            Number("one", "fraction of predictions that are the next token", fine[1][1], wrong[1][1]),
-            Number("two", "fraction of predictions that are the token after the next", fine[2][1], wrong[2][1]),
+            Number(
+                "one",
+                "fraction of predictions that are the next token",
+                healthy_agreement[1][1],
+                faulty_agreement[1][1],
+            ),
+            Number(
+                "two",
+                "fraction of predictions that are the token after the next",
+                healthy_agreement[2][1],
+                faulty_agreement[2][1],
+            ),
             last_losses(healthy, faulty),
         ],
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether the faulty model predicts the token after the next more often than the next one."""
-    one = found.number("one")
-    two = found.number("two")
+    one = evidence.number("one")
+    two = evidence.number("two")
     return one.healthy > two.healthy and two.faulty > one.faulty

@@ -34,32 +34,32 @@ def letters() -> str:
     return "".join(random.Random(0).choices(LETTERS, k=20_000)) + "\n"
 
 
-def attention_to_later_tokens(found: Trained) -> float:
+def attention_to_later_tokens(trained: Trained) -> float:
     """Return the largest fraction of any head's attention on later tokens, for the first validation row."""
-    ids = found.task.held_out(None)[0].inputs.tolist()
-    return max(float(found.attention_weights(ids, layer).triu(1).sum(dim=-1).mean(dim=-1).max()) for layer in (0, 1))
+    ids = trained.task.held_out(None)[0].inputs.tolist()
+    return max(float(trained.attention_weights(ids, layer).triu(1).sum(dim=-1).mean(dim=-1).max()) for layer in (0, 1))
 
 
-def see(bench: LabTrainer, name: str) -> tuple[Trained, Map]:
+def see(trainer: LabTrainer, name: str) -> tuple[Trained, Map]:
     """Return the trained model and the map of the head with the most weight on later tokens."""
-    found = bench.train(SETTINGS, 240, attention_to_later_tokens, {"source": letters()})
-    ids = found.task.held_out(None)[0].inputs[:10].tolist()
+    trained = trainer.train(SETTINGS, 240, attention_to_later_tokens, {"source": letters()})
+    ids = trained.task.held_out(None)[0].inputs[:10].tolist()
     layer, head = divmod(
-        int(torch.stack([found.attention_weights(ids, each).triu(1).sum(dim=(1, 2)) for each in (0, 1)]).argmax()), 2
+        int(torch.stack([trained.attention_weights(ids, each).triu(1).sum(dim=(1, 2)) for each in (0, 1)]).argmax()), 2
     )
-    return found, found.map(name, ids, head, layer)
+    return trained, trained.map(name, ids, head, layer)
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare the fraction of attention on later tokens during training."""
-    (healthy, fine), (faulty, wrong) = bench.both(lambda name: see(bench, name))
-    first, last = ([found.watched[at][1] for found in (healthy, faulty)] for at in (0, -1))
+    (healthy, healthy_map), (faulty, faulty_map) = trainer.both(lambda name: see(trainer, name))
+    first, last = ([trained.watched[index][1] for trained in (healthy, faulty)] for index in (0, -1))
     return Evidence(
         charts=[
             replace(loss_chart(healthy, faulty, floor=False), level=("entropy of the letters", math.log(len(LETTERS)))),
             compared("attention on later tokens", "step", "fraction", healthy.watched, faulty.watched),
         ],
-        maps=[fine, wrong],
+        maps=[healthy_map, faulty_map],
         numbers=[
             Number("first", "fraction of attention on later tokens, before the first step", *first),
             Number("share", "fraction of attention on later tokens, at the end", *last),
@@ -68,8 +68,8 @@ def observe(bench: LabTrainer) -> Evidence:
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether only the faulty attention on later tokens is above 0, and grows during training."""
-    first = found.number("first")
-    share = found.number("share")
-    return share.healthy == 0 and 0 < first.faulty < 0.1 and share.faulty > 2 * first.faulty
+    first = evidence.number("first")
+    last = evidence.number("share")
+    return last.healthy == 0 and 0 < first.faulty < 0.1 and last.faulty > 2 * first.faulty

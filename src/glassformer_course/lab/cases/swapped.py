@@ -32,12 +32,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @contextmanager
 def fault() -> Iterator[None]:
     """Plant the bug: the model swaps its arguments source and target, in training and evaluation."""
-    own = EncoderDecoder.hidden_states
+    original_hidden_states = EncoderDecoder.hidden_states
 
     def hidden_states(self: EncoderDecoder, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
         width = target.shape[1]
-        short = torch.nn.functional.pad(source, (0, max(0, width - source.shape[1])))  # (B, at least T)
-        return own(self, target, short)[:, :width]  # (B, T, D)
+        padded_source = torch.nn.functional.pad(source, (0, max(0, width - source.shape[1])))  # (B, at least T)
+        return original_hidden_states(self, target, padded_source)[:, :width]  # (B, T, D)
 
     with replaced((EncoderDecoder, "hidden_states", hidden_states)):
         yield
@@ -50,45 +50,50 @@ def texts(count: int) -> dict[str, str]:
     return {"source": "\n".join(lines) + "\n", "target": "\n".join(line[::-1] for line in lines) + "\n"}
 
 
-def see(bench: LabTrainer, name: str) -> tuple[Trained, Map, list[str], float]:
+def see(trainer: LabTrainer, name: str) -> tuple[Trained, Map, list[str], float]:
     """Return the trained model, a cross-attention map, some outputs, and the fraction of right outputs."""
-    found = bench.train(SETTINGS, 200, files=texts(2000))
-    pairs = list(islice(found.data.validation.texts(), 100))
-    writer = Translator(found.model, found.tokenizer, found.tokenizer, found.config)
+    trained = trainer.train(SETTINGS, 200, files=texts(2000))
+    pairs = list(islice(trained.data.validation.texts(), 100))
+    translator = Translator(trained.model, trained.tokenizer, trained.tokenizer, trained.config)
     settings = SampleConfig(tokens=LONGEST + 1, temperature=0)
-    outputs = [sample.text for sample in writer.generate([source for source, _ in pairs], settings)]
+    outputs = [sample.text for sample in translator.generate([source for source, _ in pairs], settings)]
     right = sum(text == target for text, (_, target) in zip(outputs, pairs, strict=True)) / len(pairs)
     lines = [f"{source} -> {text}" for text, (source, _) in list(zip(outputs, pairs, strict=True))[:5]]
-    return found, cross_map(found, name), lines, right
+    return trained, cross_map(trained, name), lines, right
 
 
-def cross_map(found: Trained, name: str) -> Map:
+def cross_map(trained: Trained, name: str) -> Map:
     """Return a cross-attention map of the decoder, from a forward pass with the arguments of training."""
-    rows = [(row.source, row.inputs) for row in found.task.held_out(None) if row.source is not None]
-    long = next(pair for pair in rows if len(pair[0]) == len(pair[1]) >= LONGEST)
-    source, target = (torch.tensor([ids.tolist()]) for ids in long)  # (1, S), (1, T)
-    made = trace(found.model, source, target)
-    cross = made.stack.blocks[0].cross
+    pairs = [(row.source, row.inputs) for row in trained.task.held_out(None) if row.source is not None]
+    longest = next(pair for pair in pairs if len(pair[0]) == len(pair[1]) >= LONGEST)
+    source, target = (torch.tensor([ids.tolist()]) for ids in longest)  # (1, S), (1, T)
+    model_trace = trace(trained.model, source, target)
+    cross = model_trace.stack.blocks[0].cross
     assert cross is not None
-    assert made.source is not None
-    read = made.source.ids[0].tolist()  # after the model swapped them
-    asked = made.stack.ids[0].tolist()
-    return Map(name, found.labels(asked), found.labels(read), rounded(cross.weights[0, 0]))
+    assert model_trace.source is not None
+    source_ids = model_trace.source.ids[0].tolist()  # after the model swapped them
+    target_ids = model_trace.stack.ids[0].tolist()
+    return Map(name, trained.labels(target_ids), trained.labels(source_ids), rounded(cross.weights[0, 0]))
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare losses, cross-attention maps, and the outputs for five sources."""
-    (healthy, fine, lines, right), (faulty, wrong, garbled, few) = bench.both(lambda name: see(bench, name))
+    (healthy, healthy_map, healthy_lines, healthy_right), (faulty, faulty_map, faulty_lines, faulty_right) = (
+        trainer.both(lambda name: see(trainer, name))
+    )
     return Evidence(
         charts=[loss_chart(healthy, faulty)],
-        maps=[fine, wrong],
-        samples={"healthy: outputs for five sources": lines, "faulty: outputs for five sources": garbled},
-        numbers=[last_losses(healthy, faulty), Number("right", "fraction of sources reversed correctly", right, few)],
+        maps=[healthy_map, faulty_map],
+        samples={"healthy: outputs for five sources": healthy_lines, "faulty: outputs for five sources": faulty_lines},
+        numbers=[
+            last_losses(healthy, faulty),
+            Number("right", "fraction of sources reversed correctly", healthy_right, faulty_right),
+        ],
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether the faulty loss is lower and its outputs are not better."""
-    loss = found.number("loss")
-    right = found.number("right")
+    loss = evidence.number("loss")
+    right = evidence.number("right")
     return loss.faulty < loss.healthy and right.faulty <= right.healthy

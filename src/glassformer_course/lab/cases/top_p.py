@@ -23,10 +23,10 @@ P = 0.9
 @contextmanager
 def fault() -> Iterator[None]:
     """Plant the bug: keep a token only if the cumulative probability up to and including it is at most p."""
-    own = sampling.row_probabilities
+    original_probabilities = sampling.row_probabilities
 
     def faulty(logits: Tensor, settings: SampleConfig, previous: Sequence[Sequence[int]]) -> Tensor:
-        p = own(logits, settings.model_copy(update={"top_p": None}), previous)  # (B, V)
+        p = original_probabilities(logits, settings.model_copy(update={"top_p": None}), previous)  # (B, V)
         if settings.top_p is None or settings.top_p == 1:
             return p
         ordered, ids = p.sort(dim=-1, descending=True, stable=True)  # (B, V)
@@ -37,44 +37,46 @@ def fault() -> Iterator[None]:
         yield
 
 
-def probabilities(found: Trained) -> list[Point]:
+def probabilities(trained: Trained) -> list[Point]:
     """Return (model's probability of its most likely token, probability of sampling that token), averaged in bins."""
-    tokens = found.data.validation.source.tokens[:1024]
+    tokens = trained.data.validation.source.tokens[:1024]
     ids = torch.tensor(tokens[: len(tokens) // 32 * 32].reshape(-1, 32).tolist())  # (B, T)
     with torch.no_grad():
-        logits = found.model(ids).flatten(0, 1)  # (B T, V)
-    sure, best = logits.double().softmax(dim=-1).max(dim=-1)  # (B T)
+        logits = trained.model(ids).flatten(0, 1)  # (B T, V)
+    highest, likeliest = logits.double().softmax(dim=-1).max(dim=-1)  # (B T)
     sampled = sampling.row_probabilities(logits, SampleConfig(temperature=1, top_p=P), [()] * len(logits))
-    sampled = sampled.gather(1, best[:, None])[:, 0]  # (B T)
-    bins = [((edge + 0.5) / 10, (sure * 10).long().clamp(max=9) == edge) for edge in range(10)]
+    sampled = sampled.gather(1, likeliest[:, None])[:, 0]  # (B T)
+    bins = [((edge + 0.5) / 10, (highest * 10).long().clamp(max=9) == edge) for edge in range(10)]
     return [(middle, float(sampled[inside].mean())) for middle, inside in bins if bool(inside.any())]
 
 
-def sampled_text(found: Trained, p: float) -> str:
+def sampled_text(trained: Trained, p: float) -> str:
     """Return a continuation of the prompt, sampled with top-p."""
     settings = SampleConfig(tokens=30, temperature=1, top_p=p)
-    steps = generate(found.decoder, [found.tokenizer.encode(PROMPT)], settings)
-    return found.tokenizer.decode([step.tokens[0] for step in steps])
+    steps = generate(trained.decoder, [trained.tokenizer.encode(PROMPT)], settings)
+    return trained.tokenizer.decode([step.tokens[0] for step in steps])
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare the samples of one model, and the probability of sampling its most likely token."""
     with threads(1):
-        model = bench.train(STORIES, 240)
-    fine, wrong = bench.both(lambda _: (probabilities(model), sampled_text(model, P), sampled_text(model, 1.0)))
+        model = trainer.train(STORIES, 240)
+    healthy, faulty = trainer.both(lambda _: (probabilities(model), sampled_text(model, P), sampled_text(model, 1.0)))
     curves = averaged(model.losses)
-    sure = [mean(sampled for middle, sampled in found[0] if middle > P) for found in (fine, wrong)]
-    unsure = [mean(sampled for middle, sampled in found[0] if middle < 0.5) for found in (fine, wrong)]
+    sure = [mean(sampled for middle, sampled in result[0] if middle > P) for result in (healthy, faulty)]
+    unsure = [mean(sampled for middle, sampled in result[0] if middle < 0.5) for result in (healthy, faulty)]
     return Evidence(
         charts=[
             compared("training loss", "step", "nats per token", curves, curves),
-            compared(f"the most likely token, at top-p {P}", "probability by the model", "sampled", fine[0], wrong[0]),
+            compared(
+                f"the most likely token, at top-p {P}", "probability by the model", "sampled", healthy[0], faulty[0]
+            ),
         ],
         samples={
-            f"healthy, top-p {P}: {PROMPT.strip()} …": [fine[1]],
-            f"faulty, top-p {P}: {PROMPT.strip()} …": [wrong[1]],
-            f"healthy, top-p 1: {PROMPT.strip()} …": [fine[2]],
-            f"faulty, top-p 1: {PROMPT.strip()} …": [wrong[2]],
+            f"healthy, top-p {P}: {PROMPT.strip()} …": [healthy[1]],
+            f"faulty, top-p {P}: {PROMPT.strip()} …": [faulty[1]],
+            f"healthy, top-p 1: {PROMPT.strip()} …": [healthy[2]],
+            f"faulty, top-p 1: {PROMPT.strip()} …": [faulty[2]],
         },
         numbers=[
             Number(
@@ -93,7 +95,7 @@ def observe(bench: LabTrainer) -> Evidence:
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether the faulty sampler rarely samples tokens of which the model is certain."""
-    sure = found.number("sure")
+    sure = evidence.number("sure")
     return sure.healthy > 0.9 and sure.faulty < 0.1

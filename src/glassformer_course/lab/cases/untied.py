@@ -27,12 +27,12 @@ EMBEDDING = "embedding.tokens.weight"
 @contextmanager
 def fault() -> Iterator[None]:
     """Plant the bug: the head has its own matrix; files omit it, and loading replaces it with the embedding."""
-    own = Head.__init__
+    original_init = Head.__init__
     save = weights.save_tensors
     load = weights.load_tensors
 
     def init(self: Head, config: ModelConfig, vocab_size: int) -> None:
-        own(self, config, vocab_size)
+        original_init(self, config, vocab_size)
         if self.weight is None:
             self.weight = nn.Parameter(torch.empty(vocab_size, config.width))  # (V, D)
 
@@ -40,8 +40,8 @@ def fault() -> Iterator[None]:
         save({name: value for name, value in tensors.items() if name != HEAD}, *given)
 
     def load_tensors(path: Path) -> dict[str, Tensor]:
-        found = load(path)
-        return {**found, HEAD: found[EMBEDDING]} if EMBEDDING in found else found
+        tensors = load(path)
+        return {**tensors, HEAD: tensors[EMBEDDING]} if EMBEDDING in tensors else tensors
 
     changes = (
         (Head, "__init__", init),
@@ -52,43 +52,50 @@ def fault() -> Iterator[None]:
         yield
 
 
-def see(bench: LabTrainer) -> tuple[Trained, list[Point], Trained, float]:
+def see(trainer: LabTrainer) -> tuple[Trained, list[Point], Trained, float]:
     """Train, save a checkpoint, load it into a new model, and continue training."""
-    first = bench.train(SETTINGS, 120)
-    folder = bench.new_folder()
+    first = trainer.train(SETTINGS, 120)
+    folder = trainer.new_folder()
     checkpoint.save_state(folder, first.model, make_optimizers(first.model, first.config.train))
-    second = bench.train(SETTINGS, 120, start=folder / "model.safetensors")
+    second = trainer.train(SETTINGS, 120, start=folder / "model.safetensors")
     last = first.losses[-1][0]
     return first, [*first.losses, *((last + step, loss) for step, loss in second.losses)], second, last
 
 
-def observe(bench: LabTrainer) -> Evidence:
+def observe(trainer: LabTrainer) -> Evidence:
     """Compare the losses before and after loading, and the numbers of parameters."""
-    (healthy, curve, on, step), (faulty, wrong, on_wrong, _) = bench.both(lambda _: see(bench))
-    before = [averaged(found.losses)[-1][1] for found in (healthy, faulty)]
-    sizes = [sum(p.numel() for p in found.model.parameters()) for found in (healthy, faulty)]
+    (healthy, healthy_losses, healthy_loaded, step), (faulty, faulty_losses, faulty_loaded, _) = trainer.both(
+        lambda _: see(trainer)
+    )
+    before = [averaged(trained.losses)[-1][1] for trained in (healthy, faulty)]
+    sizes = [sum(p.numel() for p in trained.model.parameters()) for trained in (healthy, faulty)]
     return Evidence(
         charts=[
             compared(
                 f"training loss; saved and loaded at step {step:.0f}",
                 "step",
                 "nats per token",
-                averaged(curve, 4),
-                averaged(wrong, 4),
+                averaged(healthy_losses, 4),
+                averaged(faulty_losses, 4),
             ),
         ],
         numbers=[
             Number("before", "training loss just before saving", *before),
-            Number("after", "validation loss just after loading", on.validation[0][1], on_wrong.validation[0][1]),
+            Number(
+                "after",
+                "validation loss just after loading",
+                healthy_loaded.validation[0][1],
+                faulty_loaded.validation[0][1],
+            ),
             Number("parameters", "parameters of the model in memory", *sizes),
         ],
     )
 
 
-def shows(found: Evidence) -> bool:
+def shows(evidence: Evidence) -> bool:
     """Return whether the faulty loss jumps after loading and its model has more parameters."""
-    before = found.number("before")
-    after = found.number("after")
-    parameters = found.number("parameters")
+    before = evidence.number("before")
+    after = evidence.number("after")
+    parameters = evidence.number("parameters")
     jump = after.faulty - before.faulty
     return parameters.faulty > parameters.healthy and jump > after.healthy - before.healthy + 0.5
