@@ -18,7 +18,7 @@ import torch
 
 from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.generation.decoding import generate
-from glassformer.inspection.catalogue import EVERYTHING
+from glassformer.inspection.catalogue import ALL_TENSOR_KINDS
 from glassformer.inspection.head_gates import gated
 from glassformer.inspection.patching import KnockOut, Zero, patch
 from glassformer.inspection.recording import record
@@ -33,7 +33,7 @@ def look_inside(model: Decoder) -> None:
     """Trace, record, gate and patch a model once."""
     ids = torch.arange(32)[None]
     trace(model, ids)
-    record(model, ids, keep=EVERYTHING)
+    record(model, ids, keep=ALL_TENSOR_KINDS)
     with gated(model), patch(model, {"dec.0.self.0": Zero(), "dec.1.self": KnockOut(), "dec.mask": Zero()}):
         model(ids).sum().backward()
     model.zero_grad(set_to_none=True)

@@ -78,9 +78,9 @@ def _one_thread() -> None:
 def _float32(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Let `auto` mean float32 here and in child processes: tolerances are float32's, on every processor."""
     os.environ["GLASS_CACHE"] = str(tmp_path_factory.mktemp("cache"))
-    from glassformer.model.precision import Speeds, remember
+    from glassformer.model.precision import Speeds, cache_speeds
 
-    remember(Speeds(float32=100.0, bfloat16=1.0))
+    cache_speeds(Speeds(float32=100.0, bfloat16=1.0))
 
 
 @pytest.fixture(scope="session")

@@ -33,8 +33,8 @@ from glassformer.evaluation.token_losses import NOT_LEARNED, framed_ids, predict
 from glassformer.inspection.ablation import AblatedModel, ablatable, ablate, check_ablation
 from glassformer.inspection.attribution.case import check_number, run_model
 from glassformer.inspection.catalogue import catalogue
-from glassformer.inspection.explain.subject import whole_subject_of
-from glassformer.inspection.heads.of_run import Given, heads_of_run
+from glassformer.inspection.explain.subject import unshortened_subject_of
+from glassformer.inspection.heads.of_run import TextSample, heads_of_run
 from glassformer.inspection.heads.report import HeadSurvey
 from glassformer.inspection.patching import Resample, patch, patchable
 from glassformer.inspection.receipt import Receipt, write_receipt
@@ -66,7 +66,7 @@ from glassformer.training.thread_choice import torch_state_restored
 
 __all__ = ["TextTokens", "Transformer", "fit", "import_model", "load"]
 
-MEANS = 4_096
+MEAN_TOKENS = 4_096
 """Number of held-out target tokens that mean ablation averages over."""
 
 
@@ -185,7 +185,7 @@ class Transformer:
                     f"the text has {len(ids):,} tokens, but the model reads at most {context:,}", "Give a shorter text."
                 )
             return _text_tokens(ids, model.tokenizer)
-        subject = whole_subject_of(model, text, target, str(self.folder))
+        subject = unshortened_subject_of(model, text, target, str(self.folder))
         if subject.target_ids is None or not isinstance(model, Translator):
             return _text_tokens(subject.ids, model.tokenizer)
         return _text_tokens(subject.target_ids, model.tokenizer, _text_tokens(subject.ids, model.source_tokenizer))
@@ -438,7 +438,7 @@ class Transformer:
                 (for "mean"), or `loss` raises an error.
         """
         ablation = check_ablation(self.model, (part,) if isinstance(part, str) else tuple(part), instead)
-        rows = self.run.held_out(MEANS) if ablation.needs_means else None
+        rows = self.run.held_out(MEAN_TOKENS) if ablation.needs_means else None
         forward = ablate(self.model, ablation, rows)
         return self._loss(text, target, forward) - self._loss(text, target)
 
@@ -475,7 +475,7 @@ class Transformer:
         Raises:
             GlassError: the text is empty, or longer than the context.
         """
-        given_text = None if text is None else Given([text], "the given text")
+        given_text = None if text is None else TextSample([text], "the given text")
         return heads_of_run(self.run, given_text)
 
     def _inputs(self, text: str, target: str | None) -> tuple[Tensor, Tensor | None]:
@@ -489,7 +489,7 @@ class Transformer:
             if target is None:
                 raise GlassError("the loss of a classifier needs a label as target", nearest("", model.labels))
             label = label_named(model.labels, target)
-            probabilities = predict(model, whole_subject_of(model, text), forward).probabilities  # (C)
+            probabilities = predict(model, unshortened_subject_of(model, text), forward).probabilities  # (C)
             return -float(probabilities[label].log())
         if isinstance(model, Translator) and target is None:
             raise GlassError("the loss of an encoder-decoder needs a target", "Give target=, the expected text.")

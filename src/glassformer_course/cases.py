@@ -22,24 +22,24 @@ class Case:
     """One test case: the learner's functions must give the same result as the reference functions.
 
     Args:
-        ask: calls some of the functions and returns the value to compare: numbers, strings, arrays, or lists, tuples
-            and dictionaries of these. Usually a single call (see `call`).
+        compute: calls some of the functions and returns the value to compare: numbers, strings, arrays, or lists,
+            tuples and dictionaries of these. Usually a single call (see `call`).
         note: short description of the case, such as "where all numbers are equal".
-        words: the call as shown when the answer is wrong, such as "softmax(float64 (2, 5))", or a function that
+        description: the call as shown when the answer is wrong, such as "softmax(float64 (2, 5))", or a function that
             returns it.
         relative, absolute: tolerances, as in `numpy.allclose`; None: by dtype (1e-5 and 1e-6 for float32, 1e-7 and
             1e-9 for float64).
     """
 
-    ask: Callable[[Functions], Any]
+    compute: Callable[[Functions], Any]
     note: str
-    words: str | Callable[[], str] = ""
+    description: str | Callable[[], str] = ""
     relative: float | None = None
     absolute: float | None = None
 
     def question(self) -> str:
         """Return the call as text."""
-        return self.words() if callable(self.words) else self.words
+        return self.description() if callable(self.description) else self.description
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ def call(
     absolute: float | None = None,
 ) -> Case:
     """Build the usual case: one call whose result is compared."""
-    from glassformer_course.judging.showing import shown
+    from glassformer_course.judging.showing import format_value
 
     return Case(
-        ask=lambda functions: getattr(functions, name)(*arguments),
+        compute=lambda functions: getattr(functions, name)(*arguments),
         note=note,
-        words=lambda: f"{name}({', '.join(shown(argument) for argument in arguments)})",
+        description=lambda: f"{name}({', '.join(format_value(argument) for argument in arguments)})",
         relative=relative,
         absolute=absolute,
     )

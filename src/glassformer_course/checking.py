@@ -8,7 +8,7 @@ import time
 from glassformer_course.exercise import Exercise
 from glassformer_course.judging.marking import Marks, StoppedError, mark
 from glassformer_course.judging.sandbox import MEGABYTES, SECONDS, Sandbox
-from glassformer_course.judging.verdict import Result, Verdict, words_of
+from glassformer_course.judging.verdict import Result, Verdict, explanation_lines
 
 
 def check_source(
@@ -79,5 +79,5 @@ def _result_of(marks: Marks) -> tuple[Result, tuple[str, ...]]:
         return "right", ()
     fault = marks.wrong.fault if marks.wrong else None
     if fault and fault.sign == "NotImplementedError":
-        return "unwritten", (f"{fault.words}.",)
-    return "wrong", words_of(marks)
+        return "unwritten", (f"{fault.message}.",)
+    return "wrong", explanation_lines(marks)

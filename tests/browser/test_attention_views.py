@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from glassformer.inspection.explain import Subject, whole_subject_of
+from glassformer.inspection.explain import Subject, unshortened_subject_of
 from glassformer.inspection.heads.numbers import entropy
 from glassformer.inspection.heads.of_run import heads_of_run
 from glassformer.inspection.plots import Floats, find_site
@@ -44,7 +44,7 @@ Model = Callable[[str], AnyTextModel]
 
 @pytest.fixture(scope="module")
 def subject(model: Model) -> Callable[[str], Subject]:
-    return lambda run: whole_subject_of(model(run), TEXTS[run])
+    return lambda run: unshortened_subject_of(model(run), TEXTS[run])
 
 
 def traced(subject: Subject, name: str) -> tuple[AttentionTrace, int]:
@@ -274,7 +274,7 @@ def test_a_hypothesis_becomes_the_target(page: Visit) -> None:
 def test_a_window_of_a_long_text(page: Visit, model: Model) -> None:
     text = long_text(1024)
     shown = page("attention", "long", text, head="dec.7.self.3")
-    own = whole_subject_of(model("long"), text)
+    own = unshortened_subject_of(model("long"), text)
     head = find_head(own.model, "dec.7.self.3")
     whole = read_maps(own, [head.site], 1024).maps[head]
     assert "largest of 3 × 3" in shown.inner_text(".pooled")

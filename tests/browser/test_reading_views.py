@@ -13,7 +13,7 @@ from glassformer.app.server.views.importance import replacements
 from glassformer.inspection.attribution import agreement, case_of, lens, occlude, split_output
 from glassformer.inspection.attribution.importance import importance
 from glassformer.inspection.embeddings import components, neighbours
-from glassformer.inspection.explain import make_tape, whole_subject_of
+from glassformer.inspection.explain import make_tape, unshortened_subject_of
 from glassformer.inspection.position_curves import shuffle_test
 from glassformer.tasks import AnyTextModel
 from tests.browser.conftest import Visit
@@ -32,7 +32,7 @@ def near(shown: Any, right: Any) -> bool:
 
 @pytest.mark.parametrize("run", ["book", "fill", "en-de"])
 def test_a_cell_of_the_tape_is_explained(run: str, page: Visit, model: Models) -> None:
-    tape = make_tape(whole_subject_of(model(run), TEXTS[run]))
+    tape = make_tape(unshortened_subject_of(model(run), TEXTS[run]))
     number = next(n for n in reversed(range(len(tape.matrices))) if tape.matrices[n].name == "Q")
     matrix = tape.matrices[number]
     part = next(step.part for step in reversed(tape.steps) if step.first <= number and step.section.matrices)
@@ -53,7 +53,7 @@ def test_a_cell_of_the_tape_is_explained(run: str, page: Visit, model: Models) -
 
 @pytest.mark.parametrize("run", ["book", "mails", "en-de"])
 def test_the_receipt_adds_up(run: str, page: Visit, model: Models) -> None:
-    case = case_of(whole_subject_of(model(run), TEXTS[run]))
+    case = case_of(unshortened_subject_of(model(run), TEXTS[run]))
     parts = split_output(case.model, case.trace(), case.outputs[-1])
     logit = float(case.logits()[0, -1, case.outputs[-1].answer])
     shown = page("receipt", run, all=1)
@@ -76,7 +76,7 @@ def test_no_receipt_where_there_is_no_exact_split(page: Visit) -> None:
 
 @pytest.mark.parametrize("run", ["book", "fill", "en-de"])
 def test_the_lens_ends_with_the_model(run: str, page: Visit, model: Models) -> None:
-    case = case_of(whole_subject_of(model(run), TEXTS[run]), everywhere=True)
+    case = case_of(unshortened_subject_of(model(run), TEXTS[run]), everywhere=True)
     right = lens(case.model, case.tokens, case.outputs, case.target)
     shown = page("lens", run)
     columns = shown.locator("tfoot td").count()
@@ -93,7 +93,7 @@ def test_the_lens_ends_with_the_model(run: str, page: Visit, model: Models) -> N
 
 @pytest.mark.parametrize("run", ["book", "en-de"])
 def test_importance_three_ways(run: str, page: Visit, model: Models) -> None:
-    case = case_of(whole_subject_of(model(run), TEXTS[run]))
+    case = case_of(unshortened_subject_of(model(run), TEXTS[run]))
     made = case.trace()
     occlusion = occlude(case, *replacements(model(run)))
     right = importance(case.model, made, occlusion, 0, 2)[0]
@@ -129,7 +129,7 @@ def test_the_embedding_map(page: Visit, model: Models) -> None:
 @pytest.mark.parametrize("run", ["book", "mails", "en-de"])
 def test_the_shuffle_test(run: str, page: Visit, model: Models) -> None:
     text_model = model(run)
-    case = case_of(whole_subject_of(text_model, TEXTS[run]))
+    case = case_of(unshortened_subject_of(text_model, TEXTS[run]))
     special = getattr(text_model, "source_tokenizer", text_model.tokenizer).special
     right = shuffle_test(case, 0 if run == "en-de" else len(case.outputs) - 1, tuple(sorted(special)))
     shown = page("positions", run)

@@ -15,7 +15,7 @@ from glassformer.evaluation.run_comparison import shared_spans
 from glassformer.evaluation.token_losses import next_logits, predict, predict_token, surprisals
 from glassformer.evaluation.training_text import training_text
 from glassformer.inspection.ablation import ablate, ablation_loss, check_ablation
-from glassformer.inspection.explain import whole_subject_of
+from glassformer.inspection.explain import unshortened_subject_of
 from glassformer.inspection.receipt.draw import explain_draw
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, TextModel, Translator
@@ -115,15 +115,15 @@ def test_a_part_that_is_switched_off(run: str, part: str, page: Visit, model: Li
     opened = model(run)
     shown.locator(f'button.switch[title$="({part})"]').click()
     settled(shown)
-    target = whole_subject_of(opened, TEXTS[run]).target
+    target = unshortened_subject_of(opened, TEXTS[run]).target
     data = OpenedRun.load(runs[run]).held_out(2000)
     off = ablate(opened.model, check_ablation(opened.model, [part]), data)
     loss = ablation_loss(off, data)
     costs = [surprisals(opened, TEXTS[run], target, forward).mean for forward in (None, off)]
     assert all(cost is not None for cost in costs)
-    near(values(shown, ".loss .whole"), [costs[0] or 0, loss.whole.loss])
-    near(values(shown, ".loss .off"), [costs[1] or 0, loss.off.loss])
-    subject = whole_subject_of(opened, TEXTS[run])
+    near(values(shown, ".loss .whole"), [costs[0] or 0, loss.full.loss])
+    near(values(shown, ".loss .off"), [costs[1] or 0, loss.ablated.loss])
+    subject = unshortened_subject_of(opened, TEXTS[run])
     before, after = (predict(opened, subject, forward, first=True) for forward in (None, off))
     bars = values(shown, ".bars")
     assert max(bars[::2]) == pytest.approx(float(before.probabilities.max()), abs=CLOSE)
@@ -140,7 +140,9 @@ def test_two_runs_beside_each_other(page: Visit, model: Library) -> None:
     near(values(shown, ".read"), [parts[3].one or 0, parts[3].other or 0])
     rows = [line.rsplit(",", 2)[1:] for line in copied(shown).strip().splitlines()[1:]]
     near([float(row[1]) for row in rows if row[1]], [part.other for part in parts if part.other is not None])
-    predictions = [predict(model(name), whole_subject_of(model(name), TEXTS["book"])) for name in ("book", "post")]
+    predictions = [
+        predict(model(name), unshortened_subject_of(model(name), TEXTS["book"])) for name in ("book", "post")
+    ]
     bars = values(shown, "ol[aria-label^='Probability that each run']")
     near([max(bars[::2]), max(bars[1::2])], [float(each.probabilities.max()) for each in predictions])
 

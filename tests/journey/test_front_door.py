@@ -214,7 +214,7 @@ def test_means_are_those_of_the_held_out_text(models: dict[str, gf.Transformer],
     model = models["lm"]
     run: Any = model.text_model
     ablation = check_ablation(model.model, ["dec.0.self.1"], "mean")
-    off = surprisals(run, TEXT, None, ablate(model.model, ablation, model.run.held_out(api.MEANS)))
+    off = surprisals(run, TEXT, None, ablate(model.model, ablation, model.run.held_out(api.MEAN_TOKENS)))
     whole = surprisals(run, TEXT)
     assert off.mean is not None
     assert whole.mean is not None

@@ -115,7 +115,7 @@ def test_an_imported_chat_model_learns_with_the_special_tokens_of_its_template(
     spelt = f"{QUESTION} <|im_end|>"
     answer = facts("chat", "runs/talk", spelt, *ANSWER, folder=tmp_path)["text"]
     chat = OpenedRun.load(tmp_path / "runs/talk", device="cpu").chat_model
-    assert (chat.chat.template.source, chat.more_ends) == (words.chat_template, {end})
+    assert (chat.chat.template.source, chat.extra_end_ids) == (words.chat_template, {end})
     assert chat.prompt_ids(spelt).count(end) == 1
     settings = chat.config.sample.replace(temperature=0, repetition_penalty=1, tokens=12)
     assert "".join(chat.reply([{"role": "user", "content": spelt}], settings)) == answer

@@ -10,7 +10,7 @@ from glassformer.app.cli.main import main
 from glassformer.base.config import Config
 from glassformer.base.recipes import load_recipe, recipe_names
 from glassformer.corpora import CORPORA
-from glassformer.model.precision import Speeds, remember
+from glassformer.model.precision import Speeds, cache_speeds
 from tests.products import BfloatProducts
 from tests.property.trainers import LINES
 
@@ -59,7 +59,7 @@ def test_without_bfloat16_instructions_nothing_is_multiplied_in_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GLASS_CACHE", str(tmp_path / "cache"))
-    remember(Speeds(float32=100.0, bfloat16=1.0))
+    cache_speeds(Speeds(float32=100.0, bfloat16=1.0))
     products = two_steps(name)
     assert products.others > 10
     assert products.names == {}
@@ -73,7 +73,7 @@ def test_with_them_it_is(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GLASS_CACHE", str(tmp_path / "cache"))
-    remember(Speeds(float32=100.0, bfloat16=500.0))
+    cache_speeds(Speeds(float32=100.0, bfloat16=500.0))
     products = two_steps(name)
     assert products.bfloat16 > 10
     train = Config.read(Path("run/config.toml")).train

@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 import pytest
 
-from glassformer.app.cli.serve import LONG_ENOUGH
+from glassformer.app.cli.serve import MIN_TOKEN_CHARACTERS
 from glassformer.app.server.access import MOST_BYTES, Access
 from glassformer.app.server.app import make_app
 from glassformer.app.server.listing import Listing
@@ -332,7 +332,7 @@ def test_mistakes_at_the_start_are_two_lines(home: Path) -> None:
             f"cannot listen at 127.0.0.1, port {port}: Address already in use",
             "Choose another port, or give --port 0 to use any free port; --host must be an address of this machine.",
         )
-    for token in ([], ["--token", "x" * (LONG_ENOUGH - 1)]):
+    for token in ([], ["--token", "x" * (MIN_TOKEN_CHARACTERS - 1)]):
         problem, remedy = refused("serve", "book", "--host", "0.0.0.0", *token, folder=home)
         assert problem == "--host 0.0.0.0 opens the server to everybody who can reach this machine"
         assert "--token" in remedy

@@ -173,7 +173,9 @@ def test_no_gradient_comes_from_tokens_of_a_prompt(name: str, tmp_path: Path) ->
     for row, mask in zip(rows, taught, strict=True):
         learnt = [int(id) for id in np.asarray(row.targets)[mask[: len(row.targets)].numpy()]]
         assert "What" not in case.tokenizer.decode(learnt)
-        assert case.tokenizer.decode(learnt).count("It is") == len([id for id in learnt if id in case.chat.more_ends])
+        assert case.tokenizer.decode(learnt).count("It is") == len(
+            [id for id in learnt if id in case.chat.extra_end_ids]
+        )
 
 
 def test_conversations_that_are_only_measured_have_the_same_tokens(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from glassformer.interop.export_report import ExportReport, ExportRequest
 from glassformer.interop.gguf import export as gguf_export
 from glassformer.interop.gguf import writing
 from glassformer.interop.gguf.numpy_reader import GgufModel
-from glassformer.interop.gguf.targets import neighbouring
+from glassformer.interop.gguf.targets import interleave_halves
 from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import Tokenizer, layout
 from tests.journey.commands import here
@@ -147,9 +147,11 @@ def test_a_planted_fault_is_found_and_nothing_is_left(
     dtype = "q8_0" if "q8_0" in fault else None
     make_run(tmp_path / "run", **{**RUNS["llama"], **(SMALL if dtype else {})})
     if fault.startswith("permutation"):
-        monkeypatch.setattr(writing, "neighbouring", lambda matrix, heads: matrix)
+        monkeypatch.setattr(writing, "interleave_halves", lambda matrix, heads: matrix)
     elif fault == "bias permutation":
-        monkeypatch.setattr(writing, "neighbouring", lambda m, heads: m if m.ndim == 1 else neighbouring(m, heads))
+        monkeypatch.setattr(
+            writing, "interleave_halves", lambda m, heads: m if m.ndim == 1 else interleave_halves(m, heads)
+        )
     elif fault == "gate and up":
         right = gguf_export.gguf_tensors
         swap = {"ffn_gate": "ffn_up", "ffn_up": "ffn_gate"}

@@ -19,7 +19,7 @@ from glassformer.interop.export_report import Comparison
 from glassformer.interop.huggingface import compare
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, choose
 from glassformer.interop.huggingface.compare import compare_logits
-from glassformer.interop.huggingface.equivalent_forms import EXPORT_FORMS, rewritten
+from glassformer.interop.huggingface.equivalent_forms import EXPORT_FORMS, apply_forms
 from glassformer.interop.huggingface.read_model import read_model
 from glassformer.interop.huggingface.writing import to_huggingface
 from glassformer.interop.output_comparison import largest_difference
@@ -146,7 +146,7 @@ def test_another_form_of_a_model_computes_the_same(name: str) -> None:
     """Sinusoids are left out where they change positions: there the rest of the model must not notice."""
     config = tiny(**FORMS[name])
     model = as_if_trained(config)
-    form, tensors = rewritten([EXPORT_FORMS[name]], config.replace(vocab_size=V), dict(model.state_dict()))
+    form, tensors = apply_forms([EXPORT_FORMS[name]], config.replace(vocab_size=V), dict(model.state_dict()))
     assert set(tensors) != set(model.state_dict()) or form != config.replace(vocab_size=V) or name == "sines_first"
     other = build_model(form, source_vocab_size=None if form.shared_embedding else V)
     other.load_state_dict(tensors)

@@ -226,7 +226,7 @@ def test_a_post_norm_model_has_no_stream_to_look_at(view: str) -> None:
 def test_the_shares_of_a_rollout_add_up(family: str, uniform: bool) -> None:
     for kind in ({"norm_order": "post"}, {"removed_heads": some_heads(family), "kv_heads": 2}):
         found = rollout(made(family, **kind).trace(), uniform)
-        own = found.own
+        own = found.row
         source = found.source
         whole = own.sum(dim=-1) + (0 if source is None else source.sum(dim=-1))  # (L, T)
         assert torch.allclose(whole, torch.ones_like(whole), atol=1e-6)
@@ -254,17 +254,17 @@ def test_a_rollout_is_the_product_of_its_layers() -> None:
         whole = whole / 2 + from_source
     found = rollout(seen)
     assert found.source is not None
-    assert torch.allclose(torch.cat([found.source[-1], found.own[-1]], dim=1), whole, atol=1e-12)
+    assert torch.allclose(torch.cat([found.source[-1], found.row[-1]], dim=1), whole, atol=1e-12)
 
 
 def test_after_one_layer_flow_is_rollout() -> None:
     seen = made("encoder").trace()
     for place in (0, 5, 10):
         found = flow(seen, (place,), layers=1)
-        assert torch.allclose(found.own, rollout(seen).own[0, place], atol=1e-12)
+        assert torch.allclose(found.row, rollout(seen).row[0, place], atol=1e-12)
     whole = flow(seen, (4,))
-    assert not torch.allclose(whole.own, rollout(seen).own[-1, 4], atol=1e-2)
-    assert whole.own.max() <= 1 + 1e-12
+    assert not torch.allclose(whole.row, rollout(seen).row[-1, 4], atol=1e-2)
+    assert whole.row.max() <= 1 + 1e-12
 
 
 def test_a_flow_reaches_the_source_and_nothing_that_is_ahead() -> None:
@@ -272,8 +272,8 @@ def test_a_flow_reaches_the_source_and_nothing_that_is_ahead() -> None:
     assert found.source is not None
     assert found.source.shape == (SOURCE,)
     assert found.source.min() > 0
-    assert found.own[:5].min() > 0
-    assert torch.equal(found.own[5:], torch.zeros(LENGTH - 5, dtype=torch.float64))
+    assert found.row[:5].min() > 0
+    assert torch.equal(found.row[5:], torch.zeros(LENGTH - 5, dtype=torch.float64))
 
 
 @settings(max_examples=40, deadline=None)
@@ -286,13 +286,13 @@ def test_no_flow_is_larger_or_smaller_than_the_least_cut(widths: list[float]) ->
     rest = iter(widths)
     for above, below in itertools.pairwise(levels):
         own = [[next(rest, 0.2) for _ in below] for _ in above]
-        network.add(torch.tensor(own, dtype=torch.float64), above, below)
+        network.add_edges(torch.tensor(own, dtype=torch.float64), above, below)
         pipes |= {(a, b): own[n][m] for n, a in enumerate(above) for m, b in enumerate(below)}
     cuts = []
     for chosen in itertools.product((False, True), repeat=7):
         side = (True, *chosen, False)
         cuts.append(sum(width for (a, b), width in pipes.items() if side[a] and not side[b]))
-    assert network.most(0, 8) == pytest.approx(min(cuts), abs=1e-12)
+    assert network.max_flow(0, 8) == pytest.approx(min(cuts), abs=1e-12)
 
 
 def test_what_a_flow_cannot_be_of_is_refused() -> None:
@@ -318,7 +318,7 @@ def test_blanking_is_reading_the_text_again(family: str, monkeypatch: pytest.Mon
     before = case.logits()[0].log_softmax(dim=-1)[range(len(answers)), answers]  # (P)
     assert torch.allclose(found.before, before, atol=1e-12)
     assert (found.source is not None) == (family == "encoder-decoder")
-    sides = [("own", case.row, found.own, 9)]
+    sides = [("own", case.row, found.row, 9)]
     if found.source is not None:
         sides.append(("source", case.tokens, found.source, 4))
     for side, row, effects, replacement in sides:
@@ -330,8 +330,8 @@ def test_blanking_is_reading_the_text_again(family: str, monkeypatch: pytest.Mon
             after = case.logits(*given_)[0].log_softmax(dim=-1)[range(len(answers)), answers]
             assert torch.allclose(effects[:, place], before - after, atol=1e-10)
     if family in ("decoder", "encoder-decoder"):
-        assert torch.equal(found.own, found.own.tril())
-        assert found.own[5, :6].abs().min() > 0
+        assert torch.equal(found.row, found.row.tril())
+        assert found.row[5, :6].abs().min() > 0
     assert torch.equal(case.tokens, made(family).tokens), "the text was changed"
 
 
@@ -357,7 +357,7 @@ def test_agreement_has_every_layer_and_measure(family: str) -> None:
         sees = output.reads[-1] + 1 if causal else LENGTH
         own = weights[list(output.reads)].mean(dim=0)[:sees]
         if sees >= 4:
-            expected.append(spearman(own.numpy(), blanked.own[n, :sees].abs().numpy()))
+            expected.append(spearman(own.numpy(), blanked.row[n, :sees].abs().numpy()))
     assert first.correlation == pytest.approx(np.mean([each for each in expected if each is not None]), abs=1e-6)
 
 

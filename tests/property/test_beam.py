@@ -228,7 +228,7 @@ def test_several_tokens_may_end_a_text(beams: int) -> None:
     model.head.bias[[2, 3, 4]] += 1.0  # type: ignore[index, operator, union-attr]
     starts = ids([3, 9, 5, 4])
     config = SampleConfig(tokens=9, beams=beams, length_penalty=0.6)
-    found = beam_search(model, starts, config, END, more_ends=(2, 3, 4))
+    found = beam_search(model, starts, config, END, extra_end_ids=(2, 3, 4))
     for each, start in zip(found, starts, strict=True):
         assert_same(each, by_hand(of_prompt(model, start), beams, 0.6, (END, 2, 3, 4), 9))
         assert {one.tokens[-1] for one in each if one.ended == "end"} <= {END, 2, 3, 4}

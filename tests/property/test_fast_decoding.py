@@ -12,7 +12,7 @@ from torch import nn
 from glassformer.base.config import Activation, SampleConfig
 from glassformer.generation import fast
 from glassformer.generation.decoding import generate
-from glassformer.generation.fast import FastDecoder, fast_decoder, layout_pays
+from glassformer.generation.fast import FastDecoder, fast_decoder, reordering_pays_off
 from glassformer.generation.logit_readers import CachedReader, next_logits
 from glassformer.generation.slot_cache import SlotCache
 from glassformer.model.cache import Cache
@@ -125,7 +125,7 @@ def test_batched_matrix_products_attend_as_the_model_does(
 def test_in_bfloat16_the_steps_are_no_further_from_float32_than_the_models(
     changes: dict[str, Any], layout: bool
 ) -> None:
-    if layout and not layout_pays(torch.empty(1, dtype=torch.bfloat16), 100):
+    if layout and not reordering_pays_off(torch.empty(1, dtype=torch.bfloat16), 100):
         layout = False
     exact = decoder(tiny(**changes))
     model = decoder(tiny(**changes)).to(torch.bfloat16)
@@ -223,12 +223,12 @@ def test_under_autocast_the_model_runs() -> None:
 
 def test_there_is_a_layout_only_where_it_repays() -> None:
     weight = torch.empty(VOCAB, 22)
-    assert layout_pays(weight, steps=200) == torch.backends.mkldnn.is_available()
-    assert not layout_pays(weight, steps=3)
-    assert not layout_pays(weight.double(), steps=200)
+    assert reordering_pays_off(weight, steps=200) == torch.backends.mkldnn.is_available()
+    assert not reordering_pays_off(weight, steps=3)
+    assert not reordering_pays_off(weight.double(), steps=200)
 
 
 def test_a_torch_without_the_private_kernels_is_written_with_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast, "KERNELS", (*fast.KERNELS, "_renamed"))
-    assert not layout_pays(torch.empty(VOCAB, 22), steps=200)
-    assert not layout_pays(torch.empty(VOCAB, 22, dtype=torch.bfloat16), steps=200)
+    assert not reordering_pays_off(torch.empty(VOCAB, 22), steps=200)
+    assert not reordering_pays_off(torch.empty(VOCAB, 22, dtype=torch.bfloat16), steps=200)

@@ -17,7 +17,7 @@ from glassformer.base.errors import GlassError
 from glassformer.generation.context_window import hop_length, window_start
 from glassformer.generation.decoding import TokenStep, candidates, generate
 from glassformer.generation.logit_readers import CachedReader, next_logits
-from glassformer.generation.slot_cache import kept_slots
+from glassformer.generation.slot_cache import remaining_slots
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder
 from tests.property.models import POSITIONS, VOCAB, decoder, tiny, tokens
@@ -135,7 +135,7 @@ def test_a_reader_sees_each_row_as_if_alone_whoever_comes_and_goes(
             assert found.rows == list(range(len(rows)))
             assert (found.logits - next_logits(model, rows)).abs().max() <= 1e-5
             for _, slot in (drop for drop in drops if drop[0] == count and drop[1] < len(rows) > 1):
-                kept = kept_slots([each == slot for each in range(len(rows))])
+                kept = remaining_slots([each == slot for each in range(len(rows))])
                 assert sum(to != origin for to, origin in enumerate(kept)) <= 1
                 rows = [rows[slot] for slot in kept]
                 cached.select(kept)
@@ -287,7 +287,7 @@ def test_several_tokens_may_end_a_row() -> None:
     for new in generated:
         first = next((index for index, token in enumerate(new) if token in (one, other)), None)
         cut.append(new if first is None else new[: first + 1])
-    steps = list(generate(model, starts, SAMPLED, one, more_ends=(other,)))
+    steps = list(generate(model, starts, SAMPLED, one, extra_end_ids=(other,)))
     rows = grown(starts, steps)
     assert [row[len(start) :] for row, start in zip(rows, starts, strict=True)] == cut
     assert {new[-1] for new in cut} >= {one, other}

@@ -50,8 +50,8 @@ def test_every_head_of_every_family_is_scored(name: str) -> None:
         wanted = {"alignment", "end_sink"} if part == "dec.cross" else {"previous", "self", "first", "positional"}
         assert wanted <= set(found.roles)
         assert ("next" in found.roles) == ("delimiter" in found.roles) == (part == "enc.self")
-        assert found.numbers["hidden_weight"] == 0.0
-        assert 0 < found.numbers["entropy_share"] <= 1
+        assert found.statistics["hidden_weight"] == 0.0
+        assert 0 < found.statistics["entropy_share"] <= 1
         assert all(-1 <= scored.score <= 1 for scored in found.roles.values())
     assert {each.part for each in report.left_out} <= set(parts)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
@@ -109,7 +109,7 @@ def test_a_head_that_is_set_to_look_back_is_found() -> None:
             scored = even.roles[role]
             assert scored.score == pytest.approx(scored.chance, abs=1e-6)
             assert not scored.earned
-        assert even.numbers["entropy_share"] == pytest.approx(1.0, abs=1e-6)
+        assert even.statistics["entropy_share"] == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("norm", ["layernorm", "rmsnorm", "none"])

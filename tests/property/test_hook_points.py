@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from glassformer.inspection.catalogue import HOOK_POINTS, THINGS, catalogue
+from glassformer.inspection.catalogue import HOOK_POINTS, TENSOR_KINDS, catalogue
 from glassformer.inspection.recording import record
 from glassformer.model.attention import Attention, Mask
 from glassformer.model.cache import Cache
@@ -171,13 +171,13 @@ def test_gradients_of_the_pattern_can_be_heard() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_table_of_names_fits_the_model(family: str) -> None:
     """Every kind except `head_output`, which is computed from z, has a module in a real model."""
-    assert set(HOOK_POINTS) == set(THINGS) - {"head_output"}
+    assert set(HOOK_POINTS) == set(TENSOR_KINDS) - {"head_output"}
     model: Model = model_of(family, positions="learned")
     modules = dict(model.named_modules())
     for entry in catalogue(model).values():
-        if entry.thing == "head_output":
+        if entry.kind == "head_output":
             continue
-        path = HOOK_POINTS[entry.thing].module
+        path = HOOK_POINTS[entry.kind].module
         if family == "encoder-decoder":
             path = re.sub(r"^(stack|decoder)", {"enc": "encoder", "dec": "decoder"}[entry.stack], path)
         number = min(int(entry.name.split(".")[1]), 2) if ".n" in path else 0

@@ -13,7 +13,7 @@ from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.inspection.head_gates import gated
 from glassformer.inspection.pruning.hard_concrete import deterministic_gates, open_probability, sample
-from glassformer.inspection.pruning.l0 import FIRST, L0, learn_gates
+from glassformer.inspection.pruning.l0 import INITIAL_LOG_ALPHA, L0, learn_gates
 from glassformer.inspection.sites import attentions
 from glassformer.model.transformer import Model
 from glassformer.tasks.losses import logits_of, summed_loss
@@ -42,7 +42,7 @@ def silent(text: str) -> None:
 
 def by_hand(found: Stepper, how: L0, first: int) -> dict[str, Tensor]:
     """Compute the same by one backward pass of the whole sum."""
-    logs = {str(site): torch.full((6,), FIRST, requires_grad=True) for site in attentions(found.model)}
+    logs = {str(site): torch.full((6,), INITIAL_LOG_ALPHA, requires_grad=True) for site in attentions(found.model)}
     optimizer = torch.optim.Adam(list(logs.values()), lr=how.gate_rate)
     batch = found.batches(found.task.rows(0))[0]
     for step in range(first, first + how.steps):

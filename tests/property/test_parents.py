@@ -13,7 +13,7 @@ import torch
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.inspection.pruning.new_run import pruned, write_pruned
+from glassformer.inspection.pruning.new_run import prune_model, write_pruned
 from glassformer.model.weights import load_tensors
 from glassformer.runs.folder import Run
 from glassformer.runs.opening import OpenedRun
@@ -225,7 +225,7 @@ def test_verify_and_pruning_know_frozen_parts(tmp_path: Path) -> None:
     child = child_of(parent, tmp_path, train__freeze="layers.0")
     train(child)
     run = OpenedRun.load(child.run.folder)
-    smaller = pruned(run, ["dec.1.self.0"])
+    smaller = prune_model(run, ["dec.1.self.0"])
     assert smaller.names == ("dec.1.self.0",)
     write_pruned(tmp_path / "smaller", run, smaller, {})
     assert "parent" in json.loads((tmp_path / "smaller" / "manifest.json").read_text())
@@ -244,8 +244,8 @@ def test_with_rows_of_like_length_whole_steps_come_from_the_parents_text(tmp_pat
     repeated = 0
     for step in range(200):
         found = list(texts_of(mixed.task.rows(step)))
-        own = list(texts_of(mixed.task.own.rows(step)))
-        other = list(texts_of(mixed.task.other.rows(step)))
+        own = list(texts_of(mixed.task.main_task.rows(step)))
+        other = list(texts_of(mixed.task.other_task.rows(step)))
         assert found in (own, other)
         repeated += found == other
     assert 40 < repeated < 80
@@ -263,7 +263,7 @@ def test_a_share_of_the_rows_comes_from_the_parents_text(task: str, tmp_path: Pa
     for step in range(25):
         own = list(texts_of(plain.task.rows(step)))
         found = list(texts_of(mixed.task.rows(step)))
-        other = set(texts_of(mixed.task.other.rows(step)))
+        other = set(texts_of(mixed.task.other_task.rows(step)))
         assert found == list(texts_of(mixed.task.rows(step)))  # a function of the step
         assert len(found) == len(own)
         differing = [text for text, before in zip(found, own, strict=True) if text != before]

@@ -15,9 +15,9 @@ from glassformer.generation.beam import beam_search
 from glassformer.generation.decoding import generate
 from glassformer.inspection.catalogue import catalogue
 from glassformer.inspection.patching import (
-    Kind,
     KnockOut,
     Mean,
+    Patch,
     Pattern,
     Resample,
     Value,
@@ -245,7 +245,7 @@ def test_generation_with_a_cache_is_patched_as_without() -> None:
     """Heads, whole attentions, and attention to the first token, in cached decoding and beam search of one source."""
     model = decoder(tiny(kv_heads=2, positions="rotary"))
     settings = SampleConfig(tokens=6, temperature=0)
-    patches: dict[str, Kind] = {"dec.0.self.2": Zero(), "dec.1.self": KnockOut(), "dec.2.feedforward": Zero()}
+    patches: dict[str, Patch] = {"dec.0.self.2": Zero(), "dec.1.self": KnockOut(), "dec.2.feedforward": Zero()}
     found = []
     for cached in (True, False):
         with patch(model, patches):
@@ -255,7 +255,7 @@ def test_generation_with_a_cache_is_patched_as_without() -> None:
     assert (plain[0] - found[0][0]).abs().max() > 1e-2
     both = encoder_decoder(kv_heads=2)
     beams = SampleConfig(beams=3, tokens=5)
-    crossed: dict[str, Kind] = {"dec.0.cross": KnockOut(), "dec.1.cross.1": KnockOut(), "enc.1.self.0": Zero()}
+    crossed: dict[str, Patch] = {"dec.0.cross": KnockOut(), "dec.1.cross.1": KnockOut(), "enc.1.self.0": Zero()}
     with patch(both, crossed):
         again = [beam_search(both, [[3, 5, 7], [2, 4, 6, 8]], beams, end_id=0, cached=c) for c in (True, False)]
     for one, other in zip(*again, strict=True):
@@ -276,7 +276,7 @@ def test_what_cannot_be_patched_is_refused_and_nothing_stays() -> None:
     model = model_of("encoder-decoder").train()
     given = inputs("encoder-decoder", None)
     before = full_state(model)
-    cases: list[tuple[dict[str, Kind], str]] = [
+    cases: list[tuple[dict[str, Patch], str]] = [
         ({"dec.1.slef.2": Zero()}, r"no activation 'dec.1.slef.2' to patch(.|\n)*Did you mean dec.1.self.2"),
         ({"dec.1.self.6": Zero()}, "no activation 'dec.1.self.6'"),
         ({"dec.3.self": Zero()}, "no activation 'dec.3.self'"),

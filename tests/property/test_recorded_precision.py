@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.model.precision import Speeds, remember
+from glassformer.model.precision import Speeds, cache_speeds
 from glassformer.runs.opening import OpenedRun
 from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
@@ -47,7 +47,7 @@ def precisions(trainer: Trainer) -> tuple[str, str]:
 
 def begun(folder: Path, speeds: Speeds) -> Trainer:
     """Return a finished run of 8 steps that can be resumed with more."""
-    remember(speeds)
+    cache_speeds(speeds)
     trainer = small_trainer(folder, **MUON)
     train(trainer)
     return trainer
@@ -55,7 +55,7 @@ def begun(folder: Path, speeds: Speeds) -> Trainer:
 
 @pytest.mark.parametrize(("speeds", "name"), [(SLOW, "fp32"), (FAST, "bf16")])
 def test_a_new_run_records_what_was_decided_and_says_why(speeds: Speeds, name: str, tmp_path: Path) -> None:
-    remember(speeds)
+    cache_speeds(speeds)
     listener = Listener()
     with new_training(small_config(tmp_path, **MUON), tmp_path / "run", listener) as opened:
         trainer = opened
@@ -81,7 +81,7 @@ def test_a_resume_keeps_what_is_recorded_and_says_where_that_is_slow(
 ) -> None:
     first = begun(tmp_path, speeds)
     before = precisions(first)
-    remember(elsewhere)
+    cache_speeds(elsewhere)
     listener = Listener()
     with resume_training(tmp_path / "run", {"train.steps": "12"}, listener) as opened:
         trainer = opened
@@ -95,7 +95,7 @@ def test_a_resume_keeps_what_is_recorded_and_says_where_that_is_slow(
     with BfloatProducts() as products:
         train(trainer)
     assert (products.bfloat16 > 0) == (before[0] == "bf16")
-    remember(speeds)
+    cache_speeds(speeds)
     quiet = Listener()
     with resume_training(tmp_path / "run", {}, quiet):
         pass
@@ -105,7 +105,7 @@ def test_a_resume_keeps_what_is_recorded_and_says_where_that_is_slow(
 def test_a_resume_changes_a_precision_when_it_is_asked_to(tmp_path: Path) -> None:
     begun(tmp_path, FAST)
     listener = Listener()
-    remember(SLOW)
+    cache_speeds(SLOW)
     changes = {"train.steps": "12", "train.precision": "fp32", "train.muon_precision": "auto"}
     with resume_training(tmp_path / "run", changes, listener) as opened:
         trainer = opened
@@ -121,14 +121,14 @@ def test_a_resume_changes_a_precision_when_it_is_asked_to(tmp_path: Path) -> Non
 @pytest.mark.parametrize("speeds", [SLOW, FAST])
 def test_a_run_of_an_older_version_goes_on_bit_for_bit(speeds: Speeds, tmp_path: Path) -> None:
     """It recorded `auto`, which was float32 on a CPU, and no precision of Muon, which was bfloat16."""
-    remember(SLOW)
+    cache_speeds(SLOW)
     explicit = {**MUON, "train__precision": "fp32", "train__muon_precision": "bf16"}
     old = small_trainer(tmp_path, **explicit)
     train(old)
     lines = [line for line in config_lines(old) if not line.startswith("muon_precision")]
     lines = ['precision = "auto"' if line.startswith("precision") else line for line in lines]
     (tmp_path / "run" / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    remember(speeds)
+    cache_speeds(speeds)
     older = resumed(tmp_path, **{"train.steps": "12"})
     train(older)
     assert precisions(older) == ("fp32", "bf16")
@@ -143,7 +143,7 @@ def test_a_run_of_an_older_version_is_evaluated_in_its_precision(tmp_path: Path)
     path = tmp_path / "run" / "config.toml"
     text = path.read_text(encoding="utf-8").replace('\nprecision = "fp32"', '\nprecision = "auto"')
     path.write_text(text.replace('muon_precision = "fp32"\n', ""), encoding="utf-8")
-    remember(FAST)
+    cache_speeds(FAST)
     opened = OpenedRun.load(tmp_path / "run", device="cpu")
     assert (opened.config.train.precision, opened.config.train.muon_precision) == ("fp32", "bf16")
     assert opened.held_out().dtype == torch.float32

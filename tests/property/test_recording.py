@@ -13,7 +13,7 @@ from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.beam import beam_search
 from glassformer.generation.decoding import generate
-from glassformer.inspection.catalogue import EVERYTHING, THINGS, catalogue
+from glassformer.inspection.catalogue import ALL_TENSOR_KINDS, TENSOR_KINDS, catalogue
 from glassformer.inspection.patching import Resample, patch
 from glassformer.inspection.recording import BUDGET, estimate, record, record_passes
 from glassformer.inspection.sites import heads
@@ -39,7 +39,7 @@ def test_everything_is_as_in_the_trace_and_as_estimated(family: str, choice: dic
     model = model_of(family, **choice)
     for real in (None, PAD):
         given = inputs(family, real)
-        found = record(model, **given, keep=EVERYTHING)  # type: ignore[arg-type]
+        found = record(model, **given, keep=ALL_TENSOR_KINDS)  # type: ignore[arg-type]
         wanted = trace(model, **given)
         by_name = of_trace(wanted, family)
         assert set(found) == set(by_name) == set(catalogue(model))
@@ -47,7 +47,7 @@ def test_everything_is_as_in_the_trace_and_as_estimated(family: str, choice: dic
             assert found[name].shape == value.shape, name
             torch.testing.assert_close(found[name], value, atol=1e-5, rtol=1e-5, msg=name)
         length = given["target"].shape[1] if "target" in given else None  # type: ignore[union-attr]
-        bytes_ = estimate(model, EVERYTHING, 2, 13, length, padded=real is not None)
+        bytes_ = estimate(model, ALL_TENSOR_KINDS, 2, 13, length, padded=real is not None)
         assert bytes_ == found.nbytes == sum(value.nbytes for value in by_name.values())
         assert torch.equal(found["logits"], wanted.logits)
         torch.testing.assert_close(found["logits"], logits_of(model, given), atol=1e-4, rtol=0)
@@ -93,17 +93,17 @@ def test_the_promised_size() -> None:
     """Six layers of eight heads, width 256, 256 tokens, all kept: at most 63 MB, and exactly the estimate."""
     config = ModelConfig(layers=6, heads=8, width=256, context=256)
     model = build_model(config, 4096)
-    found = record(model, torch.arange(256)[None], keep=EVERYTHING)
-    assert found.nbytes == estimate(model, EVERYTHING, 1, 256)
+    found = record(model, torch.arange(256)[None], keep=ALL_TENSOR_KINDS)
+    assert found.nbytes == estimate(model, ALL_TENSOR_KINDS, 1, 256)
     assert 50e6 < found.nbytes <= 63e6
 
 
 def test_rows_and_precision_save_memory_exactly() -> None:
     model = model_of("encoder-decoder")
     given = inputs("encoder-decoder", PAD)
-    whole = record(model, **given, keep=EVERYTHING)  # type: ignore[arg-type]
-    part = record(model, **given, keep=EVERYTHING, rows=slice(-3, None), dtype=torch.float16)  # type: ignore[arg-type]
-    assert part.nbytes == estimate(model, EVERYTHING, 2, 13, 7, slice(-3, None), torch.float16, padded=True)
+    whole = record(model, **given, keep=ALL_TENSOR_KINDS)  # type: ignore[arg-type]
+    part = record(model, **given, keep=ALL_TENSOR_KINDS, rows=slice(-3, None), dtype=torch.float16)  # type: ignore[arg-type]
+    assert part.nbytes == estimate(model, ALL_TENSOR_KINDS, 2, 13, 7, slice(-3, None), torch.float16, padded=True)
     for name, entry in catalogue(model).items():
         wanted = whole[name]
         if "T" in entry.dims:
@@ -115,7 +115,7 @@ def test_what_is_read_is_a_copy() -> None:
     """Writing to a returned tensor changes neither the recording nor the model, and inputs are copied as well."""
     model = model_of("decoder")
     ids = tokens(2, 13)
-    found = record(model, ids, keep=EVERYTHING)
+    found = record(model, ids, keep=ALL_TENSOR_KINDS)
     before = {name: found[name].clone() for name in found}
     weights = {k: v.clone() for k, v in model.state_dict().items()}
     for name in found:
@@ -129,7 +129,7 @@ def test_what_is_read_is_a_copy() -> None:
 def test_heads_have_names_of_their_own_and_keep_their_numbers() -> None:
     model = as_if_trained(tiny(removed_heads=("dec.0.self.1", "dec.0.self.2", *(f"dec.2.self.{h}" for h in range(6)))))
     given = {"tokens": tokens(2, 13)}
-    found = record(model, **given, keep=EVERYTHING)
+    found = record(model, **given, keep=ALL_TENSOR_KINDS)
     assert found["dec.2.self.pattern"].shape == (2, 0, 13, 13)
     assert [str(head) for head in heads(model)][:5] == [
         "dec.0.self.0",
@@ -231,7 +231,7 @@ def test_only_what_is_kept_has_hooks_and_none_is_left(family: str, monkeypatch: 
         hooked = [path for path, part in model.named_modules() if part._forward_hooks]
         assert len(hooked) == 1
         assert hooked[0].endswith(".blocks.0.attention.hook_pattern")
-    record(model, **given, keep=EVERYTHING)  # type: ignore[arg-type]
+    record(model, **given, keep=ALL_TENSOR_KINDS)  # type: ignore[arg-type]
     assert full_state(model) == before
     with (
         pytest.raises(GlassError, match="exceeds its budget of 99 bytes"),
@@ -241,7 +241,7 @@ def test_only_what_is_kept_has_hooks_and_none_is_left(family: str, monkeypatch: 
     assert full_state(model) == before
     monkeypatch.setattr(model.head, "forward", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        record(model, **given, keep=EVERYTHING)  # type: ignore[arg-type]
+        record(model, **given, keep=ALL_TENSOR_KINDS)  # type: ignore[arg-type]
     monkeypatch.undo()
     assert full_state(model) == before
     assert torch.is_grad_enabled()
@@ -250,10 +250,10 @@ def test_only_what_is_kept_has_hooks_and_none_is_left(family: str, monkeypatch: 
 def test_a_budget_names_what_would_fit() -> None:
     model = model_of("decoder")
     ids = tokens(2, 13)
-    size = {thing: estimate(model, [thing], 2, 13) for thing in THINGS if thing not in ("cross",)}
+    size = {thing: estimate(model, [thing], 2, 13) for thing in TENSOR_KINDS if thing not in ("cross",)}
     for keep, budget, words in (
         (("pattern", "resid"), size["resid"], r"keep=\('resid',\), or raise"),
-        (EVERYTHING[:-1], size["resid"] + size["embedding"] + 99, r"keep=\('embedding', "),
+        (ALL_TENSOR_KINDS[:-1], size["resid"] + size["embedding"] + 99, r"keep=\('embedding', "),
         (("pattern",), estimate(model, ["dec.0.self.pattern"], 2, 13), r"keep=\('dec.0.self.pattern',\)"),
         (("pattern",), 10, "fewer tokens"),
     ):
@@ -305,4 +305,6 @@ def test_keys_and_values_of_one_head_are_refused(thing: str) -> None:
 def test_the_page_lists_all_that_can_be_kept() -> None:
     page = (Path(__file__).parents[2] / "docs" / "trace.md").read_text(encoding="utf-8")
     listed = [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 5]
-    assert listed == [f"| `{n}` | `{name}` | {', '.join(dims)} | {what} |" for n, (name, dims, what) in THINGS.items()]
+    assert listed == [
+        f"| `{n}` | `{name}` | {', '.join(dims)} | {what} |" for n, (name, dims, what) in TENSOR_KINDS.items()
+    ]

@@ -205,9 +205,9 @@ def test_64_snapshots_fit_into_30_mb_even_if_nothing_can_be_compressed(task: str
     shape = {"model__layers": layers, "model__heads": 8, "model__width": 16, "model__context": 131}
     trainer = trainer_of(task, tmp_path, **shape)
     camera = camera_of(trainer)
-    assert {text.shown.probe for text in camera.texts} == {"text", "repeated"}
+    assert {text.tokens.probe for text in camera.texts} == {"text", "repeated"}
     if (task, layers) == ("lm", 6):
-        assert [len(text.source) for text in camera.texts if text.shown.probe == "repeated"] == [48]
+        assert [len(text.source) for text in camera.texts if text.tokens.probe == "repeated"] == [48]
     taken = camera.snapshot(trainer.model, 3)
     noise = np.random.default_rng(0)
     maps = {key: noise.integers(256, size=value.shape, dtype=np.uint8) for key, value in taken.maps.items()}

@@ -317,7 +317,7 @@ def test_an_error_while_a_folder_is_replaced_leaves_the_old_one(
     monkeypatch.setattr(files, "_replace", refuse)
     with pytest.raises(GlassError, match="Input/output error"):
         write_folder(final, lambda inside: (inside / "file").write_bytes(b"new") and None)
-    assert files.is_whole(final)
+    assert files.is_complete(final)
     assert (final / "file").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["step-000001"]
 

@@ -87,7 +87,9 @@ def test_nothing_is_kept_of_rows_that_are_gone(family: str) -> None:
         for number in [*numbers, 10_000]:
             loop.leave(number)
         assert (len(loop), loop.rows, reader.states, reader.slots, reader.waiting) == (0, [], [], [], [])
-        assert all(room.numel() == 0 for layer in reader.cache.slots for room in [*layer.room, *layer.memory_room])
+        assert all(
+            room.numel() == 0 for layer in reader.cache.slots for room in [*layer.allocated, *layer.allocated_memory]
+        )
 
 
 def test_a_long_prompt_is_read_in_pieces_while_others_write() -> None:

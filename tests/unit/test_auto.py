@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from glassformer.base.config import Config
-from glassformer.model.precision import Speeds, remember
+from glassformer.model.precision import Speeds, cache_speeds
 from glassformer.training import auto_sizes
 from glassformer.training.sizing import RULES, SHAPES, SIZED, ModelShape, SizingCase
 from glassformer.training.step_measurement import Probe
@@ -29,7 +29,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
             probed.append(config)
             model = config.model
             case = SizingCase("decoder", "adamw", 1, VOCABULARY, None, 1.0)
-            cost = ModelShape(model.layers, model.width, model.context).arithmetic(case)
+            cost = ModelShape(model.layers, model.width, model.context).training_flops_per_token(case)
             step = cost * config.train.batch * model.context / speed(config)
             return Probe("cpu", 1, "float32", 9, step, 0.1, 0.1, 0.1, 0.1, None, None)
 
@@ -125,7 +125,7 @@ def test_the_precision_is_decided_before_anything_is_probed(
     bfloat16: float, said: str, precision: str, machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("GLASS_CACHE", str(tmp_path / "cache"))
-    remember(Speeds(100.0, bfloat16))
+    cache_speeds(Speeds(100.0, bfloat16))
     probed = machine(lambda settings: 1e11)
     config = long_text(tmp_path)
     config = config.replace(train={**config.train.model_dump(), "precision": said, "device": "cpu"})
@@ -155,7 +155,7 @@ def test_of_many_pairs_a_thousand_are_held_out_and_nearly_all_fit_the_context(ma
     assert sizes.chosen[auto_sizes.VALIDATION] == sizes.config.data.validation_fraction == 0.0833
     assert sizes.chosen[auto_sizes.VOCABULARY] == sizes.config.tokenizer.vocab_size == 1024
     lengths = sizes.data.train.source.lengths
-    assert (lengths < sizes.config.model.context).mean() >= auto_sizes.HELD
+    assert (lengths < sizes.config.model.context).mean() >= auto_sizes.COVERED_FRACTION
     assert sizes.config.model.context < lengths.max()  # the one long line is cut
     assert probed[-1].train.batch_tokens == sizes.chosen["train.batch_tokens"]
 

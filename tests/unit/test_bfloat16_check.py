@@ -11,7 +11,7 @@ from glassformer.base.config import ModelConfig
 from glassformer.model.build import build_model
 from glassformer.model.device import autocast
 from glassformer.model.evaluation_mode import inference
-from glassformer.model.precision import Speeds, remember
+from glassformer.model.precision import Speeds, cache_speeds
 from glassformer.verification.process_state import bfloat16_on_cpu
 from tests.products import BfloatProducts
 
@@ -33,7 +33,7 @@ def test_products_of_rounded_operands_in_float32_are_those_of_bfloat16(
     with inference(model):
         exact = model(*given)  # (B, T, V)
         for speeds in (Speeds(100.0, 500.0), Speeds(100.0, 1.0)):
-            remember(speeds)
+            cache_speeds(speeds)
             with BfloatProducts() as products, autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
                 found.append(model(*given).float())  # (B, T, V)
             seen.append(products)

@@ -31,7 +31,7 @@ def test_rows_that_fit_where_not_all_do() -> None:
 
 def test_the_final_rows_fit_what_is_left_but_not_less_than_half_their_share() -> None:
     slow = budget(row=0.1)
-    assert slow.final_rows(600 - 1 - slow.rest - 45.05) == 450
+    assert slow.final_rows(600 - 1 - slow.reserved_seconds - 45.05) == 450
     assert slow.final_rows(599.0) == 300
     assert slow.final_rows(100.0) == 600
 
@@ -41,18 +41,20 @@ def test_training_ends_so_that_all_that_follows_fits() -> None:
     rest = REST_SECONDS + REST_SHARE * 600
     follows = (500 * 0.01 + 2.0) + 1.0 + (1.0 + 2000 * 0.01 + rest)  # evaluation, checkpoint, final evaluation
     assert plan.training_ends(500) == pytest.approx(600 - follows)
-    assert not plan.over(600 - follows - 0.51, 500)
-    assert plan.over(600 - follows - 0.49, 500)  # the next step would end too late
+    assert not plan.must_end(600 - follows - 0.51, 500)
+    assert plan.must_end(600 - follows - 0.49, 500)  # the next step would end too late
 
 
 def test_the_schedule_runs_from_the_first_step_to_the_end_of_training() -> None:
     plan = budget()
     end = plan.training_ends(500)
-    assert plan.share(30.0, 30.0, 500) == 0.0
-    assert plan.share((30 + end) / 2, 30.0, 500) == pytest.approx(0.5)
-    assert plan.share(end, 30.0, 500) == plan.share(2 * end, 30.0, 500) == 1.0
-    assert plan.share(700.0, 700.0, 500) == 0.0  # the only step of a run whose minutes are over has its full rate
-    assert plan.share(701.0, 700.0, 500) == 1.0
+    assert plan.fraction_done(30.0, 30.0, 500) == 0.0
+    assert plan.fraction_done((30 + end) / 2, 30.0, 500) == pytest.approx(0.5)
+    assert plan.fraction_done(end, 30.0, 500) == plan.fraction_done(2 * end, 30.0, 500) == 1.0
+    assert (
+        plan.fraction_done(700.0, 700.0, 500) == 0.0
+    )  # the only step of a run whose minutes are over has its full rate
+    assert plan.fraction_done(701.0, 700.0, 500) == 1.0
 
 
 def test_an_evaluation_waits_until_its_share_has_grown() -> None:
@@ -110,4 +112,4 @@ def test_shares_are_never_passed(
     assert final * row <= FINAL * seconds * (1 + 1e-9) or final <= LEAST_ROWS
     if plan.allows_evaluation(now, spent, rows, first):  # and the last one still fits
         assert spent + 2 * plan.evaluation(rows) <= EVALUATIONS * seconds * (1 + 1e-9)
-    assert 0 <= plan.share(now, spent, rows) <= 1
+    assert 0 <= plan.fraction_done(now, spent, rows) <= 1

@@ -95,8 +95,8 @@ def test_repeats_are_the_later_ones_of_each_group_also_by_way_of_others() -> Non
     repeats = DuplicateFinder()
     for index, (mark, band) in keys.items():
         repeats.add(index, mark, band.to_bytes(8, "little") * BANDS)
-    assert [index for index, bit in enumerate(repeats.found()) if bit] == [3, 5, 7]
-    assert DuplicateFinder().found() == b""
+    assert [index for index, bit in enumerate(repeats.duplicate_flags()) if bit] == [3, 5, 7]
+    assert DuplicateFinder().duplicate_flags() == b""
 
 
 def test_repeated_documents_leave_the_text_before_it_is_split(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_earlier_legs_are_added_and_laps_follow_each_other() -> None:
     assert run.read() == 42.0
     here.now = 5.0
     assert run.now == 42.0  # a reading stays until the next one
-    assert run.lap() == 3.0
+    assert run.read_elapsed() == 3.0
     assert run.now == 45.0
 
 

@@ -16,7 +16,7 @@ from glassformer.app.cli.main import main
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.experiments import cost, runner
-from glassformer.experiments.cost import MeasuredPass, attention_work, feedforward_work, fit_power, kept_bytes
+from glassformer.experiments.cost import MeasuredPass, attention_pass, feedforward_pass, fit_power, saved_bytes_of
 from glassformer.experiments.grid import Grid
 from glassformer.experiments.study import load_study, study_names
 from glassformer.model.transformer import FeedForward
@@ -116,14 +116,18 @@ def test_a_power_is_found_with_its_interval() -> None:
 def test_what_is_kept_of_a_feedforward_layer_is_counted_to_the_byte() -> None:
     sizes = {"T": 13, "D": 24, "L": 1}
     hidden = 4 * 24
-    assert kept_bytes(feedforward_work(sizes)) == 4 * 13 * (24 + 2 * hidden)  # input, before and after the activation
+    assert saved_bytes_of(feedforward_pass(sizes)) == 4 * 13 * (
+        24 + 2 * hidden
+    )  # input, before and after the activation
     layer = FeedForward(ModelConfig(width=24, heads=4))
     x = torch.randn(1, 7, 24)  # (B, T, D) asks for no gradient, yet the weights of `up` need it
-    assert kept_bytes(MeasuredPass(lambda: layer(x), layer)) == 4 * 7 * (24 + 2 * hidden)
+    assert saved_bytes_of(MeasuredPass(lambda: layer(x), layer)) == 4 * 7 * (24 + 2 * hidden)
 
 
 def test_only_attention_step_by_step_keeps_a_square() -> None:
-    fused, explicit = ([kept_bytes(attention_work({"T": T, "D": 8}, way)) for T in (64, 128)] for way in (False, True))
+    fused, explicit = (
+        [saved_bytes_of(attention_pass({"T": T, "D": 8}, way)) for T in (64, 128)] for way in (False, True)
+    )
     assert fused[1] == pytest.approx(2 * fused[0], rel=0.01)
     assert explicit[1] > 3.5 * explicit[0]
 

@@ -137,7 +137,7 @@ def test_the_tokens_that_count_are_the_answers_and_their_ends(tmp_path: Path, ki
 def test_the_end_mark_is_no_symbol_of_the_vocabulary(tmp_path: Path) -> None:
     found = prepared(tmp_path, talks(), "characters")
     assert found.tokenizer.encode(END_MARK) == [found.tokenizer.unknown_id]
-    assert found.train.unknown_share == 0
+    assert found.train.unknown_fraction == 0
 
 
 def test_questions_and_answers_in_columns_are_conversations(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from glassformer.base.recipes import load_recipe, recipe_names
 from glassformer.training.compiling import find_compiler
 from glassformer.verification import device
 from glassformer.verification.device import check_attention, check_devices, computes_in, cut_sizes, usable_cores
-from glassformer.verification.machine import EXTRAS, look_at_machine
+from glassformer.verification.machine import EXTRAS, inspect_machine
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 TINY: dict[str, Any] = {
@@ -158,7 +158,7 @@ def test_the_table_of_extras_is_that_of_the_package() -> None:
 
 
 def test_the_machine_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = look_at_machine(tmp_path)
+    found = inspect_machine(tmp_path)
     assert found.versions["torch"] == torch.__version__
     assert found.cores >= 1
     assert found.disk_free > 1 << 20

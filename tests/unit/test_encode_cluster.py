@@ -91,7 +91,7 @@ def test_parts_together_are_the_whole(case: str, folder: Path) -> None:
 
 def test_documents_longer_than_memory_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They arrive in several pieces: some lines here, and every file."""
-    monkeypatch.setattr(documents, "HELD", 90)
+    monkeypatch.setattr(documents, "MAX_PENDING_CHARACTERS", 90)
     for name, settings in {"lines": {**LINES, "duplicates": "near", "max_words": 22}, "files": {"clean": True}}.items():
         data = DataConfig(source=str(folder / "texts"), **settings)
         encode_here(LM, data, VOCABULARY, folder / name, silent)
@@ -124,9 +124,9 @@ def test_a_job_that_was_stopped_is_known_again_and_another_one_begins_anew(folde
     assert not first.begin()
     steps.read(first, 0)
     assert job(**LINES).begin()
-    assert first.part(0).exists()
+    assert first.part_file(0).exists()
     assert not job(document="line", clean=True).begin()
-    assert not first.part(0).exists()
+    assert not first.part_file(0).exists()
     (folder / "texts" / "c.txt").write_text("another text\n", encoding="utf-8")
     assert not job(document="line", clean=True).begin()
 
@@ -159,7 +159,7 @@ def test_a_pickle_planted_in_the_work_folder_is_refused_and_not_run(folder: Path
     job.begin()
     for done in job.stages():
         if done.name == stage:
-            for plan in (job.work / "plans").iterdir():
+            for plan in (job.work_folder / "plans").iterdir():
                 if plan != job.tokenizer_file:
                     plan.write_bytes(planted.getvalue())
             with pytest.raises(GlassError, match=r"the plan .* cannot be read.*\n.*Delete .*out\.encoding"):

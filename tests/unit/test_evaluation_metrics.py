@@ -8,7 +8,7 @@ import pytest
 from glassformer.base.config import TokenizerConfig
 from glassformer.base.errors import GlassError
 from glassformer.evaluation import even_sample, label_report, pair_report
-from glassformer.evaluation.metrics import facts_of, mean, paired_tests, share, whole_set
+from glassformer.evaluation.metrics import facts_of, mean, paired_tests, proportion, whole_set
 from glassformer.evaluation.nearest_neighbour import Nearest
 from glassformer.evaluation.resampling import bootstrap_interval, mean_of, wilson
 from glassformer.text.encode import RecordWriter
@@ -19,8 +19,8 @@ from glassformer.text.tokenizers import train_tokenizer
 
 def test_a_share_has_wilsons_interval_and_other_means_a_bootstrap() -> None:
     right = [1, 0, 1, 1, 1, 1, 1, 1]
-    assert share("a", "A", right).interval == wilson(7, 8)
-    assert share("a", "A", [1] * 8).interval[0] < 1, "all right is not certainly right"
+    assert proportion("a", "A", right).interval == wilson(7, 8)
+    assert proportion("a", "A", [1] * 8).interval[0] < 1, "all right is not certainly right"
     lengths = [0.5, 1.5, 2.5, 0.25]
     assert mean("b", "B", lengths).interval == bootstrap_interval(mean_of(lengths), 4)
     extreme = mean("b", "B", right)
@@ -30,7 +30,9 @@ def test_a_share_has_wilsons_interval_and_other_means_a_bootstrap() -> None:
 
 def test_means_are_compared_by_permutation_and_whole_sets_by_bootstrap() -> None:
     spread = whole_set("s", "S", lambda chosen: float(np.ptp(chosen)), 5)
-    tests = paired_tests([share("a", "A", [1, 1, 0, 1, 1]), spread], [share("a", "A", [0, 1, 0, 0, 1]), spread], 5)
+    tests = paired_tests(
+        [proportion("a", "A", [1, 1, 0, 1, 1]), spread], [proportion("a", "A", [0, 1, 0, 0, 1]), spread], 5
+    )
     assert tests["a"].difference == pytest.approx(0.4)
     assert tests["a"].method == "paired permutation"
     assert tests["s"].difference == 0
@@ -38,7 +40,7 @@ def test_means_are_compared_by_permutation_and_whole_sets_by_bootstrap() -> None
 
 
 def test_facts_have_value_interval_and_signature() -> None:
-    facts = facts_of([share("a", "A", [1, 0], note="how")])
+    facts = facts_of([proportion("a", "A", [1, 0], note="how")])
     assert facts["a"] == 0.5
     assert facts["a_signature"] == "how"
     assert facts["a_ci95"] == list(wilson(1, 2))
@@ -87,12 +89,16 @@ def sorted_store(tmp_path_factory: pytest.TempPathFactory) -> RecordStore:
 
 
 def test_baselines_are_made_from_texts_all_over_the_store(sorted_store: RecordStore) -> None:
-    answers = [label for _, label in even_sample.drawn_texts(sorted_store, 5)]
+    answers = [label for _, label in even_sample.evenly_spaced_texts(sorted_store, 5)]
     assert answers == ["a", "a", "a", "b", "b"]
-    assert list(even_sample.drawn_texts(sorted_store)) == list(sorted_store.texts())
+    assert list(even_sample.evenly_spaced_texts(sorted_store)) == list(sorted_store.texts())
     last = np.arange(10) >= 7
-    assert [text for text, _ in even_sample.drawn_texts(sorted_store, None, last)] == ["word 7", "word 8", "word 9"]
-    assert [text for text, _ in even_sample.drawn_texts(sorted_store, 1, last)] == ["word 7"]
+    assert [text for text, _ in even_sample.evenly_spaced_texts(sorted_store, None, last)] == [
+        "word 7",
+        "word 8",
+        "word 9",
+    ]
+    assert [text for text, _ in even_sample.evenly_spaced_texts(sorted_store, 1, last)] == ["word 7"]
 
 
 Row = tuple[str, float, float | None, str]
@@ -100,7 +106,7 @@ Row = tuple[str, float, float | None, str]
 
 def baselines_of(monkeypatch: pytest.MonkeyPatch, store: RecordStore, known: list[tuple[str, str]]) -> list[Row]:
     """Return the baselines of a classifier trained on `known`, measured on its first text."""
-    monkeypatch.setattr(label_report, "drawn_texts", lambda store: iter(known))
+    monkeypatch.setattr(label_report, "evenly_spaced_texts", lambda store: iter(known))
     names = sorted({label for _, label in known})
     return label_report._baselines(store, [known[0][0]], [known[0][1]], names)
 

@@ -65,7 +65,7 @@ def test_stores_hold_the_pairs_as_tokens_and_as_text(write: Write, tmp_path: Pat
             store.source.document(len(store))
     assert found.labels == ()
     assert found.source_tokenizer is found.tokenizer
-    assert found.train.unknown_share == 0
+    assert found.train.unknown_fraction == 0
 
 
 def test_the_same_pairs_from_every_form(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def test_tokenizers_see_the_training_part_only(write: Write, tmp_path: Path) -> 
     assert joint.tokenizer is joint.source_tokenizer
     assert joint.tokenizer.vocab_size == len("abcd ") + 2
     assert joint.validation.source.unknown == 3
-    assert joint.train.unknown_share == 0
+    assert joint.train.unknown_fraction == 0
     assert "100.000% unknown" in notes(joint)
     separate = made(tmp_path, "translate", CHARACTERS.replace(joint=False), source=source, split="tail")
     assert separate.source_tokenizer.decode(separate.source_tokenizer.encode("abc")) == "ab\ufffd"
@@ -68,10 +68,10 @@ def test_tokenizers_see_the_training_part_only(write: Write, tmp_path: Path) -> 
 def test_the_unknown_share_is_that_of_the_training_part(write: Write, tmp_path: Path) -> None:
     config = TokenizerConfig(kind="characters", min_count=2)
     found = made(tmp_path, "translate", config, source=write("t.tsv", "aaz\tbbb\naaa\tbbb\naaa\tbby\n"), split="tail")
-    assert found.train.unknown_share == pytest.approx(1 / 12)
+    assert found.train.unknown_fraction == pytest.approx(1 / 12)
     labelled = write("l.tsv", "one\taaz\ntwo\taaa\none\taaa\ntwo\taab\n")
     found = made(tmp_path, "classify", config, source=labelled, split="tail", label_column="1", column="2")
-    assert found.train.unknown_share == pytest.approx(1 / 9)
+    assert found.train.unknown_fraction == pytest.approx(1 / 9)
 
 
 # The cache

@@ -16,8 +16,8 @@ from glassformer.base.errors import GlassError
 from glassformer.inspection.explain import LEVELS, Subject, example, make_walk
 from glassformer.inspection.explain.example import DOWN, EMBEDDING, HEAD, KEY, OUTPUT, POSITIONS, QUERY, UP, VALUE
 from glassformer.inspection.explain.page import make_page, write_page
-from glassformer.inspection.explain.text import cells, text_lines
-from glassformer.inspection.explain.walk_json import as_numbers
+from glassformer.inspection.explain.text import display_width, text_lines
+from glassformer.inspection.explain.walk_json import walk_facts
 from glassformer.inspection.explain.wording import wordings
 from tests.property.models import some_heads
 from tests.unit.explained_models import CHOICES, FAMILIES, subject
@@ -29,7 +29,7 @@ from tests.unit.recomputing import recompute
 def test_every_number_shown_follows_from_numbers_shown(family: str, choice: dict[str, Any]) -> None:
     made = subject(family, **choice)
     walk = make_walk(made)
-    bench = recompute(walk, made.places, choice.get("window"))
+    bench = recompute(walk, made.positions, choice.get("window"))
     assert bench.done >= {"Q", "K", "V", "S", "S'", "A", "Z", "O0", "O5", "O", "X1", "X2", "h", "F", "logits"}
     assert ("X3" in bench.done) == (family == "encoder-decoder")
     shares = {row[2]: row[4] for row in walk.predictions[-1].rows}
@@ -44,7 +44,7 @@ def test_every_number_shown_follows_from_numbers_shown(family: str, choice: dict
 @pytest.mark.parametrize("norm", ["layernorm", "none"])
 def test_a_transform_before_the_output_layer_is_shown(family: str, norm: str) -> None:
     made = subject(family, head_transform=True, norm=norm)
-    bench = recompute(make_walk(made), made.places)
+    bench = recompute(make_walk(made), made.positions)
     assert bench.done >= {"T", "Y", "logits"}
     assert ("R" in bench.done) == (norm != "none")
 
@@ -55,8 +55,8 @@ def test_heads_that_were_removed_are_not_shown(kv_heads: int) -> None:
     removed = [name for name in some_heads("decoder") if ".2." not in name]
     made = subject("decoder", removed_heads=removed, kv_heads=kv_heads)
     walk = make_walk(made)
-    assert recompute(walk, made.places).done >= {"Q", "A", "O1", "O2", "O3", "O", "logits"}
-    shown = [section for section in walk.everything() if section.key == "head"]
+    assert recompute(walk, made.positions).done >= {"Q", "A", "O1", "O2", "O3", "O", "logits"}
+    shown = [section for section in walk.iter_sections() if section.key == "head"]
     assert [(section.layer, section.head) for section in shown] == [(0, 1), (0, 2), (0, 3)]
     shared = ["shares its keys and values with head 2.", "shares its keys and values with head 1."]
     assert [note.split("The head ")[1] for section in shown for note in section.notes if "shares" in note] == (
@@ -76,7 +76,9 @@ def test_a_head_that_was_removed_is_asked_for_in_vain() -> None:
 
 def test_one_root_mean_square_of_all_heads_is_shown() -> None:
     made = subject("decoder", qk_norm="whole", kv_heads=2)
-    sections = [section for section in make_walk(made, (0,)).everything() if section.key in ("projections", "qk_norm")]
+    sections = [
+        section for section in make_walk(made, (0,)).iter_sections() if section.key in ("projections", "qk_norm")
+    ]
     every = np.concatenate([next(m for m in s.matrices if m.name == "Q").values for s in sections[::2]], axis=1)
     assert every.shape == (7, 60)
     for section in sections[1::2]:
@@ -88,10 +90,10 @@ def test_the_bench_sees_a_wrong_number() -> None:
     made = subject("decoder")
     walk = make_walk(made)
     for name in ("Q", "S", "A", "O", "X1", "F", "logits"):
-        matrix = next(m for s in walk.everything() for m in s.matrices if m.name == name)
+        matrix = next(m for s in walk.iter_sections() for m in s.matrices if m.name == name)
         matrix.values[-1, 0] += 0.01
         with pytest.raises(AssertionError):
-            recompute(walk, made.places)
+            recompute(walk, made.positions)
         matrix.values[-1, 0] -= 0.01
 
 
@@ -104,7 +106,7 @@ def test_the_example_by_hand() -> None:
     x = x + weights @ v @ np.array(OUTPUT)
     x = x + np.maximum(x @ np.array(UP), 0) @ np.array(DOWN)
     logits = np.array(HEAD) @ x[-1]
-    shown = {m.name: m.values for s in make_walk(example()).everything() for m in s.matrices}
+    shown = {m.name: m.values for s in make_walk(example()).iter_sections() for m in s.matrices}
     for name, values in {
         "Q": q,
         "K": k,
@@ -127,7 +129,7 @@ def test_every_step_has_words_at_five_depths_that_differ() -> None:
     walks = [make_walk(subject(family, **choice), heads=(0,)) for family in FAMILIES for choice in choices]
     walks.append(make_walk(subject("encoder", head_transform=True), heads=(0,)))
     texts = wordings()
-    assert {section.key for walk in walks for section in walk.everything()} == texts.keys()
+    assert {section.key for walk in walks for section in walk.iter_sections()} == texts.keys()
     every = [text for levels in texts.values() for text in levels.values()]
     assert len(set(every)) == len(every) == 5 * len(texts)
     for key, levels in texts.items():
@@ -146,19 +148,19 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     wide = Subject(**{**vars(made), "labels": tuple(["深度学习模型非常大", "ক্ষমতা", "a" * 30, "é"] * 6)[:23]})
     for walk, levels in ((make_walk(wide, heads=(0,)), LEVELS[:1]), (make_walk(example()), LEVELS)):
         lines = [line for level in levels for line in text_lines(walk, level, width, lambda _: True)]
-        assert max(map(cells, lines)) <= width
+        assert max(map(display_width, lines)) <= width
         assert not any("\x1b" in line for line in lines)
-    assert cells("ক্ষ深") == 4
+    assert display_width("ক্ষ深") == 4
 
 
 def test_large_matrices_show_their_corners_and_true_statistics() -> None:
     walk = make_walk(subject("decoder", length=29))
-    matrix = next(m for s in walk.everything() for m in s.matrices if m.name == "A")
+    matrix = next(m for s in walk.iter_sections() for m in s.matrices if m.name == "A")
     printed = "\n".join(text_lines(walk, "student", 80, lambda _: True))
     row = rf"t\d+ +{matrix.values[28, 0]:.4f}.*…  +{matrix.values[28, 27]:.4f}  +{matrix.values[28, 28]:.4f}"
     assert re.search(row, printed)
     assert f"29 × 29; mean {1 / 29:.4g}, sd {matrix.values.std():.4g}, min 0, max 1" in printed
-    told = as_numbers(make_walk(subject("decoder", length=29, width=220)), "student")
+    told = walk_facts(make_walk(subject("decoder", length=29, width=220)), "student")
     found = [m for s in told["sections"] for m in s["matrices"]]
     large = next(m for m in found if m["name"] == "E")
     assert (large["whole"], large["shape"], large["columns"][-3:]) == (False, [29, 220], [12, 218, 219])
@@ -166,7 +168,7 @@ def test_large_matrices_show_their_corners_and_true_statistics() -> None:
 
 
 def test_the_numbers_are_json_and_hidden_scores_are_null() -> None:
-    told = as_numbers(make_walk(example()), "engineer")
+    told = walk_facts(make_walk(example()), "engineer")
     again = json.loads(json.dumps(told, allow_nan=False))
     layer = next(s for s in again["sections"] if s["step"] == "layer")
     masked = next(s for s in layer["sections"][0]["sections"] if s["step"] == "mask")["matrices"][0]
@@ -190,7 +192,7 @@ def test_layers_and_heads_that_do_not_exist(layers: Any, heads: Any, words: str)
 
 def test_what_is_chosen_is_shown_and_nothing_else() -> None:
     walk = make_walk(subject("encoder-decoder"), (1,), (4,), 3)
-    found = [(section.layer, section.head) for section in walk.everything() if section.key == "head"]
+    found = [(section.layer, section.head) for section in walk.iter_sections() if section.key == "head"]
     assert found == [(1, 4)] * 3  # encoder, decoder, cross
     assert len(walk.predictions[-1].rows) == 3
 
@@ -269,6 +271,6 @@ def test_a_page_never_takes_the_place_of_another_file(tmp_path: Path) -> None:
 
 def test_the_note_on_a_norm_names_the_position_of_its_last_row() -> None:
     made = subject("encoder", head_transform=True)  # the shown positions are 1 and 3
-    (section,) = [section for section in make_walk(made).everything() if section.key == "transform"]
+    (section,) = [section for section in make_walk(made).iter_sections() if section.key == "transform"]
     (norm,) = section.children
     assert norm.notes[0].startswith(f"{made.labels[3]} (position 3) had mean ")

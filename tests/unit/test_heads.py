@@ -170,7 +170,9 @@ def test_uniform_causal_attention_has_the_known_figures(n: int) -> None:
     previous, first, distance, stripe, nats = TABLE[n]
     ids = np.tile(distinct(n // 2), (1, 2))
     here = make_attention_arrays(uniform(causal(N, n)), ids, causal=True)
-    means = {name: float(sums[:, 0].sum() / here.rows.sum()) for name, sums in numbers.numbers(here).items()}
+    means = {
+        name: float(sums[:, 0].sum() / here.rows.sum()) for name, sums in numbers.attention_statistics(here).items()
+    }
     assert share(roles.role(here, "previous")) == pytest.approx(previous, abs=5e-4)
     assert share(roles.role(here, "self")) == pytest.approx(previous, abs=5e-4)
     assert share(roles.role(here, "first")) == pytest.approx(first, abs=5e-4)
@@ -225,7 +227,7 @@ def test_nothing_that_is_given_is_changed(kind: str) -> None:
     all_roles(here)
     roles.positional(*roles.offset_votes(here, T))
     roles.sink_weight(here)
-    numbers.numbers(here)
+    numbers.attention_statistics(here)
     numbers.divergence(here)
     relations.offset_hits(here, allowed, T)
     copying(here, weights)

@@ -92,7 +92,7 @@ def evidence() -> Iterator[Callable[[BugCase], Evidence]]:
 @EACH
 def test_the_evidence_shows_what_is_said_of_it(case: BugCase, evidence: Callable[[BugCase], Evidence]) -> None:
     found = evidence(case)
-    assert case.experiment().shows(found)
+    assert case.experiment().evidence_shows_bug(found)
     kept = json.loads(json.dumps(found.facts()))
     assert json.loads(json.dumps(Evidence.of(kept).facts())) == kept
     text = report_text(case, found)
@@ -101,8 +101,8 @@ def test_the_evidence_shows_what_is_said_of_it(case: BugCase, evidence: Callable
     for letter, key in case.choices.items():
         verdict = verdict_of(case, found, letter)
         assert verdict.right == (key == case.answer)
-        assert (case.source in verdict.words) == verdict.right
-        assert "{" not in verdict.words.replace(case.wrong, "").replace(case.right, "")
+        assert (case.source in verdict.text) == verdict.right
+        assert "{" not in verdict.text.replace(case.wrong, "").replace(case.right, "")
 
 
 @EACH

@@ -52,7 +52,7 @@ def prepared(folder: Path, source: Path, **tokenizer: object) -> Prepared:
 
 def test_a_text_with_unknown_tokens_has_no_bits_per_byte_and_no_gzip(tmp_path: Path) -> None:
     known = prepared(tmp_path, text_file(tmp_path), kind="bytes")
-    assert known.validation.unknown_share == 0
+    assert known.validation.unknown_fraction == 0
     assert [rung.name for rung in baselines(known.train.source, known.validation.source, known.tokenizer)][-1] == "gzip"
     found = prepared(tmp_path, text_file(tmp_path), **WORDS)
     store = found.validation.source

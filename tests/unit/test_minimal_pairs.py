@@ -87,14 +87,14 @@ def test_a_model_that_knows_the_rule_is_right_everywhere() -> None:
 
 def test_the_last_noun_rule_is_right_in_half_of_the_cells_and_in_no_twins() -> None:
     results = score_pairs(agreement(), agrees_with(4))
-    assert {cell: share.share for cell, share in results.by_cell.items()} == {
+    assert {cell: share.value for cell, share in results.by_cell.items()} == {
         "PP": 1.0,
         "PS": 0.0,
         "SP": 0.0,
         "SS": 1.0,
     }
-    assert {number: share.share for number, share in results.by_attractors.items()} == {0: 1.0, 1: 0.0}
-    assert results.overall.share == 0.5
+    assert {number: share.value for number, share in results.by_attractors.items()} == {0: 1.0, 1: 0.0}
+    assert results.overall.value == 0.5
     assert results.twins == Proportion(0.0, 2)
     assert results.mean_log_ratio == pytest.approx(0.0)
 
@@ -103,7 +103,7 @@ def test_an_indifferent_model_is_at_chance_everywhere() -> None:
     results = score_pairs(agreement(), by_words({}))
     assert results.overall == Proportion(2.0, 4)
     assert results.twins == Proportion(0.5, 2)
-    assert results.twins.share == results.twins_chance == 0.25
+    assert results.twins.value == results.twins_chance == 0.25
     assert results.mean_log_ratio == 0.0
     assert results.overall.interval == wilson(2.0, 4)
 

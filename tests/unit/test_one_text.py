@@ -28,8 +28,8 @@ from glassformer.inspection.ablation import (
     ablate,
     ablation_loss,
     check_ablation,
+    generate_ablated,
     means_of,
-    written_without,
 )
 from glassformer.inspection.explain import subject_of
 from glassformer.inspection.patching import KnockOut, Pattern, Value, Zero, patch
@@ -238,7 +238,7 @@ def test_a_loss_with_everything_on_is_that_of_the_model(models: dict[str, AnyTex
     whole = ablation_loss(AblatedModel(model, Ablation(())), data)
     assert whole.change == 0
     off = ablation_loss(ablate(model, check_ablation(model, ["dec.0.self.0"], "frozen"), data), data)
-    assert off.whole == whole.whole
+    assert off.full == whole.full
     assert off.change != 0
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
@@ -289,7 +289,7 @@ def test_with_a_cache_and_without_the_same_is_written(models: dict[str, AnyTextM
             with torch.no_grad():
                 new.append(int(found(torch.tensor([[*ids, *new]]))[0, -1].argmax()))
         wanted, _ = decode_until_stop(model.tokenizer, ids, new, ())
-        assert written_without(found, model, TEXT, 5) == wanted  # type: ignore[arg-type]
+        assert generate_ablated(found, model, TEXT, 5) == wanted  # type: ignore[arg-type]
 
 
 def test_each_kind_puts_its_own_in_the_place_of_a_part(models: dict[str, AnyTextModel]) -> None:

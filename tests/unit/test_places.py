@@ -158,7 +158,7 @@ def test_importance_of_all_answers_is_what_agreement_averages(family: str) -> No
     part = made.stack.blocks[1].attention.weights[0].double().mean(dim=0)
     assert each[3][0].attention is not None
     assert torch.equal(each[3][0].attention, part[3])
-    assert torch.equal(each[3][0].blanked, occlusion.own[3])
+    assert torch.equal(each[3][0].blanked, occlusion.row[3])
 
 
 def test_the_work_of_blanking_grows_with_the_text() -> None:

@@ -343,7 +343,7 @@ def test_the_probe_mixes_rows_of_the_parent_as_training_does(tmp_path: Path, mon
     assert taken[0] != rows_of(make_task(new, data), 0)
 
 
-@pytest.mark.skipif(not memory.FORGET.exists(), reason="this system cannot forget a peak")
+@pytest.mark.skipif(not memory.CLEAR_REFS.exists(), reason="this system cannot forget a peak")
 def test_a_peak_can_be_forgotten() -> None:
     device = torch.device("cpu")
     size = 64 << 20
@@ -427,8 +427,8 @@ def test_peak_memory_counts_what_was_held_and_let_go() -> None:
 
 
 def test_free_memory_is_what_the_container_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "SYSTEM", tmp_path / "meminfo")
-    monkeypatch.setattr(memory, "GROUP", tmp_path)
+    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
     (tmp_path / "meminfo").write_text("MemTotal:  9000 kB\nMemAvailable:    5000 kB\n", encoding="ascii")
     assert memory.free_memory(torch.device("cpu")) == 5000 * 1024
     (tmp_path / "memory.current").write_text("1000\n", encoding="ascii")
@@ -470,6 +470,6 @@ def test_the_precision_that_auto_will_be_decides_how_many_shapes_are_kept(
     for name in CACHES:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    monkeypatch.setattr(memory, "known_speeds", lambda: speeds)
-    memory.keep_few_shapes(Config.from_dict({"train": {"task": "classify", "precision": "auto", "device": "cpu"}}))
+    monkeypatch.setattr(memory, "cached_speeds", lambda: speeds)
+    memory.limit_shape_caches(Config.from_dict({"train": {"task": "classify", "precision": "auto", "device": "cpu"}}))
     assert os.environ.get(CACHES[0]) == kept

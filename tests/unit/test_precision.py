@@ -19,12 +19,12 @@ from glassformer.model.precision import (
     Speeds,
     as_recorded,
     bfloat16_is_faster,
+    cache_speeds,
     choose_precision,
-    precision_in_words,
+    describe_precision,
+    measure_speeds,
     processor_speeds,
-    remember,
     resolve_precision,
-    time_processor,
 )
 
 CPU = torch.device("cpu")
@@ -57,7 +57,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         calls.append(1)
         return Speeds(7.0, 70.0)
 
-    monkeypatch.setattr(precision, "time_processor", instead)
+    monkeypatch.setattr(precision, "measure_speeds", instead)
     return calls
 
 
@@ -69,7 +69,7 @@ def of(**train: object) -> Config:
     ("ratio", "faster"), [(0.01, False), (1.0, False), (MARGIN - 0.01, False), (MARGIN, True), (8.0, True)]
 )
 def test_bfloat16_is_chosen_only_where_it_is_clearly_faster(ratio: float, faster: bool, cache: Path) -> None:
-    remember(Speeds(100.0, 100.0 * ratio))
+    cache_speeds(Speeds(100.0, 100.0 * ratio))
     assert bfloat16_is_faster(CPU) == faster
     dtype = torch.bfloat16 if faster else torch.float32
     assert choose_precision("auto", CPU) == dtype
@@ -80,7 +80,7 @@ def test_bfloat16_is_chosen_only_where_it_is_clearly_faster(ratio: float, faster
 
 @pytest.mark.parametrize("speeds", [SLOW, FAST])
 def test_what_is_asked_for_stays(speeds: Speeds, cache: Path) -> None:
-    remember(speeds)
+    cache_speeds(speeds)
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
         assert choose_precision(name, CPU) == dtype
         train = resolve_precision(of(precision=name, muon_precision=name)).train
@@ -103,7 +103,7 @@ def test_the_processor_is_timed_once(cache: Path, timed: list[int]) -> None:
 
 
 def test_other_instructions_are_timed_anew(cache: Path, timed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    remember(SLOW)
+    cache_speeds(SLOW)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
     assert processor_speeds() == Speeds(7.0, 70.0)
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA")
@@ -115,7 +115,7 @@ def test_other_instructions_are_timed_anew(cache: Path, timed: list[int], monkey
     ["", "{", "[]", "null", '{"float32": 1}', "\0", '{"float32": NaN, "bfloat16": 1}', '{"float32": 0, "bfloat16": 1}'],
 )
 def test_a_damaged_file_is_no_error(damage: str, cache: Path, timed: list[int]) -> None:
-    remember(SLOW)
+    cache_speeds(SLOW)
     file = kept(cache)
     whole = file.read_text(encoding="utf-8")
     if damage.startswith("{") and damage.endswith("}"):
@@ -129,7 +129,7 @@ def test_a_damaged_file_is_no_error(damage: str, cache: Path, timed: list[int]) 
 
 
 def test_speeds_of_another_environment_in_the_file_do_not_count(cache: Path, timed: list[int]) -> None:
-    remember(SLOW)
+    cache_speeds(SLOW)
     file = kept(cache)
     file.write_text(json.dumps({**json.loads(file.read_text(encoding="utf-8")), "environment": "x"}), encoding="utf-8")
     precision._cached_or_measured.cache_clear()
@@ -154,13 +154,13 @@ def test_without_a_home_it_is_timed(timed: list[int], monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Path, "home", homeless)
     assert processor_speeds() == Speeds(7.0, 70.0)
-    remember(SLOW)
+    cache_speeds(SLOW)
 
 
 def test_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GLASS_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    remember(SLOW)
+    cache_speeds(SLOW)
     assert kept(tmp_path / "glassformer").suffix == ".json"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setattr(sys, "platform", "linux")
@@ -173,7 +173,7 @@ def test_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_timing_leaves_threads_and_random_numbers_alone() -> None:
     threads = torch.get_num_threads()
     state = torch.get_rng_state()
-    speeds = time_processor()
+    speeds = measure_speeds()
     assert speeds.float32 > 0 < speeds.bfloat16
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.get_rng_state(), state)
@@ -199,7 +199,7 @@ def test_importing_times_nothing(tmp_path: Path) -> None:
 
 
 def test_runs_of_older_versions_keep_their_meaning(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    remember(FAST)
+    cache_speeds(FAST)
     old = of(optimizer="muon")
     train = as_recorded(old, CPU).train
     assert (train.precision, train.muon_precision) == ("fp32", "bf16")
@@ -219,8 +219,8 @@ def test_runs_of_older_versions_keep_their_meaning(cache: Path, monkeypatch: pyt
     ],
 )
 def test_the_reason_in_words(speeds: Speeds, train: dict[str, str], words: str, cache: Path) -> None:
-    remember(speeds)
-    assert precision_in_words(resolve_precision(of(**train))).startswith(words)
+    cache_speeds(speeds)
+    assert describe_precision(resolve_precision(of(**train))).startswith(words)
 
 
 def test_other_names_are_refused() -> None:

@@ -98,20 +98,20 @@ def judging(judge: Callable[[MinimalPair], float], name: str) -> Callable[..., l
 def test_a_perfect_oracle_is_right_in_every_group(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair_probes, "token_scores", judging(lambda pair: 2.0, name))
     groups = probed(name, text_model(tokenizer_of(name)))
-    assert {group.share.share for group in groups.values()} == {1.0}
+    assert {group.proportion.value for group in groups.values()} == {1.0}
     wanted = {
         "agreement": {"SS", "SP", "PS", "PP", *(f"{c}, {n} attractors" for c in ("SP", "PS") for n in (2, 3, 4))},
         "coreference": {"animal", "thing"},
         "brackets": {"distance 0", "distance 22 to 36"},
     }[name]
     assert wanted <= groups.keys()
-    assert groups["all pairs"].share.count == SIZES[name]
+    assert groups["all pairs"].proportion.count == SIZES[name]
 
 
 def test_a_last_noun_oracle_is_right_in_half_of_the_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair_probes, "token_scores", judging(HEURISTICS["agreement"]["last noun"], "agreement"))
     groups = probed("agreement", text_model(tokenizer_of("agreement")))
-    shares = {name: group.share.share for name, group in groups.items()}
+    shares = {name: group.proportion.value for name, group in groups.items()}
     assert [shares[cell] for cell in ("SS", "PP", "SP", "PS")] == [1.0, 1.0, 0.0, 0.0]
     assert shares["all pairs"] == 0.5
     assert shares["twins, all right"] == 0.0
@@ -121,7 +121,7 @@ def test_a_last_noun_oracle_is_right_in_half_of_the_cells(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(("name", "twins"), [("agreement", 1 / 16), ("coreference", 1 / 4), ("brackets", None)])
 def test_a_uniform_model_is_exactly_at_chance(name: str, twins: float | None) -> None:
     groups = probed(name, text_model(tokenizer_of(name), zero=True))
-    assert all(group.share.share == group.chance for group in groups.values())
+    assert all(group.proportion.value == group.chance for group in groups.values())
     assert {group.chance for name, group in groups.items() if not name.startswith("twins")} == {0.5}
     assert groups["twins, all right"].chance == twins if twins else "twins, all right" not in groups
 
@@ -187,15 +187,15 @@ def test_looking_back_is_all_that_induction_and_recall_need(corpus: str, monkeyp
     for probe in (sequences.probe_induction, sequences.probe_recall):
         monkeypatch.setattr(sequences, "score_rows", lambda _, rows: looking_up(rows))
         perfect = probe(model, known, 12, 5)
-        assert {group.share.share for group in perfect.groups} == {1.0}
+        assert {group.proportion.value for group in perfect.groups} == {1.0}
         monkeypatch.setattr(
             sequences,
             "score_rows",
             lambda _, rows: [RowScores(np.ones(len(r)), np.full(len(r), known.majority)) for r in rows],
         )
         for group in probe(model, known, 12, 5).groups:
-            assert group.share.share == pytest.approx(group.rules["majority"])
-            assert group.share.count > 0
+            assert group.proportion.value == pytest.approx(group.rules["majority"])
+            assert group.proportion.count > 0
 
 
 def test_rows_of_induction_and_recall() -> None:
@@ -213,7 +213,7 @@ def test_rows_of_induction_and_recall() -> None:
         "copy 4",
         "neighbours never trained on",
     ][: len(result.groups)]
-    assert [group.share.count for group in result.groups[:4]] == [6 * 29, 6 * 9, 6 * 10, 6 * 10]
+    assert [group.proportion.count for group in result.groups[:4]] == [6 * 29, 6 * 9, 6 * 10, 6 * 10]
     assert result.groups[0].chance == 1 / 64
     recall = tokenizer_of("recall")
     texts, values, what = sequences.recall_rows(text_model(recall), None, 4, seed=5)
@@ -294,7 +294,7 @@ def test_surprisal_adds_up() -> None:
     assert found.mean == pytest.approx(float(np.concatenate(nats).mean()))
     for parts in found.parts.values():
         assert sum(part.tokens for part in parts) == found.tokens
-        assert sum(part.share for part in parts) == pytest.approx(1)
+        assert sum(part.fraction_of_nats for part in parts) == pytest.approx(1)
         assert sum(part.nats * part.tokens for part in parts) / found.tokens == pytest.approx(found.mean)
     first = found.parts["place in the row"][0]
     assert (first.name, first.tokens) == ("1", 9)

@@ -13,7 +13,7 @@ import pytest
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
-from glassformer.text.documents import HELD
+from glassformer.text.documents import MAX_PENDING_CHARACTERS
 from glassformer.text.encodings import Encoding, UndecodableError, decode
 from glassformer.text.left_out import Tally
 from glassformer.text.records import RECORD_KINDS
@@ -353,7 +353,7 @@ def test_documents_do_not_depend_on_chunks(
     path.write_bytes(text.encode())
     whole, _ = read(str(path), tmp_path, document=document)
     monkeypatch.setattr("glassformer.text.reading.BLOCK", size)
-    monkeypatch.setattr("glassformer.text.documents.HELD", max(10, size // 2))
+    monkeypatch.setattr("glassformer.text.documents.MAX_PENDING_CHARACTERS", max(10, size // 2))
     assert read(str(path), tmp_path, document=document)[0] == whole
     assert len(whole) == {"file": 1, "paragraph": 3, "line": 4}[document]
 
@@ -370,13 +370,13 @@ def test_words_are_counted_across_pieces(least: int, tmp_path: Path, monkeypatch
 
 
 def test_long_line_comes_in_bounded_pieces(tmp_path: Path) -> None:
-    (tmp_path / "t.txt").write_bytes(b"x" * (3 * HELD + 11) + b"\nshort")
+    (tmp_path / "t.txt").write_bytes(b"x" * (3 * MAX_PENDING_CHARACTERS + 11) + b"\nshort")
     data = DataConfig(source=str(tmp_path / "t.txt"), document="line")
     with open_source(LM, data, tmp_path) as source:
         found = list(source.records(Tally()))
-    assert max(len(piece.texts[0]) for piece in found) <= HELD + 2 * (1 << 20)
+    assert max(len(piece.texts[0]) for piece in found) <= MAX_PENDING_CHARACTERS + 2 * (1 << 20)
     assert [piece.number for piece in found if piece.last] == [0, 1]
-    assert sum(len(piece.texts[0]) for piece in found) == 3 * HELD + 11 + 5
+    assert sum(len(piece.texts[0]) for piece in found) == 3 * MAX_PENDING_CHARACTERS + 11 + 5
 
 
 def test_file_that_vanishes_or_is_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from glassformer.training.reporting import PlainLines, Status, duration
 
 def status(step: int, **changes: float | None) -> Status:
     """Return the status of a run of 100 steps."""
-    facts: dict[str, float | None] = {"share": step / 100, "loss": 2.34567, "validation_loss": None} | changes
+    facts: dict[str, float | None] = {"fraction_done": step / 100, "loss": 2.34567, "validation_loss": None} | changes
     return Status(step=step, learning_rate=1e-3, tokens_per_second=123456.7, seconds_left=4000.0, **facts)  # type: ignore[arg-type]
 
 

@@ -26,9 +26,9 @@ from glassformer.training.many_gpus import (
     Gpu,
     ModelSize,
     activation_bytes,
+    block_activation_bytes,
     estimate,
     flops_per_token,
-    kept_of_block,
     ring_speed,
     sharded,
     size_of,
@@ -116,7 +116,9 @@ def test_sizes_are_those_of_the_model_and_of_published_ones() -> None:
     assert size.parameters == sum(p.numel() for p in model.parameters())
     assert len(size.blocks) == 3
     inside = {name for name, _ in model.named_parameters() if ".blocks." in name}
-    assert size.rest == sum(p.numel() for name, p in model.named_parameters() if name not in inside)
+    assert size.parameters_outside_blocks == sum(
+        p.numel() for name, p in model.named_parameters() if name not in inside
+    )
     large = size_of(LARGE, 128_256)
     assert large.parameters == 70_553_706_496  # Llama 3 70B: Dubey et al. 2024
     # Nearly all arithmetic is 6 FLOP per non-embedding parameter and token (Kaplan et al. 2020), the rest is attention.
@@ -132,19 +134,32 @@ def test_kept_activations_are_those_of_korthikanti_without_dropout_and_attention
     theirs = s * b * h * (34 + 5 * a * s / h)
     dropout = 2 * s * b * h
     weights = 5 * a * s * s * b
-    ours = kept_of_block(ModelConfig(width=h, heads=a, hidden=4 * h, activation="gelu", context=s))
+    ours = block_activation_bytes(ModelConfig(width=h, heads=a, hidden=4 * h, activation="gelu", context=s))
     assert s * b * ours == theirs - dropout - weights
     size = size_of(ODD, V)
-    assert activation_bytes(size, 7, recomputed=False) == 7 * (3 * size.kept + 4 * 20 + 16 * V)
-    assert activation_bytes(size, 7, recomputed=True) == 7 * (3 * 2 * 20 + size.kept + 4 * 20 + 16 * V)
+    assert activation_bytes(size, 7, recomputed=False) == 7 * (3 * size.activation_bytes_per_token + 4 * 20 + 16 * V)
+    assert activation_bytes(size, 7, recomputed=True) == 7 * (
+        3 * 2 * 20 + size.activation_bytes_per_token + 4 * 20 + 16 * V
+    )
     many = 1 << 30  # tokens, whose logits are computed in chunks
-    assert activation_bytes(size, many, recomputed=False) == many * (3 * size.kept + 4 * 20) + 16 * MOST_LOSS_LOGITS
+    assert (
+        activation_bytes(size, many, recomputed=False)
+        == many * (3 * size.activation_bytes_per_token + 4 * 20) + 16 * MOST_LOSS_LOGITS
+    )
 
 
 def by_hand() -> ModelSize:
     """Return a model small enough to calculate by hand."""
     return ModelSize(
-        ((6, 2), (4, 2)), blocks=(8,), rest=12, forward_flops=50, kept=16, context=2, layers=1, width=2, vocab_size=3
+        ((6, 2), (4, 2)),
+        blocks=(8,),
+        parameters_outside_blocks=12,
+        forward_flops=50,
+        activation_bytes_per_token=16,
+        context=2,
+        layers=1,
+        width=2,
+        vocab_size=3,
     )
 
 

@@ -7,7 +7,7 @@ import threading
 import anyio
 import pytest
 
-from glassformer.app.server.request_errors import SHORTER, RefusedRequestError, status_of
+from glassformer.app.server.request_errors import MEMORY_REMEDY, RefusedRequestError, status_of
 from glassformer.app.server.workers import Workers
 from glassformer.base.errors import ShortMemoryError, convert_memory_errors
 
@@ -48,7 +48,7 @@ def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_that_is_short_is_no_fault_of_the_server() -> None:
-    with pytest.raises(ShortMemoryError, match="not enough memory") as refused, convert_memory_errors(SHORTER):
+    with pytest.raises(ShortMemoryError, match="not enough memory") as refused, convert_memory_errors(MEMORY_REMEDY):
         raise MemoryError
     assert status_of(refused.value) == 503
     assert "train." not in refused.value.remedy

@@ -21,7 +21,7 @@ RECORDS = [(f"word {number}", tuple("abc"[: 1 + number % 3])) for number in rang
 def surveyed() -> Survey:
     found = Survey(KIND)
     for number, (text, labels) in enumerate(RECORDS):
-        facts = Facts(characters=len(text), words=2, mark=hash_of(number), rest=labels)
+        facts = Facts(characters=len(text), words=2, mark=hash_of(number), other_fields=labels)
         assert found.add(number, facts, True, DataConfig())
     return found
 
@@ -42,10 +42,12 @@ def test_a_split_keeps_every_label_in_training() -> None:
     for rule in ("random", "end"):
         found = surveyed()
         split = split_records(found, DataConfig(split=rule, validation_fraction=0.3), "tags")
-        kept = {label for (_, labels), held in zip(RECORDS, split.held, strict=True) if not held for label in labels}
+        kept = {
+            label for (_, labels), held in zip(RECORDS, split.held_out, strict=True) if not held for label in labels
+        }
         assert split.labels is not None
         assert set(split.labels) == kept
-        assert 0 < split.held.sum() < len(RECORDS)
+        assert 0 < split.held_out.sum() < len(RECORDS)
         assert ("d" in kept) == (rule == "random")
 
 

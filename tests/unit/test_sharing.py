@@ -120,7 +120,7 @@ def test_too_large_a_run_is_refused_with_its_size(
 def test_what_the_page_does_not_compute_is_refused_by_name(
     runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(share.COMPUTED, "activation", ("relu",))
+    monkeypatch.setitem(share.SUPPORTED_SETTINGS, "activation", ("relu",))
     with pytest.raises(
         GlassError, match=r"does not support model.activation = \w+\nUse a run with relu, or use glass serve"
     ):
@@ -146,7 +146,7 @@ def test_a_tokenizer_with_several_ends_is_refused(
     runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = OpenedRun.load(runs["lm"])
-    monkeypatch.setattr(opened.tokenizer, "more_ends", frozenset({3}))
+    monkeypatch.setattr(opened.tokenizer, "extra_end_ids", frozenset({3}))
     with pytest.raises(GlassError, match=r"ends a text with any of several tokens, .*\nServe the run: glass serve"):
         make_package(opened, 16, [])
 

@@ -38,7 +38,7 @@ def config_of(settings: dict[str, Any], task: str = "lm") -> Config:
 def test_the_arithmetic_of_a_token_by_hand() -> None:
     shape = ModelShape(layers=3, width=40, context=50)
     assert shape.weights("decoder") == 3 * (4 * 40 * 40 + 2 * 40 * 160)
-    assert shape.arithmetic(CASE) == 6 * (shape.weights("decoder") + 40 * 2048 + 3 * 2 * 40 * 50 / 2)
+    assert shape.training_flops_per_token(CASE) == 6 * (shape.weights("decoder") + 40 * 2048 + 3 * 2 * 40 * 50 / 2)
 
 
 FAMILIES_OF_TASKS = [
@@ -92,11 +92,12 @@ def test_the_largest_that_reads_enough_and_is_fed() -> None:
         case = replace(CASE, seconds=float(seconds), text_tokens=10**8)
         shape = choose_sizes(case, SPEED, {}).shape
         weights = shape.weights("decoder")
-        tokens = SPEED * seconds / shape.arithmetic(case)
+        tokens = SPEED * seconds / shape.training_flops_per_token(case)
         assert tokens >= RULES["lm"].tokens_per_weight * weights or shape == ModelShape(*SHAPES[0])
         larger = [ModelShape(*row) for row in SHAPES[SHAPES.index((shape.layers, shape.width, shape.context)) + 1 :]]
         assert all(
-            SPEED * seconds / one.arithmetic(case) < RULES["lm"].tokens_per_weight * one.weights("decoder")
+            SPEED * seconds / one.training_flops_per_token(case)
+            < RULES["lm"].tokens_per_weight * one.weights("decoder")
             for one in larger
         )
     poor = choose_sizes(replace(CASE, text_tokens=10_000, seconds=1e9), SPEED, {}).shape

@@ -130,7 +130,7 @@ def test_random_split_of_documents_in_pieces(block: int, tmp_path: Path, monkeyp
     text = lines(10, width=30)
     whole, _ = split(text, tmp_path, **options)
     monkeypatch.setattr("glassformer.text.reading.BLOCK", block)
-    monkeypatch.setattr("glassformer.text.documents.HELD", 10)
+    monkeypatch.setattr("glassformer.text.documents.MAX_PENDING_CHARACTERS", 10)
     assert split(text, tmp_path, **options)[0] == whole
     assert sum(map(len, whole["validation"])) == 90
 

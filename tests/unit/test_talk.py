@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from glassformer.corpora import find_conversation_corpus
-from glassformer.corpora.talk import FACT_KINDS, FACTS, MOST_PEOPLE, facts_told, is_held_out
+from glassformer.corpora.talk import FACT_KINDS, FACTS, MOST_PEOPLE, is_held_out, parse_facts
 
 TALK = find_conversation_corpus("talk")
 HELD_OUT = find_conversation_corpus("talk-held-out")
@@ -28,7 +28,7 @@ def test_every_answer_is_the_right_one(name: str) -> None:
     for messages in corpus.conversations(300, seed=5):
         assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
         for told, question, answer in asked(messages):
-            facts = facts_told(told)
+            facts = parse_facts(told)
             assert len(facts) == FACTS
             assert len({fact.kind for fact in facts}) == FACTS
             assert len({fact.name for fact in facts}) <= MOST_PEOPLE
@@ -48,7 +48,7 @@ def test_held_out_facts_are_asked_about_in_one_corpus_alone() -> None:
     def held_out(corpus_asked: list[tuple[str, str, str]]) -> list[bool]:
         found = []
         for told, question, _ in corpus_asked:
-            (fact,) = [fact for fact in facts_told(told) if fact.question == question]
+            (fact,) = [fact for fact in parse_facts(told) if fact.question == question]
             found.append(is_held_out(fact))
         return found
 
@@ -70,5 +70,5 @@ def test_simple_rules_are_seldom_right() -> None:
     last = [asked(messages)[-1] for messages in HELD_OUT.conversations(1000, seed=1)]
     answers = Counter(answer for _, _, answer in last)
     assert answers.most_common(1)[0][1] < 30
-    told_last = [answer == facts_told(told)[-1].answer for told, _, answer in last]
+    told_last = [answer == parse_facts(told)[-1].answer for told, _, answer in last]
     assert sum(told_last) < 300

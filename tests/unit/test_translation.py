@@ -203,7 +203,9 @@ def test_there_are_more_sentences_than_anyone_can_learn_by_heart() -> None:
         if category not in known:
             total: Counter[int] = Counter()
             for rule in grammar.rules[category]:
-                here = Counter({sum(isinstance(item, str) and item != "," for item in rule.sides["english"]): 1})
+                here = Counter(
+                    {sum(isinstance(item, str) and item != "," for item in rule.items_by_language["english"]): 1}
+                )
                 for part in rule.parts:
                     grown: Counter[int] = Counter()
                     for n, count in here.items():

@@ -22,7 +22,7 @@ from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
 from glassformer.verification import numeric_checks
 from glassformer.verification import report as reports
-from glassformer.verification.check import shown
+from glassformer.verification.check import format_number
 from glassformer.verification.report import VerificationReport, verify_run
 from glassformer.verification.verified_run import VerifiedRun
 from tests.journey.commands import here
@@ -171,9 +171,9 @@ def test_a_long_window_that_is_not_heeded_is_noticed(tmp_path: Path, monkeypatch
 
 
 def test_a_report_that_cannot_be_kept_is_shown(once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checks = reports.chosen(["loss"])
-    own: Callable[..., Any] = reports.chosen
-    monkeypatch.setattr(reports, "chosen", lambda only: own(only) if only else checks)
+    checks = reports.select_checks(["loss"])
+    own: Callable[..., Any] = reports.select_checks
+    monkeypatch.setattr(reports, "select_checks", lambda only: own(only) if only else checks)
 
     def refuse(report: VerificationReport) -> Path:
         raise GlassError("no permission to use verify.json", "Change its permissions, or choose another path.")
@@ -190,8 +190,8 @@ def test_a_report_that_cannot_be_kept_is_shown(once: Path, monkeypatch: pytest.M
 )
 def test_every_measured_number_can_be_printed(number: float | None, text: str) -> None:
     """Infinity too: the distance of tensors of different shapes."""
-    assert shown(number) == text
+    assert format_number(number) == text
 
 
 def test_nan_can_be_printed() -> None:
-    assert shown(float("nan")) == "nan"
+    assert format_number(float("nan")) == "nan"

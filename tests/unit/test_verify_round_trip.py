@@ -6,7 +6,7 @@ import pytest
 
 from glassformer.base.config import TOKENIZER_KINDS, TokenizerConfig
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
-from glassformer.verification.file_checks import TEXTS, comes_back
+from glassformer.verification.file_checks import TEXTS, survives_round_trip
 
 LEARNT = ["The quick brown fox jumps over the lazy dog. " * 3, "গান গাই, Русский; 한국어!", "two  spaces and a\ttab\n"]
 
@@ -24,7 +24,7 @@ def tokenizer(kind: str, normalization: str = "none", lowercase: bool = False) -
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 def test_every_scheme_gives_back_what_it_promises(kind: str, normalization: str, lowercase: bool) -> None:
     made = tokenizer(kind, normalization, lowercase)
-    assert [text for text in (*TEXTS, *LEARNT) if not comes_back(made, text)] == []
+    assert [text for text in (*TEXTS, *LEARNT) if not survives_round_trip(made, text)] == []
 
 
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
@@ -32,11 +32,11 @@ def test_a_scheme_that_changes_letters_is_noticed(kind: str, monkeypatch: pytest
     made = tokenizer(kind)
     own = Tokenizer.decode
     monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: own(self, ids).replace("quick", "kciuq"))
-    assert not comes_back(made, LEARNT[0])
+    assert not survives_round_trip(made, LEARNT[0])
 
 
 def test_capitals_must_come_back_where_nothing_is_lower_cased(monkeypatch: pytest.MonkeyPatch) -> None:
     made = tokenizer("characters")
     own = Tokenizer.decode
     monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: own(self, ids).lower())
-    assert not comes_back(made, LEARNT[0])
+    assert not survives_round_trip(made, LEARNT[0])

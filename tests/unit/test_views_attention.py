@@ -17,7 +17,7 @@ from glassformer.app.server.view import LIMIT, Binary
 from glassformer.app.server.views import find_view
 from glassformer.app.server.views.attention import attention_pass
 from glassformer.base.errors import GlassError
-from glassformer.inspection.explain import whole_subject_of
+from glassformer.inspection.explain import unshortened_subject_of
 from glassformer.inspection.heads.numbers import entropy
 from glassformer.inspection.heads.of_run import heads_of_run
 from glassformer.inspection.plots import Floats, pooled, record_attention_maps
@@ -73,7 +73,7 @@ def numbers(answer: Binary, at: int = 0, count: int = -1) -> Floats:
 def traced(opened: ServedModel) -> Trace:
     """Return the trace of the pass, by the library alone."""
     model = OpenedRun.load(opened.folder, device="cpu").text_model
-    return whole_subject_of(model, TEXTS[opened.name]).trace()
+    return unshortened_subject_of(model, TEXTS[opened.name]).trace()
 
 
 def part(trace: Trace, site: str) -> AttentionTrace:

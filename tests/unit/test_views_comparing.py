@@ -85,7 +85,7 @@ def test_what_is_switched_off_is_patched(registry: ModelRegistry, run: str) -> N
     given = [torch.tensor([ids]) for ids in (subject.ids, subject.target_ids) if ids is not None]
     with torch.no_grad(), patch(model.model, {OFF[run]: Zero()}):
         logits = model.model(*given)[0]
-    place = {"fill": subject.places[:1], "turn": (0,)}.get(
+    place = {"fill": subject.positions[:1], "turn": (0,)}.get(
         run, (-1,)
     )  # a mask, the first token of a target, or the last
     row = logits if run == "mails" else logits[place[0]]

@@ -248,10 +248,10 @@ def test_verifying_apart_fails_as_it_would_here(
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     with pytest.raises(GlassError, match="there is no run at"):
-        own_process.verify_apart(tmp_path / "nothing")
+        own_process.verify_in_subprocess(tmp_path / "nothing")
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(GlassError, match="ended early with exit code 1"):
-        own_process.verify_apart(tmp_path / "nothing")
+        own_process.verify_in_subprocess(tmp_path / "nothing")
 
 
 # training replay
@@ -370,7 +370,7 @@ def test_a_checkpoint_keeps_its_work(registry: ModelRegistry) -> None:
     assert opened.task("nothing") is None
     first = opened.task("thing", lambda tell: 1)
     assert first is opened.task("thing")
-    assert opened.turns is registry.open("book").turns
+    assert opened.background_lock is registry.open("book").background_lock
 
 
 # the scripts

@@ -20,7 +20,7 @@ from glassformer.app.server.views.tokens import count_tokens
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import agreement, case_of, lens, occlude, rollout, split_output
 from glassformer.inspection.embeddings import components, neighbours
-from glassformer.inspection.explain import Subject, make_tape, whole_subject_of
+from glassformer.inspection.explain import Subject, make_tape, unshortened_subject_of
 from glassformer.inspection.position_curves import (
     by_distance,
     embedding_of,
@@ -54,7 +54,10 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> ModelRegistry:
 @pytest.fixture(scope="module")
 def subjects(registry: ModelRegistry) -> dict[str, Subject]:
     """Return the input of each run, by the library alone."""
-    return {name: whole_subject_of(OpenedRun.load(registry.open(name).folder).text_model, TEXTS[name]) for name in RUNS}
+    return {
+        name: unshortened_subject_of(OpenedRun.load(registry.open(name).folder).text_model, TEXTS[name])
+        for name in RUNS
+    }
 
 
 def ask(opened: ServedModel, name: str, **question: Any) -> Any:
@@ -192,8 +195,8 @@ def test_importance_is_that_of_the_library(run: str, registry: ModelRegistry, su
     weights = made.stack.blocks[0].attention.weights[0].double().mean(dim=0)[rows].mean(dim=0)
     own = shown["sides"][0]
     assert near(own["attention"], weights)
-    assert near(own["rollout"], rolled.own[0][rows].mean(dim=0))
-    assert near(own["blanked"], occlusion.own[-1])
+    assert near(own["rollout"], rolled.row[0][rows].mean(dim=0))
+    assert near(own["blanked"], occlusion.row[-1])
     again = case.tokens if case.target is None else case.target
     again = again.clone()
     again[0, 1] = replaced[0]
@@ -311,7 +314,7 @@ def expected(view: str, fact: dict[str, Any]) -> list[float]:
 
 
 def test_a_lens_that_would_take_long_is_refused(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.app.server.views.lens.MOST_WORK", 1e4)
+    monkeypatch.setattr("glassformer.app.server.views.lens.MAX_FLOPS", 1e4)
     for run in FAMILIES:
         with pytest.raises(GlassError, match=r"^the lens of all layers at \d+ positions would take \d") as refused:
             ask(registry.open(run), "lens", text=TEXTS[run] + " then")

@@ -214,7 +214,7 @@ def test_an_answer_ends_at_the_special_token_of_the_template(tmp_path: Path, bea
     )
     model = OpenedRun.load(folder, device="cpu").text_model
     assert isinstance(model, ChatModel)
-    assert model.more_ends == {model.tokenizer.unknown_id}
+    assert model.extra_end_ids == {model.tokenizer.unknown_id}
     bias = model.model.head.bias
     assert isinstance(bias, torch.Tensor)
     with torch.no_grad():

@@ -16,7 +16,7 @@ from torch import Tensor
 from glassformer.backends.onnx_graph import Precision, head_channels, step_graph
 from glassformer.base.errors import GlassError
 from glassformer.base.packages import require_packages
-from glassformer.generation.fast import hooks_of, unknown_part
+from glassformer.generation.fast import hooks_of, unsupported_module
 from glassformer.generation.logit_readers import pad_right, target_logits
 from glassformer.generation.slot_cache import SlotCache
 from glassformer.model.cache import Cache
@@ -129,7 +129,7 @@ class OnnxEngine:
 
     def _memory_bias(self, cache: SlotCache) -> Tensor:
         """Return the score bias (sources, 1, 1, columns) that masks padding: -inf after the tokens of each memory."""
-        columns = cache.slots[self.cross_layers[0]].memory_room[0].shape[2]
+        columns = cache.slots[self.cross_layers[0]].allocated_memory[0].shape[2]
         lengths = torch.tensor(cache.source_lengths)[:, None, None, None]  # (sources, 1, 1, 1)
         padding = torch.arange(columns) >= lengths  # (sources, 1, 1, columns)
         return torch.zeros(padding.shape).masked_fill(padding, -math.inf)
@@ -144,7 +144,7 @@ class OnnxEngine:
         memory_tensors = {}
         for number in self.cross_layers:
             assert isinstance(cache, SlotCache)
-            keys, values = cache.slots[number].memory_room  # (any number, G, columns, K) each
+            keys, values = cache.slots[number].allocated_memory  # (any number, G, columns, K) each
             memory_tensors[f"memory_keys.{number}"] = keys[: len(cache.source_lengths)]  # (sources, G, columns, K)
             memory_tensors[f"memory_values.{number}"] = values[: len(cache.source_lengths)]  # (sources, G, columns, K)
         addresses: list[object] = [
@@ -174,7 +174,7 @@ def check_supported(model: Decoder | EncoderDecoder) -> None:
             f"onnxruntime computes on the CPU, but the model is on {device}",
             "Move the model to the CPU, or use PyTorch.",
         )
-    part = unknown_part(model)
+    part = unsupported_module(model)
     if part is not None:
         raise GlassError(f"the onnxruntime backend does not support {part}", "Use PyTorch for this model.")
 

@@ -53,7 +53,7 @@ from glassformer.model.transformer import Block, Decoder, EncoderDecoder, FeedFo
 
 Precision = Literal["float32", "int8"]
 Attribute = int | float | str | list[int]
-Part = Callable[[str, str | None], str]
+Sublayer = Callable[[str, str | None], str]
 """Function that adds the nodes of a sublayer: (name of its input, name of the residual stream to add or None) -> name
 of its output."""
 
@@ -314,7 +314,7 @@ class _Builder:
             x = self.nodes.add("Add", [x, added])  # (N, D)
         return self._norm(x, embedding.norm)  # (N, D)
 
-    def _part(self, x: str, order: str, norm: nn.Module, part: Part) -> str:
+    def _part(self, x: str, order: str, norm: nn.Module, part: Sublayer) -> str:
         """Add a sublayer with its norm and residual connection: (N, D) -> (N, D). See `BLOCKS`."""
         match order:
             case "pre":
@@ -342,7 +342,7 @@ class _Builder:
             "SimplifiedLayerNormalization", [x, self.nodes.weight(weight)], {"axis": -1, "epsilon": eps}
         )
 
-    def _feedforward(self, layer: FeedForward) -> Part:
+    def _feedforward(self, layer: FeedForward) -> Sublayer:
         """Return a function that adds the nodes of a feed-forward layer."""
 
         def part(x: str, stream: str | None) -> str:
@@ -371,7 +371,7 @@ class _Builder:
             case "swiglu":  # x sigmoid(x)
                 return self.nodes.add("QuickGelu", [x], {"alpha": 1.0}, MICROSOFT)
 
-    def _attention(self, number: int, layer: Attention) -> Part:
+    def _attention(self, number: int, layer: Attention) -> Sublayer:
         """Return a function that adds the self-attention of layer `number`, which reads and fills its cache."""
         if not layer.heads:
             return self._constant_attention(layer)
@@ -432,7 +432,7 @@ class _Builder:
 
         return part
 
-    def _cross_attention(self, number: int, layer: Attention) -> Part:
+    def _cross_attention(self, number: int, layer: Attention) -> Sublayer:
         """Return a function that adds the cross-attention of layer `number` to the memories.
 
         The rows and query heads that share a key head attend as if they were tokens of one row.
@@ -472,7 +472,7 @@ class _Builder:
 
         return part
 
-    def _constant_attention(self, layer: Attention) -> Part:
+    def _constant_attention(self, layer: Attention) -> Sublayer:
         """Return a function that adds attention without heads: only the bias of its output projection."""
         bias = torch.zeros(self.config.width) if layer.output.bias is None else layer.output.bias  # (D)
 

@@ -99,12 +99,12 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
         final: path of the folder; an existing folder is replaced.
         fill: function that writes the files into the folder that it receives.
     """
-    with whole_folder(final) as partial:
+    with atomic_folder(final) as partial:
         fill(partial)
 
 
 @contextmanager
-def whole_folder(final: Path) -> Iterator[Path]:
+def atomic_folder(final: Path) -> Iterator[Path]:
     """Yield an empty folder to fill; if the block ends without an error, write its manifest and rename it to `final`.
 
     An existing folder at `final` is replaced: it is named `final` + ".old" until the new folder is in place. A process
@@ -134,17 +134,17 @@ def whole_folder(final: Path) -> Iterator[Path]:
 
 
 def old_path(final: Path) -> Path:
-    """Return the path of a folder while `whole_folder` replaces it."""
+    """Return the path of a folder while `atomic_folder` replaces it."""
     return final.with_name(final.name + OLD)
 
 
 def restore_folder(final: Path) -> None:
-    """Undo an interrupted replacement by `whole_folder`: rename the old folder back to `final`."""
+    """Undo an interrupted replacement by `atomic_folder`: rename the old folder back to `final`."""
     if old_path(final).exists() and not final.exists():
         _replace(old_path(final), final)
 
 
-def is_whole(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     """Return whether a folder written by `write_folder` is complete and unaltered."""
     try:
         check_folder(folder)

@@ -182,7 +182,7 @@ class Grammar:
         """Return the log probability of every derivation of `text`; empty for text outside the grammar."""
         return [parse.log_probability for parse in self._parses(text)]
 
-    def drawn(self, text: str) -> list[Mapping[str, Word]]:
+    def slot_values(self, text: str) -> list[Mapping[str, Word]]:
         """Return the value of each slot, for every derivation of `text`."""
         return [parse.values for parse in self._parses(text)]
 

@@ -130,39 +130,39 @@ class Stories:
 @cache
 def story_grammar() -> Grammar:
     """Return the grammar of `stories`; cached."""
-    names = words(NAMES.split(), pronouns)
-    traits = words(TRAITS.split(), with_article)
+    names = weighted_words(NAMES.split(), pronouns)
+    traits = weighted_words(TRAITS.split(), with_article)
     slots = [
         free("hero", names),
         other_than("friend", "hero", names),
-        free("animal", words(ANIMALS.split())),
-        free("trade", words(TRADES.split())),
+        free("animal", weighted_words(ANIMALS.split())),
+        free("trade", weighted_words(TRADES.split())),
         free("trait", traits),
         other_than("manner", "trait", traits),
-        free("colour", words(COLOURS.split(), with_article)),
-        free("thing", words(THINGS.split())),
-        free("weather", words(WEATHERS.split(), with_article)),
-        free("time", words(TIMES.split())),
-        free("place", words(PLACES.split())),
-        free("trouble", words(tuple(TROUBLES))),
-        free("feeling", words(FEELINGS.split())),
-        free("comfort", words(COMFORTS)),
+        free("colour", weighted_words(COLOURS.split(), with_article)),
+        free("thing", weighted_words(THINGS.split())),
+        free("weather", weighted_words(WEATHERS.split(), with_article)),
+        free("time", weighted_words(TIMES.split())),
+        free("place", weighted_words(PLACES.split())),
+        free("trouble", weighted_words(tuple(TROUBLES))),
+        free("feeling", weighted_words(FEELINGS.split())),
+        free("comfort", weighted_words(COMFORTS)),
         Slot(
             "tool",
-            {trouble: words(tools, with_article) for trouble, (tools, _) in TROUBLES.items()},
+            {trouble: weighted_words(tools, with_article) for trouble, (tools, _) in TROUBLES.items()},
             given="trouble",
         ),
         Slot("rescue", {trouble: [Word(rescue)] for trouble, (_, rescue) in TROUBLES.items()}, given="trouble"),
-        free("spot", words(SPOTS, with_capital)),
-        free("giver", words(GIVERS.split(), with_article)),
-        free("deed", words(DEEDS.split())),
-        free("sky", words(SKIES.split())),
+        free("spot", weighted_words(SPOTS, with_capital)),
+        free("giver", weighted_words(GIVERS.split(), with_article)),
+        free("deed", weighted_words(DEEDS.split())),
+        free("sky", weighted_words(SKIES.split())),
     ]
     plot = (OPENING, JOURNEY, TROUBLE, COMFORT, FINDING, GIFT, EVENING)
     return Grammar(slots, [sentence(*wordings) for wordings in plot])
 
 
-def words(texts: Sequence[str], forms: Callable[[str], dict[str, str]] = lambda text: {}) -> list[Word]:
+def weighted_words(texts: Sequence[str], forms: Callable[[str], dict[str, str]] = lambda text: {}) -> list[Word]:
     """Return the values of a slot, with weights that fall linearly from 2 for the first to 1 for the last."""
     last = len(texts) - 1
     return [Word(text, forms(text), weight=2 - index / last) for index, text in enumerate(texts)]

@@ -27,8 +27,8 @@ from glassformer.corpora.stories import (
     TRAITS,
     TROUBLES,
     pronouns,
+    weighted_words,
     with_article,
-    words,
 )
 
 USELESS = "spoon pillow feather sock bottle button broom cushion"
@@ -127,7 +127,7 @@ class Summaries:
     def answer(self, source: str) -> str | None:
         """Return the summary of a story by parsing it; None for text outside the corpus."""
         for grammar in summary_grammars().values():
-            for values in grammar.drawn(source):
+            for values in grammar.slot_values(source):
                 return render_wording(GIST, values)
         return None
 
@@ -139,27 +139,31 @@ def summary_grammars() -> Mapping[str, Grammar]:
 
 
 def _grammar(first: str) -> Grammar:
-    names = words(NAMES.split(), pronouns)
-    traits = words(TRAITS.split(), with_article)
-    colours = words(COLOURS.split(), with_article)
-    things = words(THINGS.split())
-    ends = words(ENDS)
+    names = weighted_words(NAMES.split(), pronouns)
+    traits = weighted_words(TRAITS.split(), with_article)
+    colours = weighted_words(COLOURS.split(), with_article)
+    things = weighted_words(THINGS.split())
+    ends = weighted_words(ENDS)
     slots = [
         free("hero", names),
         other_than("friend", "hero", names),
-        free("animal", words(ANIMALS.split())),
-        free("trade", words(TRADES.split())),
+        free("animal", weighted_words(ANIMALS.split())),
+        free("trade", weighted_words(TRADES.split())),
         free("trait", traits),
         other_than("manner", "trait", traits),
         *_pair_of_slots("colour", "shade", colours, first),
         *_pair_of_slots("thing", "toy", things, first),
-        free("time", words(TIMES.split())),
-        free("place", words(PLACES.split())),
-        free("trouble", words(tuple(TROUBLES))),
-        free("useless", words(USELESS.split(), with_article)),
-        Slot("tool", {name: words(tools, with_article) for name, (tools, _) in TROUBLES.items()}, given="trouble"),
+        free("time", weighted_words(TIMES.split())),
+        free("place", weighted_words(PLACES.split())),
+        free("trouble", weighted_words(tuple(TROUBLES))),
+        free("useless", weighted_words(USELESS.split(), with_article)),
+        Slot(
+            "tool",
+            {name: weighted_words(tools, with_article) for name, (tools, _) in TROUBLES.items()},
+            given="trouble",
+        ),
         Slot("rescue", {name: [Word(rescue)] for name, (_, rescue) in TROUBLES.items()}, given="trouble"),
-        free("spot", words(SPOTS)),
+        free("spot", weighted_words(SPOTS)),
         *_pair_of_slots("end", "fate", ends, first),
     ]
     plot = (OPENING, FRIEND, WISHES[first], JOURNEY, TROUBLE, TRIAL, FINDING, GIFT, ENDING[first])

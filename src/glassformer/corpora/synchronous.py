@@ -26,7 +26,7 @@ class Rule(NamedTuple):
 
     weight: float
     parts: tuple[str, ...]
-    sides: Mapping[str, tuple[Item, ...]]
+    items_by_language: Mapping[str, tuple[Item, ...]]
     """For each language: words and indices of parts in its word order. "a|b" is a word with two spellings."""
 
 
@@ -43,7 +43,7 @@ class Derivation(NamedTuple):
         return words
 
     def _add_words(self, language: str, words: list[str]) -> None:
-        for item in self.rule.sides[language]:
+        for item in self.rule.items_by_language[language]:
             if isinstance(item, int):
                 self.parts[item]._add_words(language, words)
             else:
@@ -104,7 +104,7 @@ class SynchronousGrammar:
     @cached_property
     def beginnings(self) -> dict[str, dict[str, frozenset[str]]]:
         """Return the possible first words of each category, by language."""
-        return {language: self._beginnings(language) for language in self.rules[self.start][0].sides}
+        return {language: self._beginnings(language) for language in self.rules[self.start][0].items_by_language}
 
     def _beginnings(self, language: str) -> dict[str, frozenset[str]]:
         first_words: dict[str, frozenset[str]] = {}
@@ -113,7 +113,7 @@ class SynchronousGrammar:
             if category not in first_words:
                 words: set[str] = set()
                 for rule in self.rules[category]:
-                    first = rule.sides[language][0]
+                    first = rule.items_by_language[language][0]
                     words.update(find(rule.parts[first]) if isinstance(first, int) else first.split("|"))
                 first_words[category] = frozenset(words)
             return first_words[category]
@@ -123,7 +123,7 @@ class SynchronousGrammar:
         return first_words
 
 
-Found = list[tuple[int, Derivation]]
+EndedDerivations = list[tuple[int, Derivation]]
 
 
 class _Parser:
@@ -134,9 +134,9 @@ class _Parser:
         self._words = words
         self._language = language
         self._beginnings = grammar.beginnings[language]
-        self._memo: dict[tuple[str, int], Found] = {}
+        self._memo: dict[tuple[str, int], EndedDerivations] = {}
 
-    def derivations(self, category: str, start: int) -> Found:
+    def derivations(self, category: str, start: int) -> EndedDerivations:
         """Return the (end, derivation) pairs of a category that begins at `start`."""
         if start == len(self._words) or self._words[start] not in self._beginnings[category]:
             return []
@@ -145,7 +145,7 @@ class _Parser:
             self._memo[key] = [
                 (end, Derivation(rule, tuple(parts[number] for number in range(len(rule.parts)))))
                 for rule in self._grammar.rules[category]
-                for end, parts in self._match_items(rule.sides[self._language], rule, start)
+                for end, parts in self._match_items(rule.items_by_language[self._language], rule, start)
             ]
         return self._memo[key]
 

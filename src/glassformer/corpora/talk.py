@@ -167,7 +167,7 @@ class Talk:
 
     def answer(self, question: str, told: str) -> str | None:
         """Return the correct answer to a question about the stated facts; None if no fact answers it."""
-        return next((fact.answer for fact in facts_told(told) if fact.question == question), None)
+        return next((fact.answer for fact in parse_facts(told) if fact.question == question), None)
 
     def _conversation(self, numbers: random.Random) -> list[dict[str, str]]:
         facts = _draw_facts(1 + below(numbers, MOST_PEOPLE), numbers)
@@ -194,7 +194,7 @@ def _draw_facts(people: int, numbers: random.Random) -> list[Fact]:
     return [Fact(names[below(numbers, people)], kind, kind.values[below(numbers, len(kind.values))]) for kind in kinds]
 
 
-def facts_told(text: str) -> list[Fact]:
+def parse_facts(text: str) -> list[Fact]:
     """Return the facts stated in a text, in order."""
     facts = []
     for sentence in text.replace(". ", ".\n").split("\n"):

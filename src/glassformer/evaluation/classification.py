@@ -270,7 +270,7 @@ def _matrix_text(scores: ClassificationScores) -> str:
     for number, (row, label) in enumerate(zip(scores.confusion.tolist(), scores.classes, strict=True), start=1):
         counts = "".join(f"{value:>{column_width},}" if value else f"{'.':>{column_width}}" for value in row)
         label_scores = f"{label.precision:>11.3f}{label.recall:>8.3f}{label.f1:>8.3f}{label.support:>8,}"
-        lines.append(f"{number:>{first_width}}{counts}{label_scores}  {shown(label.name)}")
+        lines.append(f"{number:>{first_width}}{counts}{label_scores}  {shortened_label(label.name)}")
     return "\n".join(lines)
 
 
@@ -284,12 +284,12 @@ def _confused_pairs_text(scores: ClassificationScores) -> str:
     for index in most_confused:
         true, predicted = divmod(index, len(scores.classes))
         label = scores.classes[true]
-        names = f"{shown(label.name)} -> {shown(scores.classes[predicted].name)}"
+        names = f"{shortened_label(label.name)} -> {shortened_label(scores.classes[predicted].name)}"
         lines.append(f"{errors.flat[index]:>7,}{label.support:>8,}  {names}")
     return "\n".join(lines)
 
 
-def shown(name: str) -> str:
+def shortened_label(name: str) -> str:
     """Return a label name on one line, shortened to `NAME` characters."""
     graphemes = regex.findall(r"\X", " ".join(name.split()))  # grapheme clusters, so that a letter keeps its vowel sign
     return "".join(graphemes if len(graphemes) <= NAME else [*graphemes[: NAME - 1], "…"])

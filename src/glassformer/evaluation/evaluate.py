@@ -14,7 +14,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.corpora import CORPORA
 from glassformer.evaluation.chat_report import chat_report
-from glassformer.evaluation.even_sample import drawn_records, drawn_texts
+from glassformer.evaluation.even_sample import evenly_spaced_records, evenly_spaced_texts
 from glassformer.evaluation.label_report import LabelReport, label_report
 from glassformer.evaluation.language_report import LanguageReport, language_report
 from glassformer.evaluation.masked_report import MaskedReport, masked_report
@@ -281,11 +281,11 @@ def _evaluate_examples(request: EvaluationRequest, model: AnyTextModel, folder: 
     used_mask = used_record_mask(store, config)
     if isinstance(model, TextClassifier):
         assert other is None or isinstance(other, TextClassifier)
-        examples = list(drawn_texts(store, None, used_mask))
+        examples = list(evenly_spaced_texts(store, None, used_mask))
         corpus = _corpus(request, config)
         unknown_share = store.source.unknown_share
         return label_report(model, text, examples, estimate, unknown_share, train, corpus, other, notes)
-    indices = drawn_records(store, request.examples, used_mask)
+    indices = evenly_spaced_records(store, request.examples, used_mask)
     if not can_score():
         note(
             'BLEU and chrF++ are left out, because they need sacrebleu: pip install -c constraints.txt -e ".[metrics]"'
@@ -298,7 +298,7 @@ def _evaluate_examples(request: EvaluationRequest, model: AnyTextModel, folder: 
         assert other is None or isinstance(other, ChatModel)
         return chat_report(model, text, store, indices.tolist(), estimate, train, other, notes)
     assert other is None or isinstance(other, Translator)
-    examples = list(drawn_texts(store, request.examples, used_mask))
+    examples = list(evenly_spaced_texts(store, request.examples, used_mask))
     return pair_report(model, text, examples, estimate, store, train, other, notes)
 
 
@@ -348,7 +348,7 @@ def _comparison_model(
             f"{request.against} was trained with train.task = {other.config.train.task}, {request.folder} {task}",
             "Compare runs of the same task.",
         )
-    if isinstance(model, ChatModel) and isinstance(other, ChatModel) and not model.reads_as(other):
+    if isinstance(model, ChatModel) and isinstance(other, ChatModel) and not model.reads_same_tokens_as(other):
         raise GlassError(
             f"{request.against} and {request.folder} have different tokenizers or chat templates",
             "Compare runs with the same tokenizer and chat template, or evaluate each run separately.",

@@ -12,9 +12,14 @@ import numpy as np
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.corpora import CORPORA, LabelledCorpus
-from glassformer.evaluation.classification import ClassificationScores, classification_scores, macro_f1_of, shown
-from glassformer.evaluation.even_sample import drawn_texts
-from glassformer.evaluation.metrics import Metric, facts_of, paired_tests, share, whole_set
+from glassformer.evaluation.classification import (
+    ClassificationScores,
+    classification_scores,
+    macro_f1_of,
+    shortened_label,
+)
+from glassformer.evaluation.even_sample import evenly_spaced_texts
+from glassformer.evaluation.metrics import Metric, facts_of, paired_tests, proportion, whole_set
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import words
 from glassformer.tasks import TextClassifier
@@ -132,7 +137,7 @@ def _same_labels(ours: Sequence[str], theirs: Sequence[str]) -> None:
     """Raise a `GlassError` if two runs have different labels, because a label of only one run would bias the test."""
     exclusive_labels = [("this run", sorted(set(ours) - set(theirs))), ("the other", sorted(set(theirs) - set(ours)))]
     differing = "; ".join(
-        f"only {run_name} has {listed([shown(name) for name in names])}"
+        f"only {run_name} has {listed([shortened_label(name) for name in names])}"
         for run_name, names in exclusive_labels
         if names
     )
@@ -149,7 +154,7 @@ def _scores_and_metrics(
     predicted = probabilities.argmax(axis=1)
     n = len(texts)
     return classification_scores(true_labels, probabilities, model.labels), [
-        share("accuracy", "accuracy", predicted == true_labels),
+        proportion("accuracy", "accuracy", predicted == true_labels),
         whole_set("macro_f1", "macro-F1", macro_f1_of(true_labels, predicted, len(model.labels)), n),
     ]
 
@@ -158,9 +163,11 @@ def _baselines(
     train: RecordStore, texts: Sequence[str], truth: Sequence[str], labels: Sequence[str]
 ) -> list[tuple[str, float, float | None, str]]:
     """Return the majority baseline and, if scikit-learn and the data allow it, TF-IDF + logistic regression."""
-    train_examples = list(drawn_texts(train))
+    train_examples = list(evenly_spaced_texts(train))
     majority = Counter(label for _, label in train_examples).most_common(1)[0][0]
-    majority_row = _baseline_row("majority", [majority] * len(truth), truth, labels, f"always {shown(majority)}")
+    majority_row = _baseline_row(
+        "majority", [majority] * len(truth), truth, labels, f"always {shortened_label(majority)}"
+    )
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.linear_model import LogisticRegression

@@ -59,7 +59,7 @@ def whole_set(key: str, name: str, statistic: Statistic, n: int, note: str = "")
     return Metric(key, name, statistic(np.arange(n)), bootstrap_interval(statistic, n), statistic, note=note)
 
 
-def share(key: str, name: str, values: ArrayLike, note: str = "") -> Metric:
+def proportion(key: str, name: str, values: ArrayLike, note: str = "") -> Metric:
     """Return the proportion of ones among values that are 0 or 1, with Wilson's interval."""
     numbers = np.asarray(values, dtype=np.float64)
     interval = wilson(float(numbers.sum()), len(numbers))
@@ -67,7 +67,7 @@ def share(key: str, name: str, values: ArrayLike, note: str = "") -> Metric:
 
 
 def mean(key: str, name: str, values: ArrayLike, note: str = "") -> Metric:
-    """Return the mean of numbers with its bootstrap interval; use `share` for values that are 0 or 1."""
+    """Return the mean of numbers with its bootstrap interval; use `proportion` for values that are 0 or 1."""
     numbers = np.asarray(values, dtype=np.float64)
     statistic = mean_of(numbers)
     interval = bootstrap_interval(statistic, len(numbers))

@@ -45,7 +45,7 @@ class Proportion:
     count: int
 
     @property
-    def share(self) -> float:
+    def value(self) -> float:
         """Return the proportion that is correct, from 0 to 1."""
         return self.right / self.count
 
@@ -56,7 +56,7 @@ class Proportion:
 
     def facts(self) -> dict[str, Any]:
         """Return the proportion as JSON, with its interval."""
-        return {"share": self.share, "ci95": list(self.interval), "right": self.right, "count": self.count}
+        return {"share": self.value, "ci95": list(self.interval), "right": self.right, "count": self.count}
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from glassformer.base.wording import counted
-from glassformer.evaluation.even_sample import drawn_texts
-from glassformer.evaluation.metrics import Metric, facts_of, mean, paired_tests, share, whole_set
+from glassformer.evaluation.even_sample import evenly_spaced_texts
+from glassformer.evaluation.metrics import Metric, facts_of, mean, paired_tests, proportion, whole_set
 from glassformer.evaluation.nearest_neighbour import Nearest
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import rouge_of_each
@@ -117,7 +117,7 @@ def pair_metrics(hypotheses: Sequence[str], references: Sequence[str]) -> list[M
         mean("rouge1", "ROUGE-1", [scores.rouge1.f for scores in rouge]),
         mean("rouge2", "ROUGE-2", [scores.rouge2.f for scores in rouge]),
         mean("rougeL", "ROUGE-L", [scores.rougeL.f for scores in rouge]),
-        share("exact_match", "exact match", exact_matches(hypotheses, references)),
+        proportion("exact_match", "exact match", exact_matches(hypotheses, references)),
     ]
 
 
@@ -167,7 +167,7 @@ def pair_report(
     samples = list(zip(sources, references, generated, strict=True))[:: max(1, len(sources) // SHOWN)][:SHOWN]
     baselines = {"copy the source": figures_of(sources, references)}
     if train is not None and len(train):
-        nearest = Nearest((source, target) for source, target in drawn_texts(train))
+        nearest = Nearest((source, target) for source, target in evenly_spaced_texts(train))
         answers = [nearest.answer(source) for source in sources]
         baselines["answer of the nearest source"] = figures_of(answers, references)
     return PairReport(

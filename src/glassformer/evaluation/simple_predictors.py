@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from glassformer.base.config import Config
 from glassformer.corpora import CORPORA, LabelledCorpus
 from glassformer.evaluation.baseline_table import CHUNK, baselines
-from glassformer.evaluation.classification import shown
+from glassformer.evaluation.classification import shortened_label
 from glassformer.text.prepare import Prepared
 from glassformer.text.record_store import RecordStore
 
@@ -82,7 +82,7 @@ def _label_baselines(data: Prepared, corpus: str | None) -> list[FastBaseline]:
             "frequencies",
             _loss(train_counts, validation_counts, size),
             accuracy,
-            f"label frequencies of the training split; prediction: always {shown(data.labels[majority])}",
+            f"label frequencies of the training split; prediction: always {shortened_label(data.labels[majority])}",
         ),
     ]
     generated_corpus = CORPORA.get(corpus or "")

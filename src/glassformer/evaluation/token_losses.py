@@ -17,7 +17,7 @@ from glassformer.base.wording import span
 from glassformer.evaluation.probes.row_probabilities import PSEUDO, token_ends
 from glassformer.generation.decoding import check_finite
 from glassformer.generation.logit_readers import next_logits as read_next_logits
-from glassformer.inspection.explain.sections import shown
+from glassformer.inspection.explain.sections import visible_text
 from glassformer.inspection.explain.subject import Subject
 from glassformer.model.evaluation_mode import inference
 from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifier, TextModel, Translator
@@ -28,7 +28,7 @@ from glassformer.text.rows import Row
 
 Forward = Callable[..., Tensor]
 
-MOST_HOLES = 512
+MAX_MASKED_TOKENS = 512
 """Maximum number of tokens to mask one at a time; each token takes a forward pass over the whole text."""
 LEFT = "each token given the tokens before it"
 TARGET = "each token of the target given the source and the target tokens before it"
@@ -57,7 +57,7 @@ class Surprisals:
     nats: tuple[float | None, ...]
     ends: tuple[int, ...]
     text: str
-    how: str
+    conditioning: str
 
     @property
     def mean(self) -> float | None:
@@ -102,7 +102,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
 
     Raises:
         GlassError: the text or the target is longer than the context (or, for a masked language model, than
-            `MOST_HOLES`), a target is missing, or the task takes no target.
+            `MAX_MASKED_TOKENS`), a target is missing, or the task takes no target.
     """
     if (target is not None) != isinstance(model, Translator):
         problem = "a target was given" if target is not None else "no target was given"
@@ -130,10 +130,10 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
     else:
         tokens = framed_ids(model, text)
         _refuse_long(len(tokens), model)
-        if isinstance(model, MaskFiller) and len(tokens) > MOST_HOLES:
+        if isinstance(model, MaskFiller) and len(tokens) > MAX_MASKED_TOKENS:
             raise GlassError(
                 f"the text has {len(tokens):,} tokens, and each token would need a separate forward pass",
-                f"Give a text of at most {MOST_HOLES} tokens.",
+                f"Give a text of at most {MAX_MASKED_TOKENS} tokens.",
             )
         nats = _masked_in_turn(model, tokens, forward) if isinstance(model, MaskFiller) else [None] * len(tokens)
         how = PSEUDO if isinstance(model, MaskFiller) else NO_PROBABILITY
@@ -144,7 +144,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         nats=tuple(nats),
         ends=tuple(token_ends(tokenizer, tokens)),
         text=tokenizer.decode(tokens),
-        how=how,
+        conditioning=how,
     )
 
 
@@ -225,7 +225,7 @@ def _position(model: AnyTextModel, subject: Subject, first: bool) -> int:
     if first:
         assert isinstance(model, Translator)
         return len(model.tokenizer.target_start) - 1
-    return subject.places[0] if isinstance(model, MaskFiller) else subject.places[-1]
+    return subject.positions[0] if isinstance(model, MaskFiller) else subject.positions[-1]
 
 
 def _prediction_name(model: AnyTextModel, first: bool) -> str:
@@ -269,7 +269,7 @@ def predict_token(model: AnyTextModel, text: str, position: int) -> Prediction:
     if not reads_left:
         logits = logits.index_fill(0, torch.tensor(sorted(model.tokenizer.special)), -torch.inf)
     what = f"token {position}, from the tokens before it" if reads_left else f"token {position}, from both sides"
-    return Prediction(what, position, logits.softmax(dim=-1), lambda id: shown(model.tokenizer.token_text(id)))
+    return Prediction(what, position, logits.softmax(dim=-1), lambda id: visible_text(model.tokenizer.token_text(id)))
 
 
 @dataclass(frozen=True)

@@ -60,19 +60,19 @@ class Reading:
 
     Attributes:
         left_out: reason -> number of documents that were not measured.
-        seen: overlap with the training split; None for the run's own validation split.
+        overlap: overlap with the training split; None for the run's own validation split.
         notes: notes that the user was shown.
     """
 
     left_out: dict[str, int]
-    seen: TrainingOverlap | None
+    overlap: TrainingOverlap | None
     notes: list[str]
 
     def facts(self) -> dict[str, Any]:
         """Return the fields for `--json`."""
         return {
             "left_out": self.left_out,
-            "training_overlap": None if self.seen is None else asdict(self.seen),
+            "training_overlap": None if self.overlap is None else asdict(self.overlap),
             "notes": self.notes,
         }
 

@@ -87,7 +87,7 @@ class Law:
     theory: tuple[str, str]
     sizes: tuple[int, ...]
     seconds: tuple[float, ...]
-    kept: tuple[int, ...]
+    saved_bytes: tuple[int, ...]
 
     @property
     def time(self) -> Fit:
@@ -97,7 +97,7 @@ class Law:
     @property
     def memory(self) -> Fit:
         """Return the power law of memory, fitted to the bytes kept at the largest sizes."""
-        return fit_power(self.sizes[-FITTED:], self.kept[-FITTED:])
+        return fit_power(self.sizes[-FITTED:], self.saved_bytes[-FITTED:])
 
 
 def fit_power(x: Sequence[float], y: Sequence[float]) -> Fit:
@@ -115,7 +115,7 @@ def fit_power(x: Sequence[float], y: Sequence[float]) -> Fit:
     return Fit(slope, margin, scale)
 
 
-def attention_work(sizes: Mapping[str, int], explicit: bool) -> MeasuredPass:
+def attention_pass(sizes: Mapping[str, int], explicit: bool) -> MeasuredPass:
     """Return causal attention over T positions without projections, by the fused kernel or step by step."""
     T = sizes["T"]
     K = sizes["D"] // HEADS
@@ -123,14 +123,14 @@ def attention_work(sizes: Mapping[str, int], explicit: bool) -> MeasuredPass:
     return MeasuredPass(lambda: attend(q, k, v, Mask(is_causal=True), explicit=explicit)[0])
 
 
-def feedforward_work(sizes: Mapping[str, int]) -> MeasuredPass:
+def feedforward_pass(sizes: Mapping[str, int]) -> MeasuredPass:
     """Return the forward pass of one feed-forward layer, F = 4 D, on T random positions."""
     layer = FeedForward(_config(sizes))
     x = torch.randn(1, sizes["T"], sizes["D"], requires_grad=True)  # (1, T, D)
     return MeasuredPass(lambda: layer(x), layer)
 
 
-def model_work(sizes: Mapping[str, int]) -> MeasuredPass:
+def model_pass(sizes: Mapping[str, int]) -> MeasuredPass:
     """Return the forward pass of a whole decoder on one row of T random tokens."""
     model = build_model(_config(sizes), VOCABULARY)
     tokens = torch.randint(0, VOCABULARY, (1, sizes["T"]))  # (1, T)
@@ -142,10 +142,10 @@ def _config(sizes: Mapping[str, int]) -> ModelConfig:
 
 
 PLANS: tuple[tuple[str, Callable[[Mapping[str, int]], MeasuredPass], Mapping[str, tuple[str, str]]], ...] = (
-    ("attention, fused", lambda s: attention_work(s, False), {"T": ("2", "1"), "D": ("1", "1")}),
-    ("attention, step by step", lambda s: attention_work(s, True), {"T": ("2", "2"), "D": ("0 to 1", "0 to 1")}),
-    ("feed-forward", feedforward_work, {"T": ("1", "1"), "D": ("2", "1")}),
-    ("whole model", model_work, {"T": ("1 to 2", "1"), "D": ("1 to 2", "1"), "L": ("1", "1")}),
+    ("attention, fused", lambda s: attention_pass(s, False), {"T": ("2", "1"), "D": ("1", "1")}),
+    ("attention, step by step", lambda s: attention_pass(s, True), {"T": ("2", "2"), "D": ("0 to 1", "0 to 1")}),
+    ("feed-forward", feedforward_pass, {"T": ("1", "1"), "D": ("2", "1")}),
+    ("whole model", model_pass, {"T": ("1 to 2", "1"), "D": ("1 to 2", "1"), "L": ("1", "1")}),
 )
 """(component, function that makes its forward pass, expected exponents of time and memory by size). With F = 4 D, O(T D
 F) is O(T D^2)."""
@@ -159,7 +159,7 @@ def measure_costs(sizes: Mapping[str, Sequence[int]], note: Callable[[str], None
             for size, theory in theories.items():
                 note(f"measuring {part} against {size}")
                 measured_passes = [make_pass({**HELD, size: value}) for value in sizes[size]]
-                saved_bytes = tuple(kept_bytes(measured_pass) for measured_pass in measured_passes)
+                saved_bytes = tuple(saved_bytes_of(measured_pass) for measured_pass in measured_passes)
                 laws.append(Law(part, size, theory, tuple(sizes[size]), _seconds(measured_passes), saved_bytes))
     return laws
 
@@ -179,7 +179,7 @@ def _seconds(measured_passes: Sequence[MeasuredPass]) -> tuple[float, ...]:
     return tuple(best)
 
 
-def kept_bytes(measured_pass: MeasuredPass) -> int:
+def saved_bytes_of(measured_pass: MeasuredPass) -> int:
     """Return the bytes that autograd saves in a forward pass, without parameters, each storage counted once."""
     parameters = measured_pass.module.parameters() if measured_pass.module is not None else ()
     weights = {parameter.untyped_storage().data_ptr() for parameter in parameters}
@@ -225,13 +225,13 @@ def cost_report(laws: Sequence[Law], folder: Path) -> StudyReport:
             law.theory[1],
             f"{law.size} = {law.sizes[-1]:,}",
             f"{1000 * law.seconds[-1]:.2f}",
-            f"{law.kept[-1] / 1e6:.2f}",
+            f"{law.saved_bytes[-1] / 1e6:.2f}",
         ]
         for law in laws
     ]
     pictures = {
         "time.svg": _picture(laws, "seconds", lambda law: law.seconds, lambda law: law.time),
-        "memory.svg": _picture(laws, "bytes kept", lambda law: law.kept, lambda law: law.memory),
+        "memory.svg": _picture(laws, "bytes kept", lambda law: law.saved_bytes, lambda law: law.memory),
     }
     fixed_sizes = ", ".join(f"{size} = {value}" for size, value in HELD.items())
     notes = [
@@ -274,7 +274,7 @@ def _law_fields(laws: Sequence[Law]) -> list[dict[str, Any]]:
             "against": law.size,
             "sizes": law.sizes,
             "seconds": law.seconds,
-            "bytes_kept": law.kept,
+            "bytes_kept": law.saved_bytes,
             "time_power": law.time.power,
             "time_margin": law.time.margin,
             "time_theory": law.theory[0],

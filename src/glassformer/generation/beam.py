@@ -34,7 +34,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.generation.context_window import max_new_tokens
 from glassformer.generation.decoding import Ended, check_finite, check_prompts, start_of_targets
 from glassformer.generation.logit_readers import Reader, make_reader
-from glassformer.generation.slot_cache import kept_slots
+from glassformer.generation.slot_cache import remaining_slots
 from glassformer.generation.slot_reader import Engine
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
@@ -95,7 +95,7 @@ class BeamStep:
     after: tuple[tuple[int, ...], ...]
 
 
-Watch = Callable[[BeamStep], None]
+StepCallback = Callable[[BeamStep], None]
 """Function called with each step of a search; an exception ends the search."""
 
 
@@ -107,9 +107,9 @@ def beam_search(
     cached: bool = True,
     wanted: int | None = None,
     start: Sequence[int] = (),
-    watch: Watch | None = None,
+    watch: StepCallback | None = None,
     engine: Engine | None = None,
-    more_ends: Collection[int] = (),
+    extra_end_ids: Collection[int] = (),
 ) -> list[list[Hypothesis]]:
     """Return the likeliest hypotheses for each prompt, at most `wanted`, best first.
 
@@ -125,21 +125,21 @@ def beam_search(
         model: model that generates; its mode and gradients are not changed.
         prompts: token ids, at least one each; lengths may differ.
         settings: `tokens`, `beams` and `length_penalty` are used; the other settings are for sampling.
-        end_id: end token; None: all hypotheses have the maximum number of tokens, unless `more_ends` has an end token.
+        end_id: end token; None: hypotheses have the maximum number of tokens, unless `extra_end_ids` has one.
         cached: whether to use a key-value cache; False is slow, but right for a model without a causal mask.
         wanted: number of hypotheses to return, at most `settings.beams`; None: `settings.beams`. A smaller number ends
             the search sooner.
         start: tokens that start the targets of an encoder-decoder; empty: the end token.
         watch: function that is called with each step.
         engine: engine of this model, which computes the logits; None: PyTorch.
-        more_ends: further end tokens.
+        extra_end_ids: further end tokens.
 
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; no
             token starts the targets; the model's logits are not finite.
     """
     check_prompts(model, prompts)
-    end_ids = frozenset(more_ends) if end_id is None else frozenset({end_id, *more_ends})
+    end_ids = frozenset(extra_end_ids) if end_id is None else frozenset({end_id, *extra_end_ids})
     if isinstance(model, EncoderDecoder):
         prefix = start_of_targets(model, end_id, start)
         search = _SearchSettings.of(settings, max_new_tokens(model, settings, len(prefix)), end_ids, wanted)
@@ -210,7 +210,7 @@ def _search(
     prefixes: Sequence[Sequence[int]],
     sources: Sequence[Sequence[int]],
     search: _SearchSettings,
-    watch: Watch | None,
+    watch: StepCallback | None,
 ) -> list[list[Hypothesis]]:
     for start, source in zip(prefixes, sources, strict=True):
         reader.add(source, len(start) + search.max_tokens)
@@ -226,11 +226,11 @@ def _search(
             parents = [
                 _advance(beam, children, search, watch) for beam, children in zip(beams, candidates, strict=True)
             ]
-            remaining_slots = kept_slots([beam.is_done(search) for beam in beams])
-            rows = [slot * rows_per_beam + parent for slot in remaining_slots for parent in parents[slot]]
+            remaining = remaining_slots([beam.is_done(search) for beam in beams])
+            rows = [slot * rows_per_beam + parent for slot in remaining for parent in parents[slot]]
             if rows and n_tokens < search.max_tokens and rows != list(range(len(beams) * rows_per_beam)):
                 reader.select(rows)
-            beams = [beams[slot] for slot in remaining_slots]
+            beams = [beams[slot] for slot in remaining]
     for beam in beams:
         for row, log_probability in zip(beam.rows, beam.log_probabilities, strict=True):
             beam.finish(row, log_probability, "length", search)
@@ -281,7 +281,7 @@ def likeliest(logits: Tensor, n: int) -> Tensor:
     return ids.gather(1, order)
 
 
-def _advance(beam: _Beam, children: list[Child], search: _SearchSettings, watch: Watch | None) -> list[int]:
+def _advance(beam: _Beam, children: list[Child], search: _SearchSettings, watch: StepCallback | None) -> list[int]:
     """Replace the rows of a beam by the best continuations; return the parents of the new rows."""
     rows_before = beam.rows
     for child in children[: search.beams]:

@@ -57,7 +57,7 @@ class TokenRow:
         settings: sampling settings.
         noise: iterator over the exponential noise (V) of each token.
         start: index of the first generated token.
-        longest: maximum length of `tokens`, the prompt included.
+        max_length: maximum length of `tokens`, the prompt included.
         counted_from: index of the first token that the repetition penalty counts.
         removed: whether the row is to be removed before the next step.
     """
@@ -67,7 +67,7 @@ class TokenRow:
     settings: SampleConfig
     noise: Iterator[Tensor]
     start: int
-    longest: int
+    max_length: int
     counted_from: int
     removed: bool = False
 
@@ -84,7 +84,7 @@ class TokenLoop:
         target_start: tokens that start the targets of an encoder-decoder; empty: the end token.
         stop: function that is called after each token, except an end token, with the row's number and its generated
             tokens; True ends the row.
-        more_ends: further end tokens.
+        extra_end_ids: further end tokens.
 
     Raises:
         GlassError: an encoder-decoder has no start token for its targets.
@@ -96,21 +96,21 @@ class TokenLoop:
         end_id: int | None,
         target_start: Sequence[int] = (),
         stop: Stop | None = None,
-        more_ends: Collection[int] = (),
+        extra_end_ids: Collection[int] = (),
     ) -> None:
         self.reader = reader
         self.model = reader.model
-        self.end_ids = frozenset(more_ends) if end_id is None else frozenset({end_id, *more_ends})
+        self.end_ids = frozenset(extra_end_ids) if end_id is None else frozenset({end_id, *extra_end_ids})
         self.stop = stop
         self.target_start = start_of_targets(self.model, end_id, target_start)
-        self.parts = list(self.model.modules())
+        self.modules = list(self.model.modules())
         self.rows: list[TokenRow] = []  # in the reader's order
-        self.growing: dict[int, TokenRow] = {}
+        self.active_rows: dict[int, TokenRow] = {}
         self.count = 0
 
     def __len__(self) -> int:
         """Return the number of rows that have not ended."""
-        return len(self.growing)
+        return len(self.active_rows)
 
     def join(self, prompt: Sequence[int], settings: SampleConfig, seed: int | None = None) -> int:
         """Add a row for a prompt or a source, and return its number.
@@ -131,16 +131,16 @@ class TokenLoop:
             row = TokenRow(self.count, list(prompt), settings, noise, len(prompt), longest, counted_from=0)
             self.reader.add(longest=longest)
         self.rows.append(row)
-        self.growing[row.index] = row
+        self.active_rows[row.index] = row
         self.count += 1
         return row.index
 
     def leave(self, index: int) -> None:
         """Remove a row; do nothing if it has ended. Free the reader's memory when no row remains."""
-        row = self.growing.pop(index, None)
+        row = self.active_rows.pop(index, None)
         if row is not None:
             row.removed = True
-        if not self.growing:
+        if not self.active_rows:
             self.rows = []
             self.reader.select([])
 
@@ -154,8 +154,8 @@ class TokenLoop:
             return self._step()
 
     def _step(self) -> TokenStep:
-        with inference(self.model, self.parts):
-            if len(self.growing) < len(self.rows):
+        with inference(self.model, self.modules):
+            if len(self.active_rows) < len(self.rows):
                 self.reader.select([number for number, row in enumerate(self.rows) if not row.removed])
                 self.rows = [row for row in self.rows if not row.removed]
             ready, logits = self.reader.read([row.tokens for row in self.rows])  # (rows, V)
@@ -173,7 +173,7 @@ class TokenLoop:
 
     def steps(self) -> Iterator[TokenStep]:
         """Yield steps until the last row has ended."""
-        while self.growing:
+        while self.active_rows:
             yield self.step()  # the caller's code runs outside of `inference`
 
     def _reason_to_end(self, row: TokenRow, token: int) -> Ended | None:
@@ -181,7 +181,7 @@ class TokenLoop:
             return "end"
         if self.stop is not None and self.stop(row.index, row.tokens[row.start :]):
             return "stop"
-        return "length" if len(row.tokens) == row.longest else None
+        return "length" if len(row.tokens) == row.max_length else None
 
 
 def generate(
@@ -194,7 +194,7 @@ def generate(
     cached: bool = True,
     start: Sequence[int] = (),
     engine: Engine | None = None,
-    more_ends: Collection[int] = (),
+    extra_end_ids: Collection[int] = (),
 ) -> Iterator[TokenStep]:
     """Generate up to `settings.tokens` tokens for every prompt.
 
@@ -218,7 +218,7 @@ def generate(
         cached: whether to use a key-value cache; False is slow, but right for a model without a causal mask.
         start: tokens that start the targets of an encoder-decoder; empty: the end token.
         engine: engine of this model, which computes the logits; None: PyTorch.
-        more_ends: further end tokens.
+        extra_end_ids: further end tokens.
 
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; there
@@ -229,7 +229,7 @@ def generate(
         problem = f"{counted(len(seeds), 'seeds')} for {counted(len(prompts), 'prompts')}"
         raise GlassError(problem, "Give one seed for each prompt.")
     reader = make_reader(model, settings.tokens, engine, cached=cached)
-    loop = TokenLoop(reader, end_id, start, stop, more_ends)
+    loop = TokenLoop(reader, end_id, start, stop, extra_end_ids)
     for index, prompt in enumerate(prompts):
         loop.join(prompt, settings, None if seeds is None else seeds[index])
     return loop.steps()

@@ -53,7 +53,7 @@ from glassformer.model.transformer import (
     activate,
 )
 
-KNOWN = {
+SUPPORTED_MODULES = {
     Stack,
     PreNormBlock,
     PostNormBlock,
@@ -79,26 +79,26 @@ Position methods that add vectors or biases are called unchanged, so all of them
 BATCHED_ROWS = 64
 """Minimum number of rows times key heads for which attention on a CPU uses batched matrix multiplications. PyTorch's
 attention kernel is made for many queries and took up to 4 times as long; below this number it is faster."""
-LAYOUT_STEPS = 16  # number of steps after which reordering the weights has saved its cost
+MIN_REORDER_STEPS = 16  # number of steps after which reordering the weights has saved its cost
 KERNELS = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")  # private in torch
 KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}  # names in oneDNN
 
 
 def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | None:
     """Return a fast decoder that replaces the model for about `steps` steps; None if the model itself must run."""
-    if unknown_part(model) is not None:
+    if unsupported_module(model) is not None:
         return None
     stack = model.stack if isinstance(model, Decoder) else model.decoder
-    reorder = layout_pays(model.embedding.tokens.weight, steps)
+    reorder = reordering_pays_off(model.embedding.tokens.weight, steps)
     fast = FastDecoder(model.embedding, stack, model.head, reorder)
     fast.hooks = hooks_of(model)
     return fast if fast.applies() else None
 
 
-def unknown_part(model: Decoder | EncoderDecoder) -> str | None:
+def unsupported_module(model: Decoder | EncoderDecoder) -> str | None:
     """Return the type name of a module that is not supported; None if all modules of the decoder are supported."""
     for part in _decoding_parts(model):
-        if not (type(part) in KNOWN or isinstance(part, AddedPositions | ScorePositions)):
+        if not (type(part) in SUPPORTED_MODULES or isinstance(part, AddedPositions | ScorePositions)):
             return type(part).__name__
     return None
 
@@ -116,9 +116,9 @@ def _decoding_parts(model: Decoder | EncoderDecoder) -> list[nn.Module]:
     return [submodule for module in (model.embedding, stack, model.head) for submodule in module.modules()]
 
 
-def layout_pays(weight: Tensor, steps: int) -> bool:
+def reordering_pays_off(weight: Tensor, steps: int) -> bool:
     """Return whether oneDNN can reorder weights like `weight`, and `steps` steps are enough to save its cost."""
-    if weight.device.type != "cpu" or steps < LAYOUT_STEPS or not torch.backends.mkldnn.is_available():
+    if weight.device.type != "cpu" or steps < MIN_REORDER_STEPS or not torch.backends.mkldnn.is_available():
         return False
     if not all(hasattr(torch.ops.mkldnn, name) for name in KERNELS):
         return False
@@ -211,28 +211,28 @@ class _StepInputs:
 
 
 Norm = Callable[[Tensor], Tensor]
-Part = Callable[[Tensor, Tensor | None, LayerCache, _StepInputs], Tensor]
+Sublayer = Callable[[Tensor, Tensor | None, LayerCache, _StepInputs], Tensor]
 """Sublayer of a block: a function that returns its output (B, D), plus the residual stream (B, D) if given."""
 
 
-def _pre_norm(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
+def _pre_norm(x: Tensor, part: Sublayer, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
     return part(norm(x), x, cache, shared)
 
 
-def _post_norm(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
+def _post_norm(x: Tensor, part: Sublayer, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
     return norm(part(x, x, cache, shared))
 
 
-def _output_norm(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
+def _output_norm(x: Tensor, part: Sublayer, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
     return x + norm(part(x, None, cache, shared))
 
 
 ORDERS = {"pre": _pre_norm, "post": _post_norm, "output": _output_norm}
 
 
-def _sublayers(block: Block, reorder: bool) -> list[tuple[Part, Norm]]:
+def _sublayers(block: Block, reorder: bool) -> list[tuple[Sublayer, Norm]]:
     """Return the sublayers of a block in the order of the forward pass, each with its norm."""
-    sublayers: list[tuple[Part, Norm]] = [(_SelfAttention(block.attention, reorder), _norm(block.attention_norm))]
+    sublayers: list[tuple[Sublayer, Norm]] = [(_SelfAttention(block.attention, reorder), _norm(block.attention_norm))]
     if block.cross is not None and block.cross_norm is not None:
         sublayers.append((_CrossAttention(block.cross, reorder), _norm(block.cross_norm)))
     return [*sublayers, (_FastFeedForward(block.feedforward, reorder), _norm(block.feedforward_norm))]

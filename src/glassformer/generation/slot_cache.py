@@ -56,7 +56,7 @@ class SlotCache(Cache):
         assert new == 1, "a slot grows by one token at a time"
         assert attention_mask is None, "a slot holds no padding"
         longest = max(self.lengths)
-        if longest == self.slots[0].room[0].shape[2]:
+        if longest == self.slots[0].allocated[0].shape[2]:
             self._reserve_columns(longest + COLUMNS)
             self._update_views()
         self.length = longest + 1
@@ -96,7 +96,7 @@ class SlotCache(Cache):
         """
         if list(slots) == list(range(len(self.lengths))) and other.capacity >= self.expected:
             for layer, other_layer in zip(self.slots, other.layers, strict=True):
-                layer.keep(other_layer)
+                layer.take_over(other_layer)
         else:
             self._reserve_columns(self.expected)
             memories = [tensor for layer in other.layers for tensor in layer.memory or ()]  # in all layers or none
@@ -122,11 +122,11 @@ class SlotCache(Cache):
         if not same_sources:
             self.source_lengths = [self.source_lengths[source] for source in sources]
         for layer in self.slots:
-            layer.room = [slot_selection.apply(tensor) for tensor in layer.room]
+            layer.allocated = [slot_selection.apply(tensor) for tensor in layer.allocated]
             if not same_sources:
-                layer.memory_room = [memory_selection.apply(tensor) for tensor in layer.memory_room]
+                layer.allocated_memory = [memory_selection.apply(tensor) for tensor in layer.allocated_memory]
             if not same:  # free the old tensors before the next layer
-                layer.show(len(self.lengths), len(self.source_lengths), max(self.source_lengths, default=0))
+                layer.set_views(len(self.lengths), len(self.source_lengths), max(self.source_lengths, default=0))
         if not same:
             self._update_views()
 
@@ -150,24 +150,24 @@ class SlotCache(Cache):
                 layer.memory = memory
 
     def _reserve_columns(self, columns: int) -> None:
-        enlarged = _enlarged([tensor for layer in self.slots for tensor in layer.room], len(self.lengths), columns)
+        enlarged = _enlarged([tensor for layer in self.slots for tensor in layer.allocated], len(self.lengths), columns)
         for layer, keys, values in zip(self.slots, enlarged[::2], enlarged[1::2], strict=True):
-            layer.room = [keys, values]
+            layer.allocated = [keys, values]
 
     def _reserve_memory(self, memories: Sequence[Tensor]) -> None:
         """Allocate memory for the keys and values of memories (B, G, S, K), two tensors per layer."""
-        allocated = [tensor for layer in self.slots for tensor in layer.memory_room]
+        allocated = [tensor for layer in self.slots for tensor in layer.allocated_memory]
         if not allocated:
             allocated = [memory[:0, :, :0].to(self.dtype) for memory in memories]
         enlarged = _enlarged(allocated, len(self.source_lengths), memories[0].shape[2])
         for layer, keys, values in zip(self.slots, enlarged[::2], enlarged[1::2], strict=True):
-            layer.memory_room = [keys, values]
+            layer.allocated_memory = [keys, values]
 
     def _update_views(self) -> None:
         """Update the tensors that the model reads: the slots in use, and the memories without common padding."""
         width = max(self.source_lengths, default=0)
         for layer in self.slots:
-            layer.show(len(self.lengths), len(self.source_lengths), width)
+            layer.set_views(len(self.lengths), len(self.source_lengths), width)
         self.memory_mask = None
         if self.source_lengths and min(self.source_lengths) < width:
             lengths = torch.tensor(self.source_lengths, device=self.device)[:, None]  # (sources, 1)
@@ -180,8 +180,8 @@ class SlotLayer(LayerCache):
     def __init__(self, shape: Sequence[int], device: torch.device, dtype: torch.dtype) -> None:
         _, G, _, K = shape
         super().__init__((0, G, 0, K), device, dtype)
-        self.room = [self.keys, self.values]  # (slots, G, columns, K) each
-        self.memory_room: list[Tensor] = []  # (sources, G, columns, K) each; empty without a memory
+        self.allocated = [self.keys, self.values]  # (slots, G, columns, K) each
+        self.allocated_memory: list[Tensor] = []  # (sources, G, columns, K) each; empty without a memory
         self.ends: int | tuple[Tensor, Tensor] = 0
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,34 +195,34 @@ class SlotLayer(LayerCache):
             self.values[slots, :, columns] = v[:, :, 0].to(self.values.dtype)  # (B, G, K)
         return self.keys.narrow(2, 0, self.length), self.values.narrow(2, 0, self.length)
 
-    def keep(self, other: LayerCache) -> None:
+    def take_over(self, other: LayerCache) -> None:
         """Take over another layer's tensors; only a memory of another data type is copied, to convert it."""
-        self.room = [other.keys, other.values]
+        self.allocated = [other.keys, other.values]
         if other.memory is not None:
             k, v = other.memory  # (sources, G, S, K) each
-            self.memory_room = [k.to(other.keys.dtype), v.to(other.keys.dtype)]
+            self.allocated_memory = [k.to(other.keys.dtype), v.to(other.keys.dtype)]
 
     def fill(self, slots: Sequence[int], other: LayerCache, lengths: Sequence[int]) -> None:
         """Copy the rows of another layer, of these lengths, and its memory into slots."""
-        for target, values in zip(self.room, (other.keys, other.values), strict=True):
+        for target, values in zip(self.allocated, (other.keys, other.values), strict=True):
             for row, (slot, length) in enumerate(zip(slots, lengths, strict=True)):
                 target[slot, :, :length] = values[row, :, :length]  # (G, length, K)
         if other.memory is not None:
             width = other.memory[0].shape[2]
-            for target, values in zip(self.memory_room, other.memory, strict=True):
+            for target, values in zip(self.allocated_memory, other.memory, strict=True):
                 for row, slot in enumerate(slots):
                     target[slot, :, :width] = values[row]  # (G, width, K)
 
-    def show(self, slots: int, sources: int, width: int) -> None:
+    def set_views(self, slots: int, sources: int, width: int) -> None:
         """Set the views of the first `slots` slots, and of `width` columns of the first `sources` memories."""
-        self.keys = self.room[0][:slots]  # (B, G, columns, K)
-        self.values = self.room[1][:slots]  # (B, G, columns, K)
+        self.keys = self.allocated[0][:slots]  # (B, G, columns, K)
+        self.values = self.allocated[1][:slots]  # (B, G, columns, K)
         if sources:
-            k, v = (tensor[:sources, :, :width] for tensor in self.memory_room)  # (sources, G, S, K) each
+            k, v = (tensor[:sources, :, :width] for tensor in self.allocated_memory)  # (sources, G, S, K) each
             self.memory = (k, v)
 
 
-def kept_slots(removed: Sequence[bool]) -> list[int]:
+def remaining_slots(removed: Sequence[bool]) -> list[int]:
     """Return the slots that remain; the last slots fill the gaps, so at most one slot moves per gap.
 
     >>> kept_slots([False, True, False, False, True])

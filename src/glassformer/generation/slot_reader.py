@@ -17,7 +17,7 @@ from torch import Tensor
 from glassformer.base.config import ModelConfig
 from glassformer.generation.context_window import window, window_start
 from glassformer.generation.length_batches import batches_by_length
-from glassformer.generation.slot_cache import COLUMNS, SlotCache, kept_slots
+from glassformer.generation.slot_cache import COLUMNS, SlotCache, remaining_slots
 from glassformer.model.cache import Cache
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
@@ -132,17 +132,17 @@ class SlotReader:
             self.slots = list(range(len(rows)))
             self.cache.select([slot_of[row] for row in rows])
         else:  # remaining rows keep their slots, so reordering costs nothing
-            remaining_slots = kept_slots([row not in new_of for row in self.slots])
-            self.slots = [new_of[self.slots[slot]] for slot in remaining_slots]
-            self.cache.select(remaining_slots)
+            remaining = remaining_slots([row not in new_of for row in self.slots])
+            self.slots = [new_of[self.slots[slot]] for slot in remaining]
+            self.cache.select(remaining)
 
     def read(self, rows: Sequence[Sequence[int]]) -> NextLogits:
         """Read the last token of each row with a slot, and waiting rows; return the next-token logits."""
         shifted = [row for row in self.slots if len(rows[row]) - self.states[row].start > self.context]
         if shifted:
-            remaining_slots = kept_slots([row in shifted for row in self.slots])
-            self.slots = [self.slots[slot] for slot in remaining_slots]
-            self.cache.select(remaining_slots)
+            remaining = remaining_slots([row in shifted for row in self.slots])
+            self.slots = [self.slots[slot] for slot in remaining]
+            self.cache.select(remaining)
             self.waiting = shifted + self.waiting
         logits_of_groups: list[Tensor] = []
         ready = list(self.slots)

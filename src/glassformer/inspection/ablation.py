@@ -26,7 +26,7 @@ from glassformer.base.wording import counted
 from glassformer.generation.decoding import generate
 from glassformer.inspection.catalogue import catalogue
 from glassformer.inspection.hooks import last_values
-from glassformer.inspection.patching import Kind, KnockOut, Pattern, Value, Zero, patch, patchable
+from glassformer.inspection.patching import KnockOut, Patch, Pattern, Value, Zero, patch, patchable
 from glassformer.inspection.recording import record
 from glassformer.inspection.sites import advice_on_part, attentions, find_head, heads, stacks
 from glassformer.model.evaluation_mode import inference
@@ -54,7 +54,7 @@ HEAD_KINDS: tuple[AblationKind, ...] = ("zero", "mean", "resample")
 SELF_REPAIR = (
     "later layers can compensate for a missing head: the ablation effect may be smaller than the head's contribution"
 )
-WHOLE = ("mask", "positions")
+PARTS_WITHOUT_REPLACEMENT = ("mask", "positions")
 """Parts that every kind removes, because they have no replacement."""
 PATTERN_BYTES = 64 * 10**6
 """Maximum number of bytes for the attention weights of one forward pass with frozen patterns, unless it has one row."""
@@ -65,17 +65,17 @@ class Ablation:
     """Parts to switch off, and their replacement.
 
     Attributes:
-        off: names of parts, such as `dec.1.self.2`.
+        removed_parts: names of parts, such as `dec.1.self.2`.
         kind: kind of replacement, a key of `ABLATION_KINDS`.
     """
 
-    off: tuple[str, ...]
+    removed_parts: tuple[str, ...]
     kind: AblationKind = "zero"
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the parts to switch off, except those in `WHOLE`, which have no replacement."""
-        return tuple(name for name in self.off if _last_component(name) not in WHOLE)
+        """Return the parts to switch off, except those in `PARTS_WITHOUT_REPLACEMENT`, which have no replacement."""
+        return tuple(name for name in self.removed_parts if _last_component(name) not in PARTS_WITHOUT_REPLACEMENT)
 
     @property
     def needs_means(self) -> bool:
@@ -88,16 +88,16 @@ class AblationLoss:
     """Losses of the full and the ablated model on the same rows.
 
     Attributes:
-        whole, off: losses of the full and of the ablated model, in nats per target.
+        full, ablated: losses of the full and of the ablated model, in nats per target.
     """
 
-    whole: LossEstimate
-    off: LossEstimate
+    full: LossEstimate
+    ablated: LossEstimate
 
     @property
     def change(self) -> float:
         """Return the loss of the ablated model minus that of the full model; positive if the ablation does harm."""
-        return self.off.loss - self.whole.loss
+        return self.ablated.loss - self.full.loss
 
 
 def ablatable(model: Model) -> list[str]:
@@ -138,7 +138,7 @@ def check_ablation(model: Model, off: Sequence[str], kind: str = "zero") -> Abla
     return Ablation(tuple(off), next(each for each in PART_KINDS if each == kind))
 
 
-def _replacement(name: str, kind: AblationKind, values: Mapping[str, Tensor], where: Tensor | None = None) -> Kind:
+def _replacement(name: str, kind: AblationKind, values: Mapping[str, Tensor], where: Tensor | None = None) -> Patch:
     """Return the patch that replaces one part.
 
     Args:
@@ -147,7 +147,7 @@ def _replacement(name: str, kind: AblationKind, values: Mapping[str, Tensor], wh
         values: replacement of each part by name; used for "mean" and "resample" only.
         where: rows and positions to patch, (B, T); None: all.
     """
-    if _last_component(name) in WHOLE or kind in ("zero", "frozen"):
+    if _last_component(name) in PARTS_WITHOUT_REPLACEMENT or kind in ("zero", "frozen"):
         return Zero(where=where)
     return KnockOut(where=where) if kind == "first" else Value(values[name], where=where)
 
@@ -169,7 +169,9 @@ class AblatedModel:
     def __call__(self, *inputs: Any) -> Tensor:
         """Return the logits of the ablated model."""
         frozen_patches = (
-            self._frozen_pattern_patches(*inputs) if self.ablation.kind == "frozen" and self.ablation.off else {}
+            self._frozen_pattern_patches(*inputs)
+            if self.ablation.kind == "frozen" and self.ablation.removed_parts
+            else {}
         )
         with patch(self.model, {**frozen_patches, **self._patches()}):
             logits: Tensor = self.model(*inputs)
@@ -190,14 +192,14 @@ class AblatedModel:
         with patch(self.model, self._patches()):
             yield
 
-    def _patches(self) -> dict[str, Kind]:
-        return {name: _replacement(name, self.ablation.kind, self.means) for name in self.ablation.off}
+    def _patches(self) -> dict[str, Patch]:
+        return {name: _replacement(name, self.ablation.kind, self.means) for name in self.ablation.removed_parts}
 
-    def _frozen_pattern_patches(self, tokens: Tensor, *other_inputs: Tensor | None) -> dict[str, Kind]:
+    def _frozen_pattern_patches(self, tokens: Tensor, *other_inputs: Tensor | None) -> dict[str, Patch]:
         """Return patches that set the patterns of all attention layers outside `off` to those of the full model."""
         is_encoder_decoder = isinstance(self.model, EncoderDecoder)
         target, real = (*other_inputs, None, None)[:2] if is_encoder_decoder else (None, (*other_inputs, None)[0])
-        sites = [str(site) for site in attentions(self.model) if str(site) not in self.ablation.off]
+        sites = [str(site) for site in attentions(self.model) if str(site) not in self.ablation.removed_parts]
         if not sites:
             return {}
         recording = record(self.model, tokens, target, real, keep=[f"{site}.pattern" for site in sites])
@@ -278,7 +280,7 @@ def ablation_loss(ablated_model: AblatedModel, data: TaskRows, full_loss: LossEs
         n_heads = sum(layer.heads for layer in attentions(model).values())
         max_tokens = max(longest, min(max_tokens, PATTERN_BYTES // (4 * longest * max(1, n_heads))))
     full_loss = full_loss or loss_on_rows(model, data)
-    if not ablated_model.ablation.off:
+    if not ablated_model.ablation.removed_parts:
         return AblationLoss(full_loss, full_loss)
     return AblationLoss(full_loss, loss_on_rows(model, data, most_tokens=max_tokens, forward=ablated_model))
 
@@ -379,7 +381,7 @@ def _values_of_next_rows(
     return {name: next_values[_tensor_name(name)][:, _head_index(model, name)] for name in names}  # (B, T, K) each
 
 
-def written_without(ablated_model: AblatedModel, model: TextModel | Translator, text: str, tokens: int) -> str:
+def generate_ablated(ablated_model: AblatedModel, model: TextModel | Translator, text: str, tokens: int) -> str:
     """Generate at most `tokens` new tokens greedily with the ablated model, and return the text.
 
     Without the causal mask, the cache is off: earlier positions then attend to later ones, so their keys and values
@@ -393,9 +395,9 @@ def written_without(ablated_model: AblatedModel, model: TextModel | Translator, 
         settings = model.with_stop_strings(settings)
     ids = model.prompt_ids(text)
     tokenizer = model.tokenizer
-    end_ids = {tokenizer.end_id, *model.more_ends}
+    end_ids = {tokenizer.end_id, *model.extra_end_ids}
     new_ids: list[int] = []
-    cached = not any(_last_component(name) == "mask" for name in ablated_model.ablation.off)
+    cached = not any(_last_component(name) == "mask" for name in ablated_model.ablation.removed_parts)
     with ablated_model.applied():
         steps = generate(
             model.model,
@@ -404,7 +406,7 @@ def written_without(ablated_model: AblatedModel, model: TextModel | Translator, 
             tokenizer.end_id,
             cached=cached,
             start=tokenizer.target_start,
-            more_ends=model.more_ends,
+            extra_end_ids=model.extra_end_ids,
         )
         for step in steps:
             new_ids += [token for token in step.tokens if token not in end_ids]
@@ -425,7 +427,7 @@ class AblationReport:
 
     measured_on: str
     unit: str
-    unknown_share: float
+    unknown_fraction: float
     ablation: Ablation
     loss: AblationLoss
 
@@ -433,21 +435,21 @@ class AblationReport:
         """Return the report as a JSON-serializable dict; `loss` and its statistics are of the ablated model."""
         return {
             "text": self.measured_on,
-            **self.loss.off.facts(None, self.unknown_share),
-            "whole_loss": self.loss.whole.loss,
+            **self.loss.ablated.facts(None, self.unknown_fraction),
+            "whole_loss": self.loss.full.loss,
             "change": self.loss.change,
-            "off": list(self.ablation.off),
+            "off": list(self.ablation.removed_parts),
             "instead": self.ablation.kind,
         }
 
     def text(self) -> str:
         """Format the report as text."""
         loss = self.loss
-        off = ", ".join(self.ablation.off) or "any part switched off"
+        off = ", ".join(self.ablation.removed_parts) or "any part switched off"
         lines = [
-            f"on {self.measured_on}: {counted(loss.whole.tokens, self.unit + 's')}",
-            f"loss {loss.whole.loss:.4f} {loss.whole.margin} nats per {self.unit} (95 %), full model",
-            f"loss {loss.off.loss:.4f} {loss.off.margin} nats per {self.unit} without {off}",
+            f"on {self.measured_on}: {counted(loss.full.tokens, self.unit + 's')}",
+            f"loss {loss.full.loss:.4f} {loss.full.margin} nats per {self.unit} (95 %), full model",
+            f"loss {loss.ablated.loss:.4f} {loss.ablated.margin} nats per {self.unit} without {off}",
             f"change {loss.change:+.4f}; {ABLATION_KINDS[self.ablation.kind]}",
         ]
         return "\n".join(lines)

@@ -13,7 +13,7 @@ from glassformer.inspection.sites import embedding_below, parts, stacks
 from glassformer.model.attention import Attention
 from glassformer.model.transformer import Classifier, EncoderDecoder, FeedForward, Model
 
-THINGS = {
+TENSOR_KINDS = {
     "embedding": ("dec.embedding", "BTD", "the vectors that enter the first block"),
     "positions": (
         "dec.positions",
@@ -45,8 +45,8 @@ The letters are those of `glassformer.base.shapes`, except A, which is explained
 of `record` selects along T.
 """
 
-EVERYTHING = tuple(THINGS)
-INSIDE = ("q", "k", "v", "scores", "pattern", "z", "head_output")
+ALL_TENSOR_KINDS = tuple(TENSOR_KINDS)
+ATTENTION_TENSOR_KINDS = ("q", "k", "v", "scores", "pattern", "z", "head_output")
 """Kinds of tensors inside each self- and cross-attention layer."""
 OLDER_NAMES = {"mixed": "z"}
 """Former names of kinds, which are accepted as input but never returned."""
@@ -106,7 +106,7 @@ class Recordable:
 
     Attributes:
         name: name of the tensor, such as `dec.1.self.pattern`.
-        thing: kind of the tensor, a key of `THINGS`.
+        kind: kind of the tensor, a key of `TENSOR_KINDS`.
         stack: "enc" or "dec", the stack that determines the tensor's rows and positions.
         dims: shape in letters; `sizes` has the sizes that do not depend on the batch.
         sizes: sizes of H, G, K, D, F, V.
@@ -114,7 +114,7 @@ class Recordable:
     """
 
     name: str
-    thing: str
+    kind: str
     stack: str
     dims: str
     sizes: dict[str, int]
@@ -124,7 +124,7 @@ class Recordable:
         """Return the shape, given the sizes of B, T, S and A."""
         return tuple((self.sizes | batch)[letter] for letter in self.dims)
 
-    def bytes(self, batch: dict[str, int], itemsize: int) -> int:
+    def nbytes(self, batch: dict[str, int], itemsize: int) -> int:
         """Return the size in bytes, if each number takes `itemsize` bytes."""
         return math.prod(self.shape(batch)) * itemsize
 
@@ -166,13 +166,13 @@ def _entries(model: Model) -> Iterator[Recordable]:
 def _attention_entries(layer: Attention, site: str, stack: str) -> Iterator[Recordable]:
     """Yield the tensors inside an attention layer."""
     sizes = {"H": layer.heads, "G": layer.kv_heads, "K": layer.head_width, "D": layer.output.out_features}
-    for thing in INSIDE:
+    for thing in ATTENTION_TENSOR_KINDS:
         hook = "z" if thing == "head_output" else thing
         tap = Tap(getattr(layer, f"hook_{hook}"))
-        yield Recordable(f"{site}.{thing}", thing, stack, THINGS[thing][1], sizes, tap)
+        yield Recordable(f"{site}.{thing}", thing, stack, TENSOR_KINDS[thing][1], sizes, tap)
 
 
-def chosen(model: Model, keep: Sequence[str]) -> list[Recordable]:
+def select_entries(model: Model, keep: Sequence[str]) -> list[Recordable]:
     """Return the entries selected by kinds, such as `pattern`, and by names, such as `dec.1.resid`.
 
     Raises:
@@ -183,13 +183,13 @@ def chosen(model: Model, keep: Sequence[str]) -> list[Recordable]:
     if isinstance(keep, str) or not keep:
         raise GlassError(
             f"keep is {keep!r}",
-            f"Give a tuple with one or more of {', '.join(THINGS)}, or of names such as dec.0.resid.",
+            f"Give a tuple with one or more of {', '.join(TENSOR_KINDS)}, or of names such as dec.0.resid.",
         )
     keep = [current_name(name) for name in keep]
     for name in keep:
-        if name not in entries and name not in THINGS:
-            raise GlassError(f"this model has no tensor {name!r} to record", nearest(name, [*THINGS, *entries]))
-    selected = [entry for entry in entries.values() if entry.name in keep or entry.thing in keep]
+        if name not in entries and name not in TENSOR_KINDS:
+            raise GlassError(f"this model has no tensor {name!r} to record", nearest(name, [*TENSOR_KINDS, *entries]))
+    selected = [entry for entry in entries.values() if entry.name in keep or entry.kind in keep]
     if not selected:
         raise GlassError(
             f"this model has no tensor of the kind {' or '.join(keep)}",

@@ -53,7 +53,7 @@ class Mean:
 
     def value(self, current: Tensor, name: str) -> Tensor:
         """Return the replacement for `current`, with the same shape."""
-        values = find(self.source, name)  # (rows, positions, width)
+        values = source_tensor(self.source, name)  # (rows, positions, width)
         if values.dim() != 3:
             raise GlassError(
                 f"a mean over values of shape {tuple(values.shape)} was given for {name}",
@@ -88,14 +88,14 @@ class Resample:
 
     def value(self, current: Tensor, name: str) -> Tensor:
         """Return the replacement for `current`, with the same shape."""
-        replacement = find(self.source, name)
+        replacement = source_tensor(self.source, name)
         if self.rows is not None:
             if not all(0 <= row < len(replacement) for row in self.rows):
                 problem = f"rows is {list(self.rows)}, but the source has {counted(len(replacement), 'rows')}"
                 raise GlassError(problem, "Give indices of source rows, counted from 0.")
             replacement = replacement[list(self.rows)]
         if replacement.shape != current.shape:
-            raise unfit(replacement, current.shape, name)
+            raise shape_error(replacement, current.shape, name)
         return replacement.to(current)
 
 
@@ -112,7 +112,7 @@ class Pattern:
 
     def weights(self, shape: tuple[int, ...], first: Tensor, like: Tensor, name: str) -> Tensor:
         """Return the attention weights, expanded to `shape`."""
-        return expand_to(find(self.source, f"{name}.pattern"), shape, like, name)
+        return expand_to(source_tensor(self.source, f"{name}.pattern"), shape, like, name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,10 +128,10 @@ class KnockOut:
         return one_hot.view(len(first), *[1] * (len(shape) - 2), -1).expand(shape)
 
 
-Kind = Zero | Value | Mean | Resample | Pattern | KnockOut
+Patch = Zero | Value | Mean | Resample | Pattern | KnockOut
 
 
-def find(source: Source, name: str) -> Tensor:
+def source_tensor(source: Source, name: str) -> Tensor:
     """Return the tensor of a source; for a recording, the tensor under `name`."""
     if isinstance(source, Tensor):
         return source
@@ -148,10 +148,10 @@ def expand_to(tensor: Tensor, shape: Sequence[int], like: Tensor, name: str) -> 
     try:
         return tensor.to(like).expand(shape)
     except RuntimeError:
-        raise unfit(tensor, shape, name) from None
+        raise shape_error(tensor, shape, name) from None
 
 
-def unfit(tensor: Tensor, shape: Sequence[int], name: str) -> GlassError:
+def shape_error(tensor: Tensor, shape: Sequence[int], name: str) -> GlassError:
     """Return the error for a value with the wrong shape."""
     return GlassError(
         f"a value of shape {tuple(tensor.shape)} was given for {name}, which has the shape {tuple(shape)} here",

@@ -50,21 +50,21 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.base.errors import GlassError
-from glassformer.inspection.patch_kinds import Kind, KnockOut, Mean, Pattern, Resample, Value, Zero
+from glassformer.inspection.patch_kinds import KnockOut, Mean, Patch, Pattern, Resample, Value, Zero
 from glassformer.inspection.sites import advice_on_part, embedding_below, parts, stacks
 from glassformer.model.attention import Attention
 from glassformer.model.positions import Rotation
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Embedding, Model, Stack
 
-__all__ = ["Kind", "KnockOut", "Mean", "Pattern", "Resample", "Value", "Zero", "patch", "patchable"]
+__all__ = ["KnockOut", "Mean", "Patch", "Pattern", "Resample", "Value", "Zero", "patch", "patchable"]
 
-Install = Callable[[Kind, str], AbstractContextManager[None]]
+Install = Callable[[Patch, str], AbstractContextManager[None]]
 """Function that applies a kind of patch to a named activation until the context ends."""
 
 
 @contextmanager
-def patch(model: Model, patches: Mapping[str, Kind]) -> Iterator[None]:
+def patch(model: Model, patches: Mapping[str, Patch]) -> Iterator[None]:
     """Replace the named activations in all forward passes until the context ends, normally or by an exception.
 
     Patches of the attention weights of a layer apply before those of its heads, whatever their order in `patches`.
@@ -103,7 +103,7 @@ def patchable(model: Model) -> list[str]:
     return list(_patch_points(model))
 
 
-def _check_kind(name: str, kind: Kind) -> None:
+def _check_kind(name: str, kind: Patch) -> None:
     last = name.split(".")[-1]
     is_attention = last in ("self", "cross") or last.isdigit()
     if isinstance(kind, Pattern | KnockOut) and not is_attention:
@@ -161,7 +161,7 @@ def _embedding_points(name: str, stack: Stack, embedding: Embedding) -> dict[str
 
 
 @contextmanager
-def _patch_output(module: nn.Module, kind: Kind, name: str, during: Stack | None = None) -> Iterator[None]:
+def _patch_output(module: nn.Module, kind: Patch, name: str, during: Stack | None = None) -> Iterator[None]:
     """Patch the output of a module; with `during`, only while that stack runs, as stacks may share an embedding."""
     running = [during is None]
 
@@ -183,7 +183,7 @@ def _patch_output(module: nn.Module, kind: Kind, name: str, during: Stack | None
 
 
 @contextmanager
-def _patch_input(block: nn.Module, kind: Kind, name: str) -> Iterator[None]:
+def _patch_input(block: nn.Module, kind: Patch, name: str) -> Iterator[None]:
     """Patch the first input of a block."""
 
     def hook(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -196,7 +196,7 @@ def _patch_input(block: nn.Module, kind: Kind, name: str) -> Iterator[None]:
         handle.remove()
 
 
-def _patched_value(kind: Kind, current: Any, name: str) -> Any:
+def _patched_value(kind: Patch, current: Any, name: str) -> Any:
     """Return the current value, replaced at the rows and positions that the kind applies to."""
     assert not isinstance(kind, Pattern | KnockOut)
     if isinstance(current, Rotation):
@@ -208,21 +208,21 @@ def _patched_value(kind: Kind, current: Any, name: str) -> Any:
     return _select_patched(kind, kind.value(current, name), current, name)
 
 
-def _patched_rotation(kind: Kind, current: Tensor, name: str, identity: float) -> Tensor:
+def _patched_rotation(kind: Patch, current: Tensor, name: str, identity: float) -> Tensor:
     """Replace the cosine or sine of a rotation, (B or 1, 1, T, K), by that of the identity rotation."""
     if not isinstance(kind, Zero):
         raise _only_zero_error(kind, name)
     return _select_patched(kind, torch.full_like(current, identity), current, name)
 
 
-def _only_zero_error(kind: Kind, name: str) -> GlassError:
+def _only_zero_error(kind: Patch, name: str) -> GlassError:
     return GlassError(
         f"{type(kind).__name__} was given for {name}, but the positions of this model are not added to the embedding",
         "Give Zero().",
     )
 
 
-def _select_patched(kind: Kind, new: Tensor, current: Tensor, name: str) -> Tensor:
+def _select_patched(kind: Patch, new: Tensor, current: Tensor, name: str) -> Tensor:
     """Select `new` where the kind applies and `current` elsewhere.
 
     Both are (B, T, any) or (B, heads, T, any); the first dimension may be 1.
@@ -248,7 +248,7 @@ def _select_patched(kind: Kind, new: Tensor, current: Tensor, name: str) -> Tens
 
 
 @contextmanager
-def _patch_mask(stack: Stack, kind: Kind, name: str) -> Iterator[None]:
+def _patch_mask(stack: Stack, kind: Patch, name: str) -> Iterator[None]:
     """Remove the causal mask; padding stays masked, and a window applies to both sides."""
     causal = stack.causal
     stack.causal = False
@@ -259,7 +259,7 @@ def _patch_mask(stack: Stack, kind: Kind, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _patch_attention(layer: Attention, kind: Kind, name: str) -> Iterator[None]:
+def _patch_attention(layer: Attention, kind: Patch, name: str) -> Iterator[None]:
     """Patch the output of an attention layer, or the attention weights of all its heads."""
     if not isinstance(kind, Pattern | KnockOut):
         with _patch_output(layer, kind, name):
@@ -274,7 +274,7 @@ def _patch_attention(layer: Attention, kind: Kind, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _patch_head(layer: Attention, head: int, kind: Kind, name: str) -> Iterator[None]:
+def _patch_head(layer: Attention, head: int, kind: Patch, name: str) -> Iterator[None]:
     """Patch z, or the attention weights, of one head."""
 
     def replace_head(all_heads: Tensor, new: Tensor) -> Tensor:

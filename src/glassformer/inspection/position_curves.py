@@ -22,7 +22,7 @@ __all__ = [
     "by_distance",
     "distances_of",
     "embedding_of",
-    "evenly",
+    "evenly_spaced",
     "position_vectors",
     "rotary_effect_by_distance",
     "shuffle_test",
@@ -70,11 +70,11 @@ def by_distance(vectors: Tensor) -> tuple[Tensor, Tensor]:
 
 def distances_of(stack: Stack, max_count: int) -> Tensor:
     """Return up to `max_count` evenly spaced distances to earlier tokens, from 0; also negative ones if not causal."""
-    distances = torch.tensor(evenly(stack.context, max_count))
+    distances = torch.tensor(evenly_spaced(stack.context, max_count))
     return distances if stack.causal else torch.cat([-distances[1:].flip(0), distances])
 
 
-def evenly(count: int, max_count: int) -> list[int]:
+def evenly_spaced(count: int, max_count: int) -> list[int]:
     """Return at most `max_count` evenly spaced numbers below `count`, including the first and the last.
 
     >>> evenly(3, 5), evenly(9, 3)

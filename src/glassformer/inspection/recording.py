@@ -7,7 +7,7 @@
         for step in generate(model, prompts, settings):
             passes[-1]["dec.0.self.pattern"]  # (rows, H, 1, S) after the prompt, for the newest tokens
 
-`glassformer.inspection.catalogue.THINGS` lists the tensors that can be recorded, and `HOOK_POINTS` there lists their
+`glassformer.inspection.catalogue.TENSOR_KINDS` lists the tensors that can be recorded, and `HOOK_POINTS` there their
 modules. Each value is a tensor of the model's own forward pass, copied by a forward hook. Layers with recorded scores
 or patterns compute attention step by step instead of by the fused kernel, so their logits differ by up to 1e-4 from
 those of an unobserved pass. Otherwise, the logits are bit-equal; only in generation may rounding differ, because its
@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
-from glassformer.inspection.catalogue import Recordable, batch_sizes, chosen, current_name
+from glassformer.inspection.catalogue import Recordable, batch_sizes, current_name, select_entries
 from glassformer.inspection.hooks import Tap, tapped
 from glassformer.inspection.sites import attentions, stacks
-from glassformer.inspection.trace import check_given, head_outputs
+from glassformer.inspection.trace import check_inputs, head_outputs
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import EncoderDecoder, Model
@@ -123,7 +123,7 @@ def record(
         GlassError: the ids, `target` or `real` do not fit the model, the model has no tensor of the given kinds or
             names, or the budget is too small; the error then suggests a selection that fits, if there is one.
     """
-    tokens, target, real = check_given(model, tokens, target, real)
+    tokens, target, real = check_inputs(model, tokens, target, real)
     B, T = tokens.shape
     target_length = None if target is None else target.shape[1]
     _check_budget(model, keep, budget, (B, T, target_length, rows, dtype, real is not None))
@@ -156,8 +156,8 @@ def estimate(
     """
     itemsize = (dtype or model.embedding.tokens.weight.dtype).itemsize
     return sum(
-        entry.bytes(batch_sizes(model, entry, batch, length, target, rows, padded), itemsize)
-        for entry in chosen(model, keep)
+        entry.nbytes(batch_sizes(model, entry, batch, length, target, rows, padded), itemsize)
+        for entry in select_entries(model, keep)
     )
 
 
@@ -168,7 +168,7 @@ def _check_budget(model: Model, keep: Sequence[str], budget: int, estimate_argum
     needed = estimate(model, keep, *estimate_arguments)
     if needed <= budget:
         return
-    names = [entry.name for entry in chosen(model, keep)]
+    names = [entry.name for entry in select_entries(model, keep)]
     smaller = [name for name in keep if estimate(model, [name], *estimate_arguments) <= budget]
     while smaller and estimate(model, smaller, *estimate_arguments) > budget:  # drop the largest kinds first
         smaller.remove(max(smaller, key=lambda name: estimate(model, [name], *estimate_arguments)))
@@ -214,7 +214,7 @@ def record_passes(
             pass.
     """
     recorder = _PassRecorder(model, rows, dtype, budget)
-    with recorder.attached(chosen(model, keep)):
+    with recorder.attached(select_entries(model, keep)):
         yield recorder.passes
 
 
@@ -258,10 +258,10 @@ class _PassRecorder:
     def _record_value(self, name: str, value: Tensor) -> None:
         """Copy a tensor at the recorded positions, outside inference mode, so that autograd can use the copy."""
         entry = self.entries[name]
-        if entry.thing in ("embedding", "positions") and entry.stack != self.current_stack:
+        if entry.kind in ("embedding", "positions") and entry.stack != self.current_stack:
             return  # source and target share an embedding
         with torch.inference_mode(False), torch.no_grad():
-            if entry.thing == "head_output":
+            if entry.kind == "head_output":
                 value = head_outputs(self.layers[name.removesuffix(".head_output")], value)  # (B, H, T, D)
             if self.rows is not None and "T" in entry.dims:
                 value = value[(slice(None),) * entry.dims.index("T") + (self.rows,)]

@@ -51,7 +51,7 @@ def trace(model: Model, tokens: Tensor, target: Tensor | None = None, real: Tens
         GlassError: the ids or `real` do not fit the model, a target is missing or not allowed, or the logits are not
             finite.
     """
-    tokens, target, real = check_given(model, tokens, target, real)
+    tokens, target, real = check_inputs(model, tokens, target, real)
     # Tensors created in inference mode cannot be used with autograd later, so no_grad is used instead.
     calls = Calls(model)
     with evaluation_mode(model), torch.inference_mode(False), torch.no_grad(), calls.recorded():
@@ -77,7 +77,7 @@ def _transformed(calls: Calls, head: Head) -> Tensor | None:
     return None if head.transform is None else calls.output(head.norm)
 
 
-def check_given(
+def check_inputs(
     model: Model, tokens: Tensor, target: Tensor | None, real: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Check the arguments of `trace`, and return copies on the model's device.
@@ -137,7 +137,7 @@ class Calls:
         """Return the output of a module in one of its calls, by default the last one."""
         return self._values[Tap(module)][call_index]
 
-    def given(self, module: nn.Module, name: str, call_index: int = -1) -> Any:
+    def argument(self, module: nn.Module, name: str, call_index: int = -1) -> Any:
         """Return an argument of a module's call by its name, or None if the call omitted it."""
         args, kwargs = self._values[Tap(module, "arguments")][call_index]
         return inspect.signature(module.forward).bind(*args, **kwargs).arguments.get(name)
@@ -153,9 +153,9 @@ def _stack(calls: Calls, stack: Stack, embedding: Embedding, real: Tensor | None
     if embedding.positions is not None:
         position_vectors = calls.output(embedding.positions, call_index).to(embedded.dtype)  # (B or 1, T, D)
     return StackTrace(
-        ids=calls.given(embedding, "tokens", call_index),
-        real=real,
-        positions=calls.given(embedding, "positions", call_index),
+        ids=calls.argument(embedding, "tokens", call_index),
+        attention_mask=real,
+        positions=calls.argument(embedding, "positions", call_index),
         token_vectors=calls.output(embedding.tokens, call_index) * embedding.scale,  # (B, T, D)
         position_vectors=position_vectors,
         embedded=embedded,
@@ -174,7 +174,7 @@ def _block(calls: Calls, block: nn.Module) -> BlockTrace:
     after = [_module_input(calls, reader) for reader in readers] + [calls.output(block)]  # (B, T, D) each
     return BlockTrace(
         order=block.norm_order,
-        before=calls.given(block, "x"),
+        before=calls.argument(block, "x"),
         attention_norm=calls.output(block.attention_norm),
         attention=_attention(calls, block.attention),
         after_attention=after[0],
@@ -189,27 +189,27 @@ def _block(calls: Calls, block: nn.Module) -> BlockTrace:
 
 def _module_input(calls: Calls, module: nn.Module) -> Tensor:
     """Return the input of a norm or a part: the argument `input` of LayerNorm and Identity, `x` of other modules."""
-    value = calls.given(module, "input")
-    return calls.given(module, "x") if value is None else value
+    value = calls.argument(module, "input")
+    return calls.argument(module, "x") if value is None else value
 
 
 def _feedforward(calls: Calls, layer: FeedForward) -> FeedForwardTrace:
     up = calls.output(layer.up)  # (B, T, F)
     gate = None if layer.gate is None else calls.output(layer.gate)  # (B, T, F)
     return FeedForwardTrace(
-        input=calls.given(layer, "x"),
+        input=calls.argument(layer, "x"),
         up=up,
         gate=gate,
         activated=activate(up if gate is None else gate, layer.activation),  # (B, T, F)
-        hidden=calls.given(layer.down, "input"),
+        hidden=calls.argument(layer.down, "input"),
         output=calls.output(layer),
     )
 
 
 def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
-    x = calls.given(layer, "x")
-    memory = calls.given(layer, "memory")
-    mask: Mask = mask_of_heads(layer, calls.given(layer, "mask"))
+    x = calls.argument(layer, "x")
+    memory = calls.argument(layer, "memory")
+    mask: Mask = mask_of_heads(layer, calls.argument(layer, "mask"))
     q_projected = _heads(calls.output(layer.query), layer)  # (B, H, T, K)
     k_projected = _heads(calls.output(layer.key), layer)  # (B, G, S, K)
     q_unrotated = q_projected  # (B, H, T, K)
@@ -239,7 +239,7 @@ def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
         q=calls.output(layer.hook_q),
         k=calls.output(layer.hook_k),
         v=calls.output(layer.hook_v),
-        rotation=calls.given(layer, "rotation"),
+        rotation=calls.argument(layer, "rotation"),
         scaled=scaled,
         bias=mask.bias,
         masked=masked,

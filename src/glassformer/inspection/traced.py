@@ -132,7 +132,7 @@ class StackTrace:
 
     Attributes:
         ids: (B, T) input ids.
-        real: (B, T) bool, False at padding; None: no padding.
+        attention_mask: (B, T) bool, False at padding; None: no padding.
         positions: (B or 1, T) position of each token, from 0.
         token_vectors: (B, T, D) rows of the embedding, multiplied by the embedding scale.
         position_vectors: (B or 1, T, D) vectors added to `token_vectors`; None if positions are not added to the
@@ -143,7 +143,7 @@ class StackTrace:
     """
 
     ids: Tensor
-    real: Tensor | None
+    attention_mask: Tensor | None
     positions: Tensor
     token_vectors: Tensor
     position_vectors: Tensor | None

@@ -17,7 +17,7 @@ from glassformer.model.precision import as_recorded
 from glassformer.runs.folder import open_run
 from glassformer.runs.parent import Parent
 from glassformer.training.clock import since
-from glassformer.training.memory import configure_allocator, keep_few_shapes, reset_peak_memory
+from glassformer.training.memory import configure_allocator, limit_shape_caches, reset_peak_memory
 from glassformer.training.parallel.joining import begun_by_this_job, joined, report_errors_on_rank_zero
 from glassformer.training.parallel.processes import Processes
 from glassformer.training.plan_file import RunForecast
@@ -39,7 +39,7 @@ def start_requested(request: RunRequest, began: float, quiet: bool = False) -> I
         GlassError: a setting is not allowed, the run already exists, or its text cannot be used.
     """
     with report_errors_on_rank_zero():
-        keep_few_shapes(request.config)
+        limit_shape_caches(request.config)
         config = request.config
         forecast = None
         if request.is_forecast():
@@ -131,7 +131,7 @@ def _in_all_processes(
     Inside the block, Ctrl-C and SIGTERM stop training after a step, and snapshots are recorded if the settings ask for
     snapshots.
     """
-    keep_few_shapes(config)
+    limit_shape_caches(config)
     with joined(config.train) as processes:
         reporter = choose_reporter() if processes.is_rank_zero and not quiet else Silent()
         try:

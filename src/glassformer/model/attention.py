@@ -256,8 +256,8 @@ class Attention(nn.Module):
         self.key = nn.Linear(D, G * K, bias=config.attention_bias)
         self.value = nn.Linear(D, G * K, bias=config.attention_bias)
         self.output = nn.Linear(H * K, D, bias=config.attention_bias)
-        self.query_norm = make_query_norm(config, H)
-        self.key_norm = make_query_norm(config, G)
+        self.query_norm = make_qk_norm(config, H)
+        self.key_norm = make_qk_norm(config, G)
         self.dropout = config.dropout_attention
         self.hook_q = nn.Identity()
         self.hook_k = nn.Identity()
@@ -320,7 +320,7 @@ class Attention(nn.Module):
         return x.unflatten(-1, (heads, self.head_width)).transpose(1, 2)  # (B, heads, T, K)
 
 
-def make_query_norm(config: ModelConfig, heads: int) -> nn.RMSNorm | None:
+def make_qk_norm(config: ModelConfig, heads: int) -> nn.RMSNorm | None:
     """Return the QK-norm of queries or keys (Henry et al. 2020; Dehghani et al. 2023); None without QK-norm."""
     eps = config.norm_eps or 1e-6
     match config.qk_norm:

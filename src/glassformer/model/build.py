@@ -11,7 +11,7 @@ from torch import nn
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.model.attention import Attention
-from glassformer.model.pruned_attention import place_pruned_attentions
+from glassformer.model.pruned_attention import replace_pruned_attentions
 from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder, FeedForward, Model
 
 
@@ -52,7 +52,7 @@ def build_model(
         else:
             model = Decoder(config, V)
         if config.removed_heads:
-            place_pruned_attentions(model, config)
+            replace_pruned_attentions(model, config)
     initialize(model, config, seed)
     return model
 

@@ -34,7 +34,7 @@ stay below 1, so noise in the timing does not change the choice."""
 SMALL = (256, 128, 512)
 LARGE = (256, 512, 1024)
 """Rows, inner size and columns of the timed matrix multiplications: layers of a small model and of a larger one."""
-HOPELESS = 0.5
+MIN_SMALL_RATIO = 0.5
 """Minimum ratio of the speeds on small matrices; below it, large ones are not timed, as this could take seconds."""
 ROUNDS = 60
 SECONDS = 0.1
@@ -117,7 +117,7 @@ def _with_train(config: Config, changes: dict[str, str]) -> Config:
     return config.replace(train={**config.train.model_dump(), **changes}) if changes else config
 
 
-def precision_in_words(config: Config) -> str:
+def describe_precision(config: Config) -> str:
     """Return one line with the precision of a run and the reason for it.
 
     Args:
@@ -128,11 +128,11 @@ def precision_in_words(config: Config) -> str:
     name = str(DTYPES[train.precision]).removeprefix("torch.")
     muon = f" (Muon: {train.muon_precision})" if train.optimizer == "muon" else ""
     as_auto = (train.precision == "bf16") == bfloat16_is_faster(device)
-    reason = why(device) if as_auto else f"set by train.precision, although {why(device)}"
+    reason = precision_reason(device) if as_auto else f"set by train.precision, although {precision_reason(device)}"
     return f"precision {name}{muon}: {reason}"
 
 
-def why(device: torch.device) -> str:
+def precision_reason(device: torch.device) -> str:
     """Return the reason for which `auto` chooses float32 or bfloat16 on a device."""
     if device.type == "cuda":
         return f"this GPU has {'' if bfloat16_is_faster(device) else 'no '}bfloat16 instructions"
@@ -151,7 +151,7 @@ def slower_choices(config: Config) -> list[str]:
     fields = FIELDS if config.train.optimizer == "muon" else FIELDS[:1]
     faster = "bf16" if bfloat16_is_faster(device) else "fp32"
     return [
-        f"the recorded train.{field} = {getattr(config.train, field)} is slow here ({why(device)}); "
+        f"the recorded train.{field} = {getattr(config.train, field)} is slow here ({precision_reason(device)}); "
         f"--set train.{field}={faster} changes it, but also changes the results of the run"
         for field in fields
         if getattr(config.train, field) != faster
@@ -163,12 +163,12 @@ def processor_speeds() -> Speeds:
     return _cached_or_measured(cache_file(), _environment())
 
 
-def known_speeds() -> Speeds | None:
+def cached_speeds() -> Speeds | None:
     """Return the speeds of this CPU if they are cached, else None; measure nothing."""
     return _read(cache_file(), _environment())
 
 
-def remember(speeds: Speeds) -> None:
+def cache_speeds(speeds: Speeds) -> None:
     """Cache speeds for this machine and environment; do nothing without a writable cache folder."""
     _write(cache_file(), _environment(), speeds)
     _cached_or_measured.cache_clear()
@@ -178,7 +178,7 @@ def remember(speeds: Speeds) -> None:
 def _cached_or_measured(file: Path | None, environment: str) -> Speeds:
     speeds = _read(file, environment)
     if speeds is None:
-        speeds = time_processor()
+        speeds = measure_speeds()
         _write(file, environment, speeds)
     return speeds
 
@@ -261,7 +261,7 @@ def _write(file: Path | None, environment: str, speeds: Speeds) -> None:
         write_text(file, json.dumps({**asdict(speeds), "environment": environment}))
 
 
-def time_processor() -> Speeds:
+def measure_speeds() -> Speeds:
     """Measure the speed of matrix multiplications in float32 and bfloat16, usually in less than 0.3 s.
 
     Use one thread: the ratio of the speeds hardly depends on the number of threads, but on a busy machine several
@@ -271,7 +271,7 @@ def time_processor() -> Speeds:
     """
     with threads(1):
         small = _measure(SMALL)
-        return small if small.ratio < HOPELESS else _measure(LARGE)
+        return small if small.ratio < MIN_SMALL_RATIO else _measure(LARGE)
 
 
 def _measure(shape: tuple[int, int, int]) -> Speeds:

@@ -84,7 +84,7 @@ def mask_of_heads(layer: Attention, mask: Mask) -> Mask:
     return replace(mask, bias=mask.bias[:, head_numbers(layer)])  # (B or 1, H, T, S)
 
 
-def place_pruned_attentions(model: nn.Module, config: ModelConfig) -> None:
+def replace_pruned_attentions(model: nn.Module, config: ModelConfig) -> None:
     """Replace each attention layer that has a head in `config.removed_heads` by a `PrunedAttention`."""
     for stack in model.modules():
         if not isinstance(stack, Stack):

@@ -49,7 +49,7 @@ from glassformer.base.files import (
     PARTIAL,
     check_folder,
     convert_os_errors,
-    is_whole,
+    is_complete,
     no_empty_folders,
     old_path,
     recorded_sha256,
@@ -70,9 +70,17 @@ CREATING = "creating"
 CREATING_TEXT = "glass train is making this run. If it was killed, the same command begins again.\n"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 """File name of the chat template in a run folder, and in a model folder of Hugging Face."""
-MADE_FIRST = ("manifest.json", "tokenizer.json", "source_tokenizer.json", "labels.json", CHAT_TEMPLATE_FILE)
+WRITTEN_BEFORE_CONFIG = ("manifest.json", "tokenizer.json", "source_tokenizer.json", "labels.json", CHAT_TEMPLATE_FILE)
 """Files of a run that are written before `config.toml`, which marks the folder as a run."""
-KEPT_BY_TRAINING = (*MADE_FIRST, "config.toml", "metrics.jsonl", "samples.txt", "loss.svg", "best", "last")
+WRITTEN_BY_TRAINING = (
+    *WRITTEN_BEFORE_CONFIG,
+    "config.toml",
+    "metrics.jsonl",
+    "samples.txt",
+    "loss.svg",
+    "best",
+    "last",
+)
 """Files of a run that only the process holding the run's lock writes."""
 
 
@@ -311,7 +319,7 @@ class Run:
 
     def complete_checkpoints(self) -> list[Path]:
         """Return all complete checkpoints, oldest first."""
-        return [path for path in self.all_checkpoints() if is_whole(path)]
+        return [path for path in self.all_checkpoints() if is_complete(path)]
 
     def point(self, which: Which, checkpoint: Path) -> None:
         """Point `best` or `last` to a checkpoint; a pointer that is already correct is not rewritten."""
@@ -336,7 +344,7 @@ class Run:
                 *self.checkpoints_folder.glob(f"step-*{PARTIAL}"),
             ):
                 shutil.rmtree(path, ignore_errors=True)
-            _remove_partials(self.folder, KEPT_BY_TRAINING)
+            _remove_partials(self.folder, WRITTEN_BY_TRAINING)
             (self.folder / CREATING).unlink(missing_ok=True)
 
 
@@ -407,11 +415,11 @@ def _is_unfinished(folder: Path) -> bool:
 
 def _remove_unfinished(folder: Path) -> None:
     """Remove only the files of a run whose creation was interrupted."""
-    for name in MADE_FIRST:
+    for name in WRITTEN_BEFORE_CONFIG:
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):
         (folder / "checkpoints").rmdir()
-    _remove_partials(folder, (*MADE_FIRST, "config.toml", CREATING))
+    _remove_partials(folder, (*WRITTEN_BEFORE_CONFIG, "config.toml", CREATING))
     (folder / CREATING).unlink(missing_ok=True)
 
 
@@ -437,7 +445,7 @@ def refuse_existing(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     names -= {"lock", *(name for name in names if name.startswith(f"{CREATING}.") and name.endswith(PARTIAL))}
     if _is_unfinished(folder):
-        names -= {CREATING, "checkpoints", *MADE_FIRST, *(name for name in names if name.endswith(PARTIAL))}
+        names -= {CREATING, "checkpoints", *WRITTEN_BEFORE_CONFIG, *(name for name in names if name.endswith(PARTIAL))}
     if names:
         raise GlassError(f"{folder} is not empty: it holds {min(names)}", "Choose another --out, or empty that folder.")
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.beam import Watch
+from glassformer.generation.beam import StepCallback
 from glassformer.model.transformer import Model
 from glassformer.tasks.continuing import TextModel
 from glassformer.tasks.written_text import Sample, TextStreamer
@@ -18,7 +18,7 @@ from glassformer.text.records import START_MARK
 from glassformer.text.special_names import MARK, SpecialNames, id_of_mark, marked_ids, parts_of
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
-TURNS = ("glassformer-first-question", "glassformer-answer", "glassformer-second-question")
+PLACEHOLDER_MESSAGES = ("glassformer-first-question", "glassformer-answer", "glassformer-second-question")
 """Placeholder messages, used to find the text that a template inserts between messages."""
 
 
@@ -44,7 +44,7 @@ class ChatModel(TextModel):
         super().__init__(model, tokenizer, config)
         self.chat = TokenizedTemplate(template or ChatTemplate(config.data.chat_template), tokenizer)
 
-    def reads_as(self, other: ChatModel) -> bool:
+    def reads_same_tokens_as(self, other: ChatModel) -> bool:
         """Return whether another model has the same template and tokenizer, so that it reads the same tokens."""
         same_template = self.chat.template.source == other.chat.template.source
         return same_template and self.tokenizer.digest == other.tokenizer.digest
@@ -111,7 +111,7 @@ class ChatModel(TextModel):
 
     def decode_conversation(self, ids: Sequence[int]) -> str:
         """Decode the ids of a conversation to text; a line ends at each end token and end-of-turn token."""
-        ends = {self.tokenizer.end_id, *self.more_ends}
+        ends = {self.tokenizer.end_id, *self.extra_end_ids}
         lines: list[list[int]] = [[]]
         for id in ids:
             if id in ends:
@@ -177,7 +177,7 @@ class ChatModel(TextModel):
         prompts: Sequence[str | Sequence[int]],
         settings: SampleConfig,
         wanted: int | None = None,
-        watch: Watch | None = None,
+        watch: StepCallback | None = None,
     ) -> list[list[Sample]]:
         """Return the likeliest answers by beam search; see `TextGenerator.n_best`."""
         return super().n_best(prompts, self.with_stop_strings(settings), wanted, watch)
@@ -188,9 +188,9 @@ class ChatModel(TextModel):
         return settings.replace(stop=tuple(dict.fromkeys((*settings.stop, *stop))))
 
     @property
-    def more_ends(self) -> frozenset[int]:
+    def extra_end_ids(self) -> frozenset[int]:
         """Return the tokens that end an answer besides the end token, such as the template's end-of-turn token."""
-        return self.tokenizer.more_ends | self.chat.more_ends
+        return self.tokenizer.extra_end_ids | self.chat.extra_end_ids
 
     def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
         return ()  # an answer is encoded separately from the text before it
@@ -231,12 +231,12 @@ class TokenizedTemplate:
         with which a tokenizer may merge the question.
         """
         # A template may change outer or double spaces, line breaks, HTML characters, the case of letters, or length.
-        question = f" \n{TURNS[0]}  <&\"'>É\n" + 500 * "x" + " "
+        question = f" \n{PLACEHOLDER_MESSAGES[0]}  <&\"'>É\n" + 500 * "x" + " "
         pieces = self.template.pieces([{"role": "user", "content": question}], True, self._names)
         if after_start:
             pieces[0] = pieces[0].removeprefix(START_MARK)
         parts = [part for piece in pieces for part in parts_of(piece)]
-        question_indices = [index for index, part in enumerate(parts) if TURNS[0] in part]
+        question_indices = [index for index, part in enumerate(parts) if PLACEHOLDER_MESSAGES[0] in part]
         if len(question_indices) != 1 or parts[question_indices[0]] != question:
             return None
         before = marked_ids("".join(parts[: question_indices[0]]), self._tokenizer)
@@ -255,7 +255,7 @@ class TokenizedTemplate:
         return MARK.sub("", self.template.marked(messages, True, self._names).removeprefix(without_answer)).strip()
 
     @property
-    def more_ends(self) -> frozenset[int]:
+    def extra_end_ids(self) -> frozenset[int]:
         """Return the id of the special token with which the template ends an answer; empty if there is none."""
         _, ends = self.ending
         return ends
@@ -263,7 +263,7 @@ class TokenizedTemplate:
     @cached_property
     def ending(self) -> tuple[tuple[str, ...], frozenset[int]]:
         """Return the stop strings and stop ids of an answer: the text or special token before the next question."""
-        question, answer, next_question = TURNS
+        question, answer, next_question = PLACEHOLDER_MESSAGES
         messages = _placeholder_messages("user", "assistant", "user")
         text = self.template.marked(messages, False, self._names)
         between = text.partition(answer)[2].partition(next_question)
@@ -282,4 +282,4 @@ class TokenizedTemplate:
 
 def _placeholder_messages(*roles: str) -> list[Message]:
     """Return a conversation of placeholder messages with these roles."""
-    return [{"role": role, "content": content} for role, content in zip(roles, TURNS, strict=False)]
+    return [{"role": role, "content": content} for role, content in zip(roles, PLACEHOLDER_MESSAGES, strict=False)]

@@ -245,7 +245,7 @@ def row_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
 
     The special tokens around a text are counted; a length above the context is replaced by the context.
     """
-    return np.minimum(store.lengths() + store.around, config.model.context)[used_record_mask(store, config)]
+    return np.minimum(store.lengths() + store.frame_length, config.model.context)[used_record_mask(store, config)]
 
 
 def length_notes(store: RecordStore, config: Config, name: str) -> Iterator[str]:
@@ -257,7 +257,7 @@ def length_notes(store: RecordStore, config: Config, name: str) -> Iterator[str]
     n_too_long = count_too_long(store, config.model.context)
     if not n_too_long:
         return
-    longest = int(store.lengths().max()) + store.around
+    longest = int(store.lengths().max()) + store.frame_length
     of_examples = f"of {counted(len(store), 'examples')}"
     count = counted(n_too_long, f"{of_examples} are", f"{of_examples} is")
     problem = f"{name}: {count} longer than model.context = {config.model.context}"
@@ -270,13 +270,13 @@ def length_notes(store: RecordStore, config: Config, name: str) -> Iterator[str]
 def used_record_mask(store: RecordStore, config: Config) -> npt.NDArray[np.bool_]:
     """Return a (records,) mask of the records that become rows; records that do not fit the context may be left out."""
     if config.data.too_long == "leave_out":
-        return store.lengths().max(axis=1) <= config.model.context - store.around
+        return store.lengths().max(axis=1) <= config.model.context - store.frame_length
     return np.ones(len(store), dtype=np.bool_)
 
 
 def count_too_long(store: RecordStore, context: int) -> int:
     """Return the number of examples that, with the special tokens around them, are longer than the context."""
-    return int((store.lengths().max(axis=1) > context - store.around).sum())
+    return int((store.lengths().max(axis=1) > context - store.frame_length).sum())
 
 
 def measured_bytes(store: RecordStore, context: int) -> int | None:

@@ -18,63 +18,63 @@ class MixedTask:
     """A task that takes a fraction of its training rows from another task; validation and samples are unchanged.
 
     Attributes:
-        own: the run's own task.
+        main_task: the run's own task.
         other: the task that provides the other rows, for the same type of model head.
-        share: probability that a row, or a whole step, comes from `other`.
+        other_fraction: probability that a row, or a whole step, comes from `other`.
         seed: seed of the random choice.
         whole_steps: whether to choose between the tasks once per step instead of per row, which avoids padding if the
             rows of a step have similar lengths.
     """
 
-    own: Task
-    other: Task
-    share: float
+    main_task: Task
+    other_task: Task
+    other_fraction: float
     seed: int
     whole_steps: bool
 
     @property
     def unit(self) -> str:
         """Return the unit of the run's own task."""
-        return self.own.unit
+        return self.main_task.unit
 
     @property
     def choices(self) -> int:
         """Return the number of outcomes of a prediction in the run's own task."""
-        return self.own.choices
+        return self.main_task.choices
 
     @property
     def validation_bytes(self) -> int | None:
         """Return the size in bytes of the predicted text in the run's own validation split; None if undefined."""
-        return self.own.validation_bytes
+        return self.main_task.validation_bytes
 
     @property
     def unknown_share(self) -> float:
         """Return the fraction of unknown tokens in the run's own validation split."""
-        return self.own.unknown_share
+        return self.main_task.unknown_share
 
     @property
     def steps_per_epoch(self) -> float:
         """Return the expected number of steps in one pass over the run's own text."""
-        return self.own.steps_per_epoch / (1 - self.share)
+        return self.main_task.steps_per_epoch / (1 - self.other_fraction)
 
     def rows(self, step: int) -> Sequence[Row]:
         """Return the rows of a step; each row, or the whole step, is from the other task with probability `share`."""
         random = np.random.default_rng((self.seed, step))
         if self.whole_steps:
-            return (self.other if random.random() < self.share else self.own).rows(step)
-        rows = list(self.own.rows(step))
-        others = self.other.rows(step)
-        replaced = random.random(len(rows)) < self.share
+            return (self.other_task if random.random() < self.other_fraction else self.main_task).rows(step)
+        rows = list(self.main_task.rows(step))
+        others = self.other_task.rows(step)
+        replaced = random.random(len(rows)) < self.other_fraction
         return [others[index % len(others)] if replaced[index] else row for index, row in enumerate(rows)]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
         """Return validation rows of the run's own task."""
-        return self.own.held_out(limit)
+        return self.main_task.held_out(limit)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """Return a sample of the run's own task."""
-        return self.own.sample(model, settings)
+        return self.main_task.sample(model, settings)
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
         """Yield the concerns of the run's own task."""
-        return self.own.concerns(model, loss)
+        return self.main_task.concerns(model, loss)

@@ -92,7 +92,7 @@ class TextTask:
         return self.validation.unknown_share
 
     @property
-    def most_predicted(self) -> int:
+    def max_predicted(self) -> int:
         """Return the maximum number of predicted tokens per row."""
         return self.config.model.context
 
@@ -104,7 +104,7 @@ class TextTask:
         documents is used once.
         """
         documents = self.config.data.windows == "documents"
-        rows = len(self.train.pieces(self.most_predicted)) if documents else len(self.train) / self.config.model.context
+        rows = len(self.train.pieces(self.max_predicted)) if documents else len(self.train) / self.config.model.context
         return rows / self.config.train.batch
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
@@ -114,11 +114,11 @@ class TextTask:
     def _windows(self, step: int) -> list[Row]:
         train = self.config.train
         start = self.tokenizer.start_id
-        return training_rows(self.train, self.config.data, self.most_predicted, train.batch, train.seed, step, start)
+        return training_rows(self.train, self.config.data, self.max_predicted, train.batch, train.seed, step, start)
 
     def _held_out_windows(self, limit: int | None) -> Sequence[Row]:
         start = self.tokenizer.start_id
-        return validation_rows(self.validation, self.config.data, self.most_predicted, start, limit)
+        return validation_rows(self.validation, self.config.data, self.max_predicted, start, limit)
 
 
 class LanguageTask(TextTask):
@@ -151,7 +151,7 @@ class MaskedTask(TextTask):
     validation_bytes = None
 
     @property
-    def most_predicted(self) -> int:
+    def max_predicted(self) -> int:
         """Return the context minus one, because the first token of a row is also read."""
         return self.config.model.context - 1
 

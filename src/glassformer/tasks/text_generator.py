@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Sequence
 from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
-from glassformer.generation.beam import Hypothesis, Watch, beam_search
+from glassformer.generation.beam import Hypothesis, StepCallback, beam_search
 from glassformer.generation.decoding import Ended, Stop, TokenStep, candidates, generate
 from glassformer.generation.length_batches import batches_by_length
 from glassformer.generation.slot_reader import Engine
@@ -50,9 +50,9 @@ class TextGenerator(ABC):
         return torch_precision if self.engine is None else self.engine.precision
 
     @property
-    def more_ends(self) -> frozenset[int]:
+    def extra_end_ids(self) -> frozenset[int]:
         """Return the tokens that end a text in addition to the tokenizer's end token."""
-        return self.tokenizer.more_ends
+        return self.tokenizer.extra_end_ids
 
     def with_stop_strings(self, settings: SampleConfig) -> SampleConfig:
         """Return settings with the further stop strings of the model; a subclass may have such strings."""
@@ -82,7 +82,7 @@ class TextGenerator(ABC):
             seeds,
             start=self.tokenizer.target_start,
             engine=self.engine,
-            more_ends=self.more_ends,
+            extra_end_ids=self.extra_end_ids,
         )
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
@@ -168,7 +168,7 @@ class TextGenerator(ABC):
         prompts: Sequence[str | Sequence[int]],
         settings: SampleConfig,
         wanted: int | None = None,
-        watch: Watch | None = None,
+        watch: StepCallback | None = None,
     ) -> list[list[Sample]]:
         """Return the likeliest texts for each prompt by beam search, best first: `wanted` texts, or one for each beam.
 
@@ -189,7 +189,7 @@ class TextGenerator(ABC):
                 start=self.tokenizer.target_start,
                 watch=watch,
                 engine=self.engine,
-                more_ends=self.more_ends,
+                extra_end_ids=self.extra_end_ids,
             )
             for index, ranking in zip(group, rankings, strict=True):
                 before = self.ids_before_text(ids[index])

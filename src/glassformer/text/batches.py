@@ -149,11 +149,13 @@ class ValidationRows(Sequence[Row]):
         self.documents = documents
         self.context = context
         self.start_id = start_id
-        self.total = len(store.pieces(context)) if documents else -(-(len(store) - 1) // context)
-        self.wanted = self.total if limit is None else max(1, min(self.total, self.total * limit // len(store)))
+        self.n_all_rows = len(store.pieces(context)) if documents else -(-(len(store) - 1) // context)
+        self.n_rows = (
+            self.n_all_rows if limit is None else max(1, min(self.n_all_rows, self.n_all_rows * limit // len(store)))
+        )
 
     def __len__(self) -> int:
-        return self.wanted
+        return self.n_rows
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
@@ -165,7 +167,7 @@ class ValidationRows(Sequence[Row]):
         number = index + len(self) if index < 0 else index
         if not 0 <= number < len(self):
             raise IndexError(index)
-        row = number * self.total // self.wanted
+        row = number * self.n_all_rows // self.n_rows
         if self.documents:
             return _document_row(self.store, self.context, self.start_id, row)
         return Row.of_text(self.store.tokens[row * self.context : (row + 1) * self.context + 1])

@@ -11,7 +11,7 @@ UNSEEN = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 """Control characters except tab and line ends, byte order marks, and two code points that are not characters."""
 BEFORE_LINE_END = re.compile(r"[^\S\n]+\n")
 BLANK_LINES = re.compile(r"\n{3,}")
-HELD = 2_000_000  # maximum number of white-space characters to hold back unchanged
+MAX_PENDING_SPACE = 2_000_000  # maximum number of white-space characters to hold back unchanged
 
 
 def cleaned(parts: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
@@ -29,7 +29,7 @@ def cleaned(parts: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
         body_length = len(raw.rstrip())  # white space at the end may continue in the next part
         body = tidied(raw[:body_length])
         pending_space = raw[body_length:]
-        if len(pending_space) > HELD:
+        if len(pending_space) > MAX_PENDING_SPACE:
             pending_space = tidied(pending_space)
         if body or last:
             begun = True

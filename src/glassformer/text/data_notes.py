@@ -16,9 +16,9 @@ from glassformer.base.wording import counted
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RecordKind
 from glassformer.text.source import Source
-from glassformer.text.split import NEAR_ENOUGH, DocumentSplit, Held, SplitName
+from glassformer.text.split import NEAR_ENOUGH, DocumentSplit, HeldOutMask, SplitName
 from glassformer.text.store import StoreWriter
-from glassformer.text.survey import Survey, mark_of
+from glassformer.text.survey import Survey, hash_text
 from glassformer.text.tokenizers import Tokenizer
 
 SHOWN_LABELS = 12
@@ -139,7 +139,7 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
     return [f"left out {counted(count, 'texts')} whose label was never learnt: {listing}; {hint}"]
 
 
-def overlap_notes(survey: Survey, validation_survey: Survey | None, held_out: Held) -> list[str]:
+def overlap_notes(survey: Survey, validation_survey: Survey | None, held_out: HeldOutMask) -> list[str]:
     """Return notes on repeated examples, sources with several answers, and texts that are in both splits."""
     text_hashes, record_hashes = _hashes_of(survey)
     is_pairs = survey.kind.labels == "none"
@@ -193,7 +193,7 @@ def overlap_note(store: RecordStore, train: RecordStore) -> str | None:
 
 
 def _record_hashes(store: RecordStore) -> Iterator[int]:
-    return (mark_of("\0".join(parts), 0) for parts in store.texts())
+    return (hash_text("\0".join(parts), 0) for parts in store.texts())
 
 
 def _hashes_of(survey: Survey) -> tuple[Marks, Marks]:

@@ -42,7 +42,7 @@ class Dialect:
     delimiter: str
     quoting: Literal["standard", "spaced", "line", "none"]
     skipped: int
-    wary: bool
+    refuse_embedded_rows: bool
 
 
 def text_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _standard_records(lines: Iterator[str], dialect: Dialect, name: str) -> Iter
             last = first + len(record_lines) - 1
             if cells:
                 width = width or len(cells)
-                if last > first and dialect.wary:
+                if last > first and dialect.refuse_embedded_rows:
                     _refuse_swallowed_rows(cells, dialect.delimiter, width, (first, last), name)
                 yield first, last, cells
             first = last + 1

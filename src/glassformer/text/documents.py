@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 LINE_END = re.compile(r"\r\n|\n|\r")
 BLANK_LINES = re.compile(r"(?>\r\n|\n|\r)(?:[ \t]*(?>\r\n|\n|\r))+")  # atomic: \r\n is never two line ends
-HELD = 2_000_000  # characters of one document kept in memory before it is passed on in pieces
+MAX_PENDING_CHARACTERS = 2_000_000  # characters of one document kept in memory before it is passed on in pieces
 
 
 def documents(chunks: Iterable[str], unit: str) -> Iterator[Iterator[tuple[str, bool]]]:
@@ -42,14 +42,14 @@ def _separated(chunks: Iterable[str], separator: re.Pattern[str]) -> Iterator[tu
     for chunk in chunks:
         pending += chunk
         complete_length = len(pending.rstrip(" \t\r\n"))  # white space at the end may be the beginning of a separator
-        if len(pending) - complete_length > HELD:
+        if len(pending) - complete_length > MAX_PENDING_CHARACTERS:
             complete_length = len(pending)  # pass on long white space, to bound memory
         *complete, remainder = separator.split(pending[:complete_length])
         pending = remainder + pending[complete_length:]
         for text in complete:
             yield from _last_piece(text, begun)
             begun = False
-        if len(remainder) > HELD:
+        if len(remainder) > MAX_PENDING_CHARACTERS:
             yield (remainder if begun else remainder.lstrip("\r\n")), False
             pending = pending[len(remainder) :]
             begun = True

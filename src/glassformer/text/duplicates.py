@@ -108,7 +108,7 @@ class DuplicateFinder:
         self._text_hashes.append(text_hash)
         self._bands += bands
 
-    def found(self) -> bytes:
+    def duplicate_flags(self) -> bytes:
         """Return a byte for each index up to the last one added; empty if no document was added.
 
         A byte is 1 if its document duplicates an earlier document, directly or through other duplicates, otherwise 0.

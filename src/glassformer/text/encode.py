@@ -268,10 +268,10 @@ class Meter:
     """Progress meter for a long job. Every few seconds, it reports the percentage done and the speed."""
 
     def __init__(self, what: str, total: int, say: Callable[[str], None], every: float = 2.0) -> None:
-        self.what = what
+        self.label = what
         self.total = total
-        self.say = say
-        self.every = every
+        self.report = say
+        self.interval = every
         self.done = 0
         self.begun = self.reported = time.monotonic()
 
@@ -279,7 +279,7 @@ class Meter:
         """Count newly processed characters, and report the progress if a report is due."""
         self.done += characters
         now = time.monotonic()
-        if now - self.reported >= self.every:
+        if now - self.reported >= self.interval:
             self.reported = now
             speed = self.done / 1e6 / (now - self.begun)
-            self.say(f"{self.what}: {self.done / max(self.total, 1):.0%}, {speed:.1f} million characters/s")
+            self.report(f"{self.label}: {self.done / max(self.total, 1):.0%}, {speed:.1f} million characters/s")

@@ -23,34 +23,36 @@ class Tally:
 
     left_out: Counter[str] = field(default_factory=Counter)
     remarks: Counter[str] = field(default_factory=Counter)
-    places: dict[str, tuple[int, str]] = field(default_factory=dict)
+    example_positions: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def leave_out(self, reason: str, position: str) -> None:
         """Count an item that is left out; keep the first position that is not empty."""
         self.left_out[reason] += 1
         if position:
-            self.places.setdefault(reason, (0, position))
+            self.example_positions.setdefault(reason, (0, position))
 
     def remark(self, remark: str, position: str, weight: int = 0) -> None:
         """Count an item that is used but noted; keep the position with the largest `weight`."""
         self.remarks[remark] += 1
-        if remark not in self.places or weight > self.places[remark][0]:
-            self.places[remark] = (weight, position)
+        if remark not in self.example_positions or weight > self.example_positions[remark][0]:
+            self.example_positions[remark] = (weight, position)
 
     def notes(self) -> list[str]:
         """Return one note for each count, then one for each position."""
         notes = [f"left out {counted(count, reason)}" for reason, count in sorted(self.left_out.items())]
         notes += [counted(count, remark) for remark, count in sorted(self.remarks.items()) if count]
-        return notes + [f"{reason}: for example {position}" for reason, (_, position) in sorted(self.places.items())]
+        return notes + [
+            f"{reason}: for example {position}" for reason, (_, position) in sorted(self.example_positions.items())
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts and positions as a JSON-serializable dictionary."""
-        return {"left_out": self.left_out, "remarks": self.remarks, "places": self.places}
+        return {"left_out": self.left_out, "remarks": self.remarks, "places": self.example_positions}
 
     def add(self, other: Mapping[str, Any]) -> None:
         """Add the counts of a later part, as `as_json` returned them."""
         self.left_out.update(other["left_out"])
         self.remarks.update(other["remarks"])
         for reason, (weight, position) in other["places"].items():
-            if reason not in self.places or weight > self.places[reason][0]:
-                self.places[reason] = (weight, position)
+            if reason not in self.example_positions or weight > self.example_positions[reason][0]:
+                self.example_positions[reason] = (weight, position)

@@ -101,12 +101,12 @@ class TokenizerOrigin:
     Attributes:
         config: settings for training tokenizers.
         file: file of one tokenizer for all roles.
-        given: tokenizers to use unchanged: one for all roles, or one for each role.
+        existing_tokenizers: tokenizers to use unchanged: one for all roles, or one for each role.
     """
 
     config: TokenizerConfig
     file: Path | None = None
-    given: tuple[Tokenizer, ...] = ()
+    existing_tokenizers: tuple[Tokenizer, ...] = ()
 
     def tokenizers(self, kind: RecordKind, texts: Callable[..., Iterable[str]]) -> dict[str, Tokenizer]:
         """Return the tokenizer of each role: given, loaded from the file, or trained on the texts.
@@ -115,8 +115,12 @@ class TokenizerOrigin:
             kind: the kind of records.
             texts: function that receives roles and returns the texts of the training split in these roles.
         """
-        if self.given:
-            role_tokenizers = self.given if len(self.given) > 1 else self.given * len(kind.roles)
+        if self.existing_tokenizers:
+            role_tokenizers = (
+                self.existing_tokenizers
+                if len(self.existing_tokenizers) > 1
+                else self.existing_tokenizers * len(kind.roles)
+            )
             return dict(zip(kind.roles, role_tokenizers, strict=True))
         if len(kind.roles) == 1 or self.config.joint:
             return dict.fromkeys(kind.roles, self.tokenizer(kind, texts(*kind.roles)))
@@ -155,7 +159,7 @@ def prepare(
         tokenizer: settings of the tokenizers.
         cache: a folder for results; each is in a subfolder named by a hash of the data and the settings.
         progress: receives progress messages.
-        given: tokenizers to use unchanged, see `TokenizerOrigin`; empty: train them.
+        existing_tokenizers: tokenizers to use unchanged, see `TokenizerOrigin`; empty: train them.
 
     Raises:
         GlassError: the source cannot be read or split, a classifier cannot learn from the labels, or the disk is full;
@@ -186,7 +190,9 @@ def prepare_source(
     if prepared := reusable(folder, lambda folder: open_prepared(kind, folder)):
         return _with_current_names(prepared, source, validation_source)
     with building(cache, folder, lambda folder: open_prepared(kind, folder)) as temporary:
-        write_prepared(source, validation_source, TokenizerOrigin(tokenizer, given=given), temporary, progress)
+        write_prepared(
+            source, validation_source, TokenizerOrigin(tokenizer, existing_tokenizers=given), temporary, progress
+        )
     return _open_folder(kind, folder, reused=False)
 
 
@@ -255,14 +261,14 @@ class RecordPlan:
     Attributes:
         source: the source.
         own: the separate validation source, or None.
-        found, own_found: the survey of each source.
+        source_survey, validation_survey: the survey of each source.
         split: the split.
     """
 
     source: Source
-    own: Source | None
-    found: Survey
-    own_found: Survey | None
+    validation_source: Source | None
+    source_survey: Survey
+    validation_survey: Survey | None
     split: Split
 
     @property
@@ -273,15 +279,17 @@ class RecordPlan:
     @property
     def characters(self) -> int:
         """Return the number of characters in all texts."""
-        surveys = [self.found, self.own_found] if self.own_found else [self.found]
+        surveys = [self.source_survey, self.validation_survey] if self.validation_survey else [self.source_survey]
         return sum(each.characters + each.other_characters for each in surveys)
 
     def split_pieces(self) -> Iterator[SplitPiece]:
         """Return the records of both splits, each in the order of its source."""
         split = self.split
         if isinstance(split, DocumentSplit):
-            return split.split_pieces(kept_pieces(self.source, self.found, marks=split.bucket >= 0))
-        validation_pieces = split.validation(kept_records(self.own)) if self.own else iter(())
+            return split.split_pieces(kept_pieces(self.source, self.source_survey, marks=split.bucket >= 0))
+        validation_pieces = (
+            split.validation(kept_records(self.validation_source)) if self.validation_source else iter(())
+        )
         return chain(split.split_pieces(kept_records(self.source)), validation_pieces)
 
     def training_texts(self, *roles: str) -> Iterable[str]:
@@ -331,18 +339,18 @@ def write_prepared(
     kind = source.kind
     progress(f"counting {'documents' if kind.running_text else 'examples'}")
     plan = plan_records(source, validation_source)
-    if vocabulary.file is None and not vocabulary.given:
+    if vocabulary.file is None and not vocabulary.existing_tokenizers:
         progress(f"training the tokenizer ({vocabulary.config.kind})")
     tokenizers = vocabulary.tokenizers(kind, plan.training_texts)
-    if kind.loss_spans and not vocabulary.given:
+    if kind.loss_spans and not vocabulary.existing_tokenizers:
         _refuse_special_names(source.data.chat_template, tokenizers[kind.roles[0]])
     save_tokenizers(folder, kind, tokenizers)
     writers = _write_stores(plan, tokenizers, folder, Meter("encoding", plan.characters, progress))
     stores = {split: writer.stores for split, writer in writers.items()}
     encoding_notes = token_notes(kind, tokenizers, stores, sum(writer.forced_cuts for writer in writers.values()))
     if isinstance(plan.split, DocumentSplit):
-        notes = [*source.notes, *survey_notes(plan.found)]
-        notes += document_split_notes(plan.found, plan.split, source.data, stores)
+        notes = [*source.notes, *survey_notes(plan.source_survey)]
+        notes += document_split_notes(plan.source_survey, plan.split, source.data, stores)
         write_text_facts(folder, source, vocabulary, tokenizers[kind.roles[0]], [*notes, *encoding_notes])
         return
     source_notes = _source_notes(source, validation_source, writers["train"].records, writers["validation"].records)
@@ -355,12 +363,12 @@ def write_prepared(
             "labels": list(plan.labels or ()),
             "notes": {
                 "source": source_notes["source"],
-                "found": survey_notes(plan.found),
+                "found": survey_notes(plan.source_survey),
                 "own": source_notes["own"],
-                "own_found": survey_notes(plan.own_found) if plan.own_found else [],
+                "own_found": survey_notes(plan.validation_survey) if plan.validation_survey else [],
                 "split": source_notes["split"],
-                "labels": label_notes(plan.found, plan.own_found, plan.labels),
-                "overlap": overlap_notes(plan.found, plan.own_found, plan.split.held),
+                "labels": label_notes(plan.source_survey, plan.validation_survey, plan.labels),
+                "overlap": overlap_notes(plan.source_survey, plan.validation_survey, plan.split.held_out),
                 "tokens": encoding_notes,
             },
             "unknown_share": unknown_share(stores["train"]),

@@ -97,7 +97,7 @@ class RecordStore:
         return replace(self, frame=source_tokenizer.frame, target_start=tokenizer.target_start)
 
     @property
-    def around(self) -> int:
+    def frame_length(self) -> int:
         """Return the number of tokens around a source or before a target, whichever is larger."""
         before_target = len(self.target_start) if "target" in self.tokens else 0
         return max(1 if self.frame is None else len(self.frame), before_target)
@@ -114,7 +114,7 @@ class RecordStore:
         return sum(store.bytes for store in self.tokens.values())
 
     @property
-    def unknown_share(self) -> float:
+    def unknown_fraction(self) -> float:
         """Return the fraction of tokens that are unknown, over all texts; end tokens are not counted."""
         tokens = sum(len(store) - store.documents for store in self.tokens.values())
         return sum(store.unknown for store in self.tokens.values()) / max(1, tokens)

@@ -33,7 +33,7 @@ from glassformer.text.survey import KeptPiece, Survey
 SplitName = Literal["train", "validation"]
 SPLITS: tuple[SplitName, SplitName] = ("train", "validation")
 Numbers = npt.NDArray[np.integer[Any]]
-Held = npt.NDArray[np.bool_]
+HeldOutMask = npt.NDArray[np.bool_]
 JOINERS = "\u200c\u200d"
 NEAR_ENOUGH = 0.25
 """Maximum relative difference between the number of characters in whole documents and the number to hold out."""
@@ -113,12 +113,12 @@ class RecordSplit:
     """The split of records other than running text.
 
     Attributes:
-        held: (records,) True where a kept record of the source is held out.
+        held_out: (records,) True where a kept record of the source is held out.
         labels: the index of each label of the training split, by name; None for records without labels.
         name: name of the source.
     """
 
-    held: Held
+    held_out: HeldOutMask
     labels: Mapping[str, int] | None
     name: str
 
@@ -128,7 +128,7 @@ class RecordSplit:
         Raises:
             GlassError: the source has more records than when it was surveyed.
         """
-        held_out = self.held
+        held_out = self.held_out
         for number, (_, texts, labels, _, _, _, loss_spans) in enumerate(records):
             if number >= len(held_out):
                 raise GlassError(f"{self.name} changed while it was read", "Run the same command again.")
@@ -309,7 +309,7 @@ def _refuse_useless_labels(survey: Survey, name: str) -> None:
         )
 
 
-def hold_out(survey: Survey, data: DataConfig) -> Held:
+def hold_out(survey: Survey, data: DataConfig) -> HeldOutMask:
     """Return a (records,) mask, True for each record to hold out: at least one record, never all.
 
     Raises:
@@ -320,7 +320,7 @@ def hold_out(survey: Survey, data: DataConfig) -> Held:
     return _random_records(survey, data) if data.split == "random" else _last_records(survey, data)
 
 
-def _last_records(survey: Survey, data: DataConfig) -> Held:
+def _last_records(survey: Survey, data: DataConfig) -> HeldOutMask:
     characters = np.cumsum(np.frombuffer(survey.lengths, dtype=np.uint32)[::-1], dtype=np.int64)
     max_records = int(np.searchsorted(characters, data.validation_limit, side="right"))
     held_out_count = min(round(data.validation_fraction * survey.records), max_records, survey.records - 1)
@@ -329,7 +329,7 @@ def _last_records(survey: Survey, data: DataConfig) -> Held:
     return held_out
 
 
-def _random_records(survey: Survey, data: DataConfig) -> Held:
+def _random_records(survey: Survey, data: DataConfig) -> HeldOutMask:
     """Hold out, for each label, groups of examples with equal sources: the groups with the lowest hashes."""
     text_hashes, group_of_record, counts = np.unique(
         np.frombuffer(survey.marks, dtype=np.uint64), return_inverse=True, return_counts=True
@@ -360,7 +360,7 @@ def _random_records(survey: Survey, data: DataConfig) -> Held:
     _keep_every_label(survey, group_of_record, held_out_groups)
     if not held_out_groups.any():
         held_out_groups[_one_to_spare(label_of_group, counts)] = True
-    held_out: Held = held_out_groups[group_of_record]
+    held_out: HeldOutMask = held_out_groups[group_of_record]
     return held_out
 
 
@@ -393,7 +393,7 @@ def _lowest_groups(counts: Numbers, characters: Numbers, max_examples: int, max_
     return np.concatenate([np.arange(prefix), single_groups[:single_count]])
 
 
-def _keep_every_label(survey: Survey, group: Numbers, held_out_groups: Held) -> None:
+def _keep_every_label(survey: Survey, group: Numbers, held_out_groups: HeldOutMask) -> None:
     """Move one group back to training for each label that has no training record left."""
     if not survey.label_numbers:
         return

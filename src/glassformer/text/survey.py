@@ -50,7 +50,7 @@ class Facts:
         characters, words, mark: size and hash of the first text; if `facts_of` does not count words, `words` is 1, or 0
             for a blank text.
         bands: hashes that near duplicates share (see `Sketch`); empty if near duplicates are not searched for.
-        rest: the record's other texts and its labels.
+        other_fields: the record's other texts and its labels.
         whole_mark: a hash of all texts and labels of the record.
         position: location of the record in the data, for messages.
     """
@@ -59,7 +59,7 @@ class Facts:
     words: int = 0
     mark: int = 0
     bands: bytes = b""
-    rest: tuple[str, ...] = ()
+    other_fields: tuple[str, ...] = ()
     whole_mark: int = 0
     position: str = ""
 
@@ -120,7 +120,7 @@ class Survey:
         """Count record `number`, which came in one piece if `single_piece`; return whether it is kept."""
         if not single_piece:
             self.large[number] = facts
-        reason = why_left_out(facts.words, facts.rest, self.kind, data)
+        reason = why_left_out(facts.words, facts.other_fields, self.kind, data)
         if not reason and self.repeated and self.repeated[number]:
             reason = REPEATED[data.duplicates]
         if reason:
@@ -152,9 +152,9 @@ class Survey:
         self.whole_marks.append(facts.whole_mark)
         self.lengths.append(facts.characters)
         other_texts = len(self.kind.roles) - 1
-        self.other_characters += sum(len(part) for part in facts.rest[:other_texts])
+        self.other_characters += sum(len(part) for part in facts.other_fields[:other_texts])
         if self.kind.labels != "none":
-            self.add_labels(facts.rest[other_texts:])
+            self.add_labels(facts.other_fields[other_texts:])
 
     def add_labels(self, labels: Sequence[str]) -> None:
         """Count the labels of the next record."""
@@ -176,7 +176,7 @@ class Survey:
         """Return the number of occurrences of each label, in the order of `label_names`; (labels,)."""
         return np.bincount(np.frombuffer(self.label_numbers, dtype=np.int32))
 
-    def refuse_nothing(self, name: str) -> None:
+    def raise_if_empty(self, name: str) -> None:
         """Raise a `GlassError` if no record of the source called `name` is kept."""
         if self.records:
             return
@@ -209,9 +209,9 @@ def survey(source: Source, seed: int | None = None) -> Survey:
     if kind.running_text and data.duplicates != "keep":
         finder = DuplicateFinder()
         for facts, number, _ in facts_of(source.records(Tally()), data, bands=data.duplicates == "near"):
-            if not why_left_out(facts.words, facts.rest, kind, data):
+            if not why_left_out(facts.words, facts.other_fields, kind, data):
                 finder.add(number, facts.mark, facts.bands)
-        result.repeated = finder.found()
+        result.repeated = finder.duplicate_flags()
     for facts, number, single_piece in facts_of(source.records(result.tally), data):
         result.add(number, facts, single_piece, data)
         if result.label_names and len(result.label_names) > MOST_LABELS:
@@ -219,7 +219,7 @@ def survey(source: Source, seed: int | None = None) -> Survey:
                 f"{source.name} has more than {MOST_LABELS:,} distinct labels in its first {result.records:,} rows",
                 "Set data.label_column to a column whose values repeat.",
             )
-    result.refuse_nothing(source.name)
+    result.raise_if_empty(source.name)
     return result
 
 
@@ -242,7 +242,7 @@ def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = Fals
         if first:
             facts = Facts()
             if labels or len(texts) > 1:
-                facts.rest = texts[1:] + labels
+                facts.other_fields = texts[1:] + labels
             facts.position = position
             hasher = empty_hasher.copy()
             in_word = False
@@ -260,8 +260,8 @@ def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = Fals
         if last:
             facts.mark = int.from_bytes(hasher.digest(), "little")
             facts.whole_mark = facts.mark
-            if facts.rest:
-                hasher.update("\0".join(("", *facts.rest)).encode("utf-8"))
+            if facts.other_fields:
+                hasher.update("\0".join(("", *facts.other_fields)).encode("utf-8"))
                 facts.whole_mark = int.from_bytes(hasher.digest(), "little")
             facts.bands = sketch.bands(facts.mark) if sketch is not None else b""
             yield facts, number, first
@@ -272,7 +272,7 @@ def counts_words(data: DataConfig) -> bool:
     return data.min_words > 0 or data.max_words is not None
 
 
-def mark_of(text: str, seed: int) -> int:
+def hash_text(text: str, seed: int) -> int:
     """Return a 64-bit hash of a text, keyed by `seed`; equal texts have equal hashes."""
     return _hash_text(text, _new_hasher(seed))
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from glassformer.base.config import EXAMPLES, Config
 from glassformer.model.device import choose_device
-from glassformer.model.precision import precision_in_words, resolve_precision
+from glassformer.model.precision import describe_precision, resolve_precision
 from glassformer.runs.run_text import prepare_run_text
 from glassformer.runs.text_location import token_cache
 from glassformer.text.prepare import Prepared
@@ -30,7 +30,7 @@ TRAINING = 0.85
 """Fraction of the remaining time planned for training steps; evaluations and the work after training take the rest."""
 LONGEST_SHARE = 1 / 5
 """Fraction of the time limit after which no further shape is probed."""
-HELD = 0.999
+COVERED_FRACTION = 0.999
 """Fraction of the examples that must fit into the context."""
 PRECISION = "train.precision"
 HELD_OUT = 1000
@@ -110,7 +110,7 @@ def size_run(
         note(f"measuring {shape.layers} layers of width {shape.width}, with {step_description} per step")
         probe_result = probe(candidate, data.folder, seconds)
         tokens = plan_run(candidate, data, None).tokens_per_step
-        speed = shape.arithmetic(case) * tokens / probe_result.seconds_per_step
+        speed = shape.training_flops_per_token(case) * tokens / probe_result.seconds_per_step
         measured_settings = {name: choice.settings[name] for name in MEASURED if name in choice.settings}
         next_choice = choose_sizes(case, speed, given_settings)
         if measured_settings.items() <= next_choice.settings.items() or attempt == ROUNDS - 1 or spent() > deadline:
@@ -119,7 +119,7 @@ def size_run(
     # Choose the other settings, such as the steps, for the measured batch.
     final_choice = choose_sizes(case, speed, {**given_settings, **measured_settings})
     chosen = {**measured_settings, **final_choice.settings}
-    why = (*final_choice.why, *([precision_in_words(config)] if is_open else []))
+    why = (*final_choice.why, *([describe_precision(config)] if is_open else []))
     return Sized(_with_settings(config, chosen), data, probe_result, chosen | preliminary_settings, why)
 
 
@@ -138,11 +138,11 @@ def _data_settings_to_change(config: Config, data: Prepared) -> dict[str, Any]:
 
 
 def _fitting_context(data: Prepared) -> int | None:
-    """Return the context that fits `HELD` of the examples with their special tokens; None for running text."""
+    """Return the context that fits `COVERED_FRACTION` of the framed examples; None for running text."""
     if data.kind.running_text:
         return None
     lengths = data.train.lengths().max(axis=1)  # (records,)
-    return math.ceil(np.quantile(lengths, HELD)) + data.train.around
+    return math.ceil(np.quantile(lengths, COVERED_FRACTION)) + data.train.frame_length
 
 
 def _sizing_case(config: Config, data: Prepared, elapsed: float = 0.0) -> SizingCase:

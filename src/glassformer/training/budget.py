@@ -51,7 +51,7 @@ class Budget:
     parents_text: float = 0.0
 
     @property
-    def rest(self) -> float:
+    def reserved_seconds(self) -> float:
         """Seconds reserved for reports and the end of the process."""
         return REST_SECONDS + REST_SHARE * self.seconds
 
@@ -89,13 +89,13 @@ class Budget:
 
         Loading the best checkpoint is assumed to take as long as saving one.
         """
-        return self.save + rows * self.row + self.parents_text + self.rest
+        return self.save + rows * self.row + self.parents_text + self.reserved_seconds
 
     def training_ends(self, rows: int) -> float:
         """Return the wall second at which training must end."""
         return self.seconds - self.after_training(rows)
 
-    def over(self, now: float, rows: int) -> bool:
+    def must_end(self, now: float, rows: int) -> bool:
         """Return whether another step would end too late."""
         return now + self.step > self.training_ends(rows)
 
@@ -118,7 +118,7 @@ class Budget:
             return True
         return spent + evaluation_seconds <= evaluations_limit * min(1.0, (now + evaluation_seconds) / self.seconds)
 
-    def share(self, now: float, began: float, rows: int) -> float:
+    def fraction_done(self, now: float, began: float, rows: int) -> float:
         """Return the fraction of training that is done, 0 to 1, if the first step began at wall second `began`."""
         training_seconds = self.training_ends(rows) - began
         elapsed = now - began

@@ -66,7 +66,7 @@ class TrainState:
     parent_loss: float | None = None
 
     @property
-    def kept_steps(self) -> tuple[int, int]:
+    def checkpoint_steps(self) -> tuple[int, int]:
         """Return the steps of the checkpoints `best` and `last`; before the first evaluation, both are the newest."""
         return (self.step if self.best_loss is None else self.best_step), self.step
 
@@ -118,7 +118,7 @@ def point_to(run: Run, state: TrainState) -> None:
     The targets come from `state`, never from the pointers in the folder. The pointers are flushed to the disk before
     anything is deleted. The caller must hold the run's lock.
     """
-    best, last = (step_name(step) for step in state.kept_steps)
+    best, last = (step_name(step) for step in state.checkpoint_steps)
     run.point("best", run.checkpoints_folder / best)
     run.point("last", run.checkpoints_folder / last)
     with convert_os_errors(run.folder):

@@ -62,7 +62,7 @@ class RunClock:
         self.now = self.earlier + self.processes.all_reduce_max(self.leg_seconds())
         return self.now
 
-    def lap(self) -> float:
+    def read_elapsed(self) -> float:
         """Read the clock, and return the seconds since the last reading."""
         before = self.now
         return self.read() - before

@@ -25,11 +25,11 @@ from glassformer.model.shapes_only import shapes_only
 from glassformer.model.transformer import Block
 from glassformer.tasks.losses import MOST_LOSS_LOGITS
 
-FLOAT = 4
+FLOAT32_BYTES = 4
 """Bytes of a number in float32."""
-HALF = 2
+BFLOAT16_BYTES = 2
 """Bytes of a number in bfloat16."""
-ROOM = 0.9
+USABLE_MEMORY = 0.9
 """Fraction of a GPU's memory that the estimate uses; fragmentation and libraries need the rest."""
 MOST_ROWS = 64
 
@@ -72,7 +72,7 @@ class ModelSize:
     Attributes:
         shapes: shape of every parameter.
         blocks: number of parameters of each block.
-        rest: number of parameters outside the blocks: embeddings, last norm, head.
+        parameters_outside_blocks: number of parameters outside the blocks: embeddings, last norm, head.
         forward_flops: FLOPs of one token's forward pass at the end of a full context (`count_model`).
         kept: bytes of activations that one block stores per token for the backward pass.
         context, width: as in the model's settings.
@@ -82,9 +82,9 @@ class ModelSize:
 
     shapes: tuple[tuple[int, ...], ...]
     blocks: tuple[int, ...]
-    rest: int
+    parameters_outside_blocks: int
     forward_flops: int
-    kept: int
+    activation_bytes_per_token: int
     context: int
     layers: int
     width: int
@@ -93,7 +93,7 @@ class ModelSize:
     @property
     def parameters(self) -> int:
         """Return the total number of parameters."""
-        return sum(self.blocks) + self.rest
+        return sum(self.blocks) + self.parameters_outside_blocks
 
 
 @dataclass(frozen=True)
@@ -171,9 +171,9 @@ def size_of(config: ModelConfig, vocab_size: int | None = None, classes: int | N
     return ModelSize(
         shapes=shapes,
         blocks=tuple(blocks),
-        rest=sum(map(math.prod, shapes)) - sum(blocks),
+        parameters_outside_blocks=sum(map(math.prod, shapes)) - sum(blocks),
         forward_flops=sum(part.flops for part in count_model(config, vocab_size, classes=classes)),
-        kept=kept_of_block(config),
+        activation_bytes_per_token=block_activation_bytes(config),
         context=config.context,
         layers=len(blocks),
         width=config.width,
@@ -192,10 +192,12 @@ def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) ->
     for rows, *other_sizes in shapes:
         rows_per_process = -(-rows // processes)
         elements += max(0, min(rows_per_process, rows - rank * rows_per_process)) * math.prod(other_sizes)
-    return ShardedBytes(FLOAT * elements, FLOAT * elements, 2 * FLOAT * elements + FLOAT * len(shapes))
+    return ShardedBytes(
+        FLOAT32_BYTES * elements, FLOAT32_BYTES * elements, 2 * FLOAT32_BYTES * elements + FLOAT32_BYTES * len(shapes)
+    )
 
 
-def kept_of_block(config: ModelConfig) -> int:
+def block_activation_bytes(config: ModelConfig) -> int:
     """Return the bytes of bfloat16 activations that one block stores per token for the backward pass.
 
     Inputs of both norms and of the layers after them, 4 D; queries and z, 2 H K; keys and values, 2 G K; inputs and
@@ -204,7 +206,7 @@ def kept_of_block(config: ModelConfig) -> int:
     store.
     """
     hidden = (4 if config.activation in GATED else 2) * config.F
-    return HALF * (4 * config.width + 2 * (config.heads + config.G) * config.K + hidden)
+    return BFLOAT16_BYTES * (4 * config.width + 2 * (config.heads + config.G) * config.K + hidden)
 
 
 def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
@@ -214,9 +216,13 @@ def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
     section 5). Head: its input, the gradient of this input, and one chunk of logits and their gradients (both in
     bfloat16 and float32), and log-probabilities, together 16 bytes per logit (see `tasks.losses`).
     """
-    blocks = size.layers * HALF * size.width + size.kept if recomputed else size.layers * size.kept
+    blocks = (
+        size.layers * BFLOAT16_BYTES * size.width + size.activation_bytes_per_token
+        if recomputed
+        else size.layers * size.activation_bytes_per_token
+    )
     logits = min(tokens * size.vocab_size, MOST_LOSS_LOGITS)
-    return tokens * (blocks + 2 * HALF * size.width) + (2 * HALF + 3 * FLOAT) * logits
+    return tokens * (blocks + 2 * BFLOAT16_BYTES * size.width) + (2 * BFLOAT16_BYTES + 3 * FLOAT32_BYTES) * logits
 
 
 def flops_per_token(size: ModelSize, recomputed: bool) -> int:
@@ -234,7 +240,9 @@ def traffic(size: ModelSize, gpus: int) -> float:
     Blocks are gathered twice, for the forward and the backward pass, all other weights once; gradients are reduced
     once, in float32. If all were in one precision, this would be ZeRO's 3 times the parameters (section 7.2).
     """
-    tensor_bytes = HALF * (2 * sum(size.blocks) + size.rest) + FLOAT * size.parameters
+    tensor_bytes = (
+        BFLOAT16_BYTES * (2 * sum(size.blocks) + size.parameters_outside_blocks) + FLOAT32_BYTES * size.parameters
+    )
     return (gpus - 1) / gpus * tensor_bytes
 
 
@@ -259,13 +267,15 @@ def estimate(size: ModelSize, gpu: Gpu, gpus: int, reach: float, rows: int | Non
         rows: number of rows of `context` tokens on each GPU; None: the largest power of two
             that fits, at most 64.
     """
-    largest_unit = max((*size.blocks, size.rest))
+    largest_unit = max((*size.blocks, size.parameters_outside_blocks))
     shards = sharded(size.shapes, gpus)
-    gathered = HALF * (size.rest + 2 * max(size.blocks, default=0))  # the next block is gathered while one runs
-    gradients = (HALF + FLOAT) * largest_unit  # bfloat16 gradients, and the float32 copy that is sent
-    gradients += FLOAT * size.vocab_size * size.width  # for the head's matrix, accumulated by the loss
+    gathered = BFLOAT16_BYTES * (
+        size.parameters_outside_blocks + 2 * max(size.blocks, default=0)
+    )  # the next block is gathered while one runs
+    gradients = (BFLOAT16_BYTES + FLOAT32_BYTES) * largest_unit  # bfloat16 gradients, and the float32 copy that is sent
+    gradients += FLOAT32_BYTES * size.vocab_size * size.width  # for the head's matrix, accumulated by the loss
     fixed_bytes = shards.weights + shards.gradients + shards.state + gathered + gradients
-    available_bytes = ROOM * gpu.memory - fixed_bytes
+    available_bytes = USABLE_MEMORY * gpu.memory - fixed_bytes
     recomputed = activation_bytes(size, (rows or 1) * size.context, recomputed=False) > available_bytes
     rows_per_gpu = rows or MOST_ROWS
     while (

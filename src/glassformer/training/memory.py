@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from glassformer.base.config import EXAMPLES, Config
 from glassformer.model.build import build_model
-from glassformer.model.precision import MARGIN, known_speeds
+from glassformer.model.precision import MARGIN, cached_speeds
 from glassformer.model.shapes_only import shapes_only
 from glassformer.text.prepare import Prepared
 from glassformer.training.averaging import WeightAverage
@@ -23,27 +23,27 @@ from glassformer.training.optimizers import make_optimizers
 from glassformer.training.setup import vocabulary_sizes_and_classes
 
 STATUS = Path("/proc/self/status")
-FORGET = Path("/proc/self/clear_refs")
-SYSTEM = Path("/proc/meminfo")
-GROUP = Path("/sys/fs/cgroup")
-FLOAT = 4
+CLEAR_REFS = Path("/proc/self/clear_refs")
+MEMINFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
+FLOAT32_BYTES = 4
 """Bytes of a weight, a gradient or a moment, all float32."""
 LARGE = 9 << 20
 """If rows have many lengths: minimum bytes of an allocation that glibc maps separately. The loss allocates blocks of up
 to 8 MiB in every forward pass; if these were mapped separately, they would have to be zeroed each time."""
-SHAPES_KEPT = {"fp32": 0, "bf16": 128, "auto": 128}
+PRIMITIVE_CACHE_CAPACITY = {"fp32": 0, "bf16": 128, "auto": 128}
 """train.precision -> number of oneDNN primitives to cache. Measured: without a cache, float32 is as fast and bfloat16
 takes a third longer; in bfloat16, 128 primitives are as fast as 1,024. `auto` may still choose bfloat16 if this CPU was
 never timed."""
-MULTIPLICATIONS_KEPT = 16
+MATMUL_CACHE_CAPACITY = 16
 """Value of LRU_CACHE_CAPACITY. Measured in bfloat16 on conversations of up to 111 tokens: as fast as 128 and as
 PyTorch's default of 1,024, which use 80 and 420 MiB more after 100 steps."""
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 """Numbers of these options in glibc's malloc.h."""
-KEPT = (1 << 31) - 1
+TRIM_THRESHOLD = (1 << 31) - 1
 """Free bytes at the top of the heap above which glibc returns memory to the system: 2 GiB, to make this rare."""
-KEPT_BLOCK = 32 << 20
+MMAP_THRESHOLD = 32 << 20
 """If rows have one length: minimum bytes of an allocation that glibc maps separately, the largest value it allows."""
 
 
@@ -78,8 +78,8 @@ def _state_bytes(optimizer: Optimizer) -> int:
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     elements = sum(parameter.numel() for parameter in parameters)
     if isinstance(optimizer, Muon):
-        return FLOAT * elements
-    return FLOAT * ((1 if isinstance(optimizer, WeightAverage) else 2) * elements + len(parameters))
+        return FLOAT32_BYTES * elements
+    return FLOAT32_BYTES * ((1 if isinstance(optimizer, WeightAverage) else 2) * elements + len(parameters))
 
 
 def has_many_lengths(config: Config) -> bool:
@@ -88,7 +88,7 @@ def has_many_lengths(config: Config) -> bool:
 
 
 def configure_allocator(config: Config) -> None:
-    """Configure glibc's allocator for rows of one length or of many lengths, and call `keep_few_shapes`.
+    """Configure glibc's allocator for rows of one length or of many lengths, and call `limit_shape_caches`.
 
     With rows of one length, every step allocates the same blocks. By default glibc returns large freed blocks to the
     system, which must zero them again at the next step; with a vocabulary of 8,000, this takes a third of a bfloat16
@@ -101,7 +101,7 @@ def configure_allocator(config: Config) -> None:
     Memory that was already freed, for example after encoding the text, is returned to the system. Without glibc, the
     allocator is unchanged.
     """
-    keep_few_shapes(config)
+    limit_shape_caches(config)
     if sys.platform != "linux":
         return
     library = ctypes.CDLL(None)
@@ -111,16 +111,16 @@ def configure_allocator(config: Config) -> None:
     if has_many_lengths(config):
         library.mallopt(M_MMAP_THRESHOLD, LARGE)
     else:
-        library.mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK)
-        library.mallopt(M_TRIM_THRESHOLD, KEPT)
+        library.mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
+        library.mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD)
 
 
-def keep_few_shapes(config: Config) -> None:
+def limit_shape_caches(config: Config) -> None:
     """Limit the caches of oneDNN and of PyTorch's layer above it when rows have many lengths.
 
     By default oneDNN caches 1,024 primitives of about 100 kB each, which wastes memory if shapes rarely repeat;
-    `SHAPES_KEPT` is the new limit. PyTorch also caches up to 1,024 bfloat16 matrix multiplications of some hundred kB
-    each, including their workspace, which fragments the heap; `MULTIPLICATIONS_KEPT` is the new limit.
+    `PRIMITIVE_CACHE_CAPACITY` is the new limit. PyTorch also caches up to 1,024 bfloat16 matrix multiplications of some
+    hundred kB each, including their workspace, which fragments the heap; `MATMUL_CACHE_CAPACITY` is the new limit.
     The libraries read these limits from ONEDNN_PRIMITIVE_CACHE_CAPACITY and LRU_CACHE_CAPACITY at the first matrix
     multiplication, so call this function before any, including those of the timing that resolves `auto`. Variables that
     are already set keep their values.
@@ -128,20 +128,20 @@ def keep_few_shapes(config: Config) -> None:
     if not has_many_lengths(config):
         return
     precision: str = config.train.precision
-    speeds = known_speeds() if precision == "auto" else None
+    speeds = cached_speeds() if precision == "auto" else None
     if speeds is not None:
         precision = "bf16" if speeds.ratio >= MARGIN else "fp32"
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(SHAPES_KEPT[precision]))
-    os.environ.setdefault("LRU_CACHE_CAPACITY", str(MULTIPLICATIONS_KEPT))
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(PRIMITIVE_CACHE_CAPACITY[precision]))
+    os.environ.setdefault("LRU_CACHE_CAPACITY", str(MATMUL_CACHE_CAPACITY))
 
 
 def reset_peak_memory(device: torch.device) -> None:
     """Reset the peak that `peak_memory` returns, where that is possible: on GPUs, and on Linux (proc(5))."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    elif FORGET.exists():
+    elif CLEAR_REFS.exists():
         with contextlib.suppress(OSError):
-            FORGET.write_text("5", encoding="ascii")
+            CLEAR_REFS.write_text("5", encoding="ascii")
 
 
 def peak_memory(device: torch.device) -> int | None:
@@ -177,8 +177,8 @@ def free_memory(device: torch.device) -> int | None:
     """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    if SYSTEM.exists():
-        free = _read_size(SYSTEM.read_text(encoding="ascii", errors="replace"), "MemAvailable")
+    if MEMINFO.exists():
+        free = _read_size(MEMINFO.read_text(encoding="ascii", errors="replace"), "MemAvailable")
         left_in_group = _bytes_left_in_group()
         return free if left_in_group is None else min(free, left_in_group)
     if sys.platform == "darwin":
@@ -190,7 +190,7 @@ def free_memory(device: torch.device) -> int | None:
 def _bytes_left_in_group() -> int | None:
     """Return the bytes left under the container's limit (Linux control groups, version 2); None without a limit."""
     try:
-        limit, used = (int((GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
+        limit, used = (int((CGROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
     except (OSError, ValueError):  # no such limit, or the word "max"
         return None
     return max(0, limit - used)

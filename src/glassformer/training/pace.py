@@ -67,13 +67,13 @@ class Pace:
         """Return the evenly spaced rows that an evaluation during training uses."""
         return evenly(rows, self.rows)
 
-    def over(self) -> bool:
+    def must_end(self) -> bool:
         """Return whether training must end now; at least one step is taken."""
-        return self.state.step > 0 and self.budget.over(self.clock.now, self.rows)
+        return self.state.step > 0 and self.budget.must_end(self.clock.now, self.rows)
 
-    def share(self) -> float:
+    def fraction_done(self) -> float:
         """Return the fraction of training that is done, for the learning-rate schedule."""
-        return self.budget.share(self.clock.now, self.state.times.began, self.rows)
+        return self.budget.fraction_done(self.clock.now, self.state.times.began, self.rows)
 
     def seconds_left(self) -> float:
         """Return the seconds until the time limit."""
@@ -120,13 +120,13 @@ class Pace:
 
     def _count_evaluation_seconds(self) -> float:
         """Return the seconds since the last reading of the clock, and count them as evaluation time."""
-        seconds = self.clock.lap()
+        seconds = self.clock.read_elapsed()
         self.state.times.evaluations += seconds
         return seconds
 
     def stepped(self) -> float:
         """Record the end of a step, and return how many seconds it took."""
-        seconds = self.clock.lap()
+        seconds = self.clock.read_elapsed()
         self._recent_steps.append(seconds)
         self.budget.step = sum(self._recent_steps) / len(self._recent_steps)
         return seconds
@@ -162,12 +162,12 @@ class Pace:
         if last:
             times.final_rows = self.budget.final_rows(now)
             end = now + self.budget.final(times.final_rows)
-            now = max(end, self.budget.seconds) if self.over() else end  # a resumed run must be over too
+            now = max(end, self.budget.seconds) if self.must_end() else end  # a resumed run must be over too
         times.other = now - self.state.train_seconds
 
     def saved(self) -> None:
         """Record the time of the checkpoint just written."""
-        self.budget.save = self.clock.lap()
+        self.budget.save = self.clock.read_elapsed()
 
     @property
     def is_final_part_known(self) -> bool:
@@ -185,7 +185,7 @@ class Pace:
 
     def overrun(self) -> str | None:
         """Return a note with the shortest useful time limit if the run exceeded its own by over a tenth; else None."""
-        seconds = self.clock.read() + self.budget.rest
+        seconds = self.clock.read() + self.budget.reserved_seconds
         if seconds <= 1.1 * self.budget.seconds:
             return None
         least_minutes = self.budget.least_minutes(self.state.times.began, self.rows)
@@ -209,11 +209,11 @@ class Untimed:
         """Return all rows of an evaluation."""
         return rows
 
-    def over(self) -> bool:
+    def must_end(self) -> bool:
         """Return False: there is no time limit."""
         return False
 
-    def share(self) -> None:
+    def fraction_done(self) -> None:
         """Return None: progress does not depend on time."""
 
     def seconds_left(self) -> None:

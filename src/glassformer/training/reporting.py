@@ -16,7 +16,7 @@ class Status:
 
     Attributes:
         step: number of completed optimizer steps.
-        share: fraction of the run that is done, 0 to 1; None if its length is not known.
+        fraction_done: fraction of the run that is done, 0 to 1; None if its length is not known.
         loss: mean training loss since the last report, in nats per target.
         validation_loss: last validation loss, in nats per target; None before the first evaluation.
         learning_rate: learning rate of AdamW.
@@ -25,7 +25,7 @@ class Status:
     """
 
     step: int
-    share: float | None
+    fraction_done: float | None
     loss: float
     validation_loss: float | None
     learning_rate: float
@@ -82,7 +82,7 @@ class PlainLines:
 
     def status(self, status: Status) -> None:
         """Print a line if there is a new evaluation or another tenth of the run is done."""
-        fraction = 0.0 if status.share is None else status.share
+        fraction = 0.0 if status.fraction_done is None else status.fraction_done
         is_new_evaluation = status.validation_loss != self._reported_validation_loss
         if is_new_evaluation or fraction - self._reported_fraction >= 0.1:
             self._reported_fraction = fraction
@@ -109,7 +109,7 @@ class LiveBar:
 
     def status(self, status: Status) -> None:
         """Update the progress bar."""
-        self._progress.update(self._task, description=status.short(), completed=status.share or 0.0)
+        self._progress.update(self._task, description=status.short(), completed=status.fraction_done or 0.0)
 
     def note(self, text: str) -> None:
         """Print a line above the progress bar."""

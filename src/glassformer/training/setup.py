@@ -20,7 +20,7 @@ from glassformer.corpora import CORPORA
 from glassformer.corpora.truth import true_nats
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
-from glassformer.model.precision import as_recorded, precision_in_words, resolve_precision, slower_choices
+from glassformer.model.precision import as_recorded, describe_precision, resolve_precision, slower_choices
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Run, create_run, list_runs, open_run, refuse_existing, step_of
 from glassformer.runs.parent import Parent
@@ -96,7 +96,7 @@ def new_training(
     original = config
     config = processes.on_rank_zero(lambda: resolve_precision(original))
     text = _read_once(processes, config, lambda: text_of_run(config, folder, reporter.note, data, parent))
-    processes.on_rank_zero(lambda: reporter.note(precision_in_words(config)))
+    processes.on_rank_zero(lambda: reporter.note(describe_precision(config)))
     threads = try_threads(config, text, reporter.note, processes, seconds, 0.0)
     model = fresh_model(config, text, alteration)
     if parent is not None:
@@ -193,7 +193,7 @@ def _threads_restored(trainer: Trainer) -> Iterator[None]:
         yield
     finally:
         if trainer.threads is not None:
-            trainer.threads.give_back()
+            trainer.threads.restore()
 
 
 def _begin_leg(trainer: Trainer) -> None:

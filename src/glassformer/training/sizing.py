@@ -186,7 +186,7 @@ class ModelShape:
         """
         return MATRICES[family] * self.layers * self.width**2
 
-    def arithmetic(self, case: SizingCase) -> float:
+    def training_flops_per_token(self, case: SizingCase) -> float:
         """Return the training FLOPs per token: 6 per weight of a matrix multiplication (Kaplan et al. 2020, sec. 2.1).
 
         These weights include the output head for predicted tokens. Attention adds 2 matrix multiplications over half
@@ -219,13 +219,13 @@ def choose_sizes(case: SizingCase, speed: float, given_settings: Mapping[str, An
 
     Args:
         case: properties of the text, the time limit and the task.
-        speed: training speed in FLOP/s, as counted by `ModelShape.arithmetic`.
+        speed: training speed in FLOP/s, as counted by `ModelShape.training_flops_per_token`.
         given_settings: name -> value of each fixed setting; the other settings are chosen to suit these.
     """
     shapes = list(dict.fromkeys(_with_given_sizes(ModelShape(*row), case, given_settings) for row in SHAPES))
     fitting = [shape for shape in shapes if _suits(shape, case, speed)]
     shape = fitting[-1] if fitting else shapes[0]
-    affordable_tokens = speed * case.seconds / shape.arithmetic(case)
+    affordable_tokens = speed * case.seconds / shape.training_flops_per_token(case)
     tokens = min(affordable_tokens, case.most_tokens)
     row_tokens = min(case.row_tokens or shape.context, shape.context)
     chosen: dict[str, Any] = {
@@ -280,7 +280,7 @@ def choose_vocabulary(size: int, task: str) -> int | None:
 
 def _suits(shape: ModelShape, case: SizingCase, speed: float) -> bool:
     weights = shape.weights(case.family)
-    tokens = min(speed * case.seconds / shape.arithmetic(case), case.most_tokens)
+    tokens = min(speed * case.seconds / shape.training_flops_per_token(case), case.most_tokens)
     rules = case.rules
     return tokens >= rules.tokens_per_weight * weights and weights <= rules.weights_per_token * case.text_tokens
 
@@ -328,7 +328,7 @@ def _rounded(rate: float) -> float:
 
 def _reasons(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, capped: bool) -> list[str]:
     weights = shape.weights(case.family)
-    affordable_tokens = speed * case.seconds / shape.arithmetic(case)
+    affordable_tokens = speed * case.seconds / shape.training_flops_per_token(case)
     reasons = [
         f"a model whose layers use {weights:,} weights per token can read {affordable_tokens:,.0f} tokens in "
         f"{case.seconds:,.0f} s at {speed:.2g} FLOP/s, {affordable_tokens / weights:,.1f} per weight"

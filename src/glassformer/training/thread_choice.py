@@ -29,7 +29,7 @@ class ThreadChoice:
     """Choice of the number of threads of a run.
 
     Attributes:
-        now: chosen number of threads; during a trial, torch may use another number.
+        current: chosen number of threads; during a trial, torch may use another number.
         tried: number of threads -> seconds per step in the last trial.
 
     Args:
@@ -44,7 +44,7 @@ class ThreadChoice:
         self.numbers = tuple(numbers)
         self.note = note
         self.use = use
-        self.now = self.numbers[-1]
+        self.current = self.numbers[-1]
         self.tried: dict[int, float] = {}
         self._next_trial: float | None = None
         self._untried: list[int] = []
@@ -73,9 +73,9 @@ class ThreadChoice:
         speeds = ", ".join(
             f"{counted(number, 'threads')} {step_seconds:.3g} s" for number, step_seconds in seconds_per_step.items()
         )
-        self.note(f"threads: {self.now}, the fastest of those tried ({speeds} per step)")
+        self.note(f"threads: {self.current}, the fastest of those tried ({speeds} per step)")
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Restore the number of threads that was in use before the choice."""
         self.use(self.numbers[-1])
 
@@ -90,7 +90,7 @@ class ThreadChoice:
             self._next_trial = now + EVERY
         if not self._untried:
             if now >= self._next_trial:
-                self._untried = [self.now, *(number for number in self.numbers if number != self.now)]
+                self._untried = [self.current, *(number for number in self.numbers if number != self.current)]
                 self._begin_trial()
             return
         self._trial_times.append(step_seconds)
@@ -101,12 +101,12 @@ class ThreadChoice:
         if self._untried:
             self._begin_trial()
             return
-        previous = self.now
+        previous = self.current
         self._use_fastest(self._trial_results)
         self._trial_results = {}
         self._next_trial = now + EVERY
-        if self.now != previous:
-            self.note(f"threads: {previous} -> {self.now}, which is now faster")
+        if self.current != previous:
+            self.note(f"threads: {previous} -> {self.current}, which is now faster")
 
     def _begin_trial(self) -> None:
         self._trial_times = []
@@ -114,8 +114,8 @@ class ThreadChoice:
 
     def _use_fastest(self, seconds_per_step: dict[int, float]) -> None:
         self.tried = seconds_per_step
-        self.now = min(seconds_per_step, key=lambda number: seconds_per_step[number])
-        self.use(self.now)
+        self.current = min(seconds_per_step, key=lambda number: seconds_per_step[number])
+        self.use(self.current)
 
 
 def choice_of(config: Config, note: Callable[[str], None]) -> ThreadChoice | None:

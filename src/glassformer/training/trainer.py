@@ -232,7 +232,7 @@ class Trainer:
         state = self.state
         if train.steps is not None and state.step >= train.steps:
             limit = f"--steps {2 * state.step}"
-        elif train.minutes is not None and self.pace.over():
+        elif train.minutes is not None and self.pace.must_end():
             limit = f"--minutes {2 * train.minutes:g}"
         elif train.until_loss is not None and state.evaluations[-1][1] <= train.until_loss:
             limit = f"--until-loss {0.9 * state.evaluations[-1][1]:.4g}"
@@ -303,7 +303,7 @@ class Trainer:
     def _fraction_done(self) -> float | None:
         """Return the fraction of the run that is done, by steps or by time, whichever is larger; None if not known."""
         by_steps = self.state.step / self.config.train.steps if self.config.train.steps else None
-        fractions = [fraction for fraction in (by_steps, self.pace.share()) if fraction is not None]
+        fractions = [fraction for fraction in (by_steps, self.pace.fraction_done()) if fraction is not None]
         return min(1.0, max(fractions)) if fractions else None
 
     def raise_non_finite(self, gradients: Gradients) -> NoReturn:
@@ -377,7 +377,7 @@ class Trainer:
             return f"{counted(state.step, 'steps')} are done, and train.steps is {train.steps}"
         if train.steps is not None and state.step == train.steps:
             return f"all {train.steps} steps are done" if train.steps > 1 else "the only step is done"
-        if train.minutes is not None and self.pace.over():
+        if train.minutes is not None and self.pace.must_end():
             return f"the {train.minutes:g} minutes are over" if train.minutes != 1 else "the minute is over"
         if train.until_loss is not None and state.evaluations and state.evaluations[-1][1] <= train.until_loss:
             return f"the validation loss reached {train.until_loss:g}"
@@ -510,7 +510,7 @@ class Trainer:
         """Evaluate the best checkpoint, and return the outcome of the run."""
         assert self.reason is not None
         state = self.state
-        step, _ = state.kept_steps
+        step, _ = state.checkpoint_steps
         self.processes.load(self.model, self.processes.on_rank_zero(lambda: self.run.checkpoint("best")))
         if self._full_estimate is not None and self._full_estimate[0] == step:
             estimate = self._full_estimate[1]  # the same weights on the same rows
@@ -567,7 +567,7 @@ class Trainer:
             self.reporter.note(note)
         ending: dict[str, Any] = {"wall_seconds": round(pace.now, 3), "validation_share": fraction}
         if self.threads is not None:
-            ending["threads"] = self.threads.now
+            ending["threads"] = self.threads.current
         self.processes.on_rank_zero(lambda: end_leg(self.run, ending))
 
 

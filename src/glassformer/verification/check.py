@@ -91,11 +91,11 @@ class Result:
         explanation = (
             self.check.claim if self.ok else self.note if self.ok is None else f"{self.check.claim}? {self.note}"
         )
-        figures = f"{shown(self.measured):>8} {sign} {shown(self.check.limit):<7}"
+        figures = f"{format_number(self.measured):>8} {sign} {format_number(self.check.limit):<7}"
         return f"{verdict:<4}  {self.check.name:<{width}}  {figures}  {explanation}"
 
 
-def shown(number: float | None) -> str:
+def format_number(number: float | None) -> str:
     """Format a number: exactly if an integer below one million, else with two significant digits; "" for None."""
     if number is None:
         return ""

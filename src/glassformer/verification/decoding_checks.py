@@ -200,7 +200,7 @@ def _generated(
     """Return the generated tokens of each row, in float64; row i has the seed `first_seed` + i."""
     seeds = range(first_seed, first_seed + len(rows))
     settings = _settings(temperature)
-    model = subject.double
+    model = subject.float64_model
     generated = [list[int]() for _ in rows]
     assert isinstance(model, Decoder | EncoderDecoder)
     for step in generate(
@@ -213,7 +213,7 @@ def _generated(
 
 def _beam_hypotheses(subject: VerifiedRun, beams: int, cached: bool) -> list[list[Hypothesis]]:
     """Return the hypotheses of each prompt, in float64."""
-    model = subject.double
+    model = subject.float64_model
     rows = subject.prompts
     settings = _settings(beams=beams)
     assert isinstance(model, Decoder | EncoderDecoder)

@@ -135,13 +135,13 @@ def round_trip(subject: VerifiedRun) -> Finding:
     for tokenizer in {id(each): each for each in (opened.tokenizer, opened.source_tokenizer)}.values():
         for text in (*TEXTS, *_row_texts(subject)):
             text_count += 1
-            if not comes_back(tokenizer, text):
+            if not survives_round_trip(tokenizer, text):
                 failed_texts.append(text)
     example = f"; {failed_texts[0][:40]!r} is not restored" if failed_texts else ""
     return Finding(len(failed_texts), f"{text_count} texts; {opened.tokenizer.description()}{example}")
 
 
-def comes_back(tokenizer: Tokenizer, text: str) -> bool:
+def survives_round_trip(tokenizer: Tokenizer, text: str) -> bool:
     """Return whether decoding, at once and streamed, restores the text up to losses that the settings imply."""
     ids = tokenizer.encode(text)
     special = {tokenizer.end_id, tokenizer.mask_id}

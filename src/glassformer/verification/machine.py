@@ -15,7 +15,7 @@ import torch
 
 from glassformer import __version__
 from glassformer.model.device import synchronize
-from glassformer.model.precision import choose_precision, processor_speeds, why
+from glassformer.model.precision import choose_precision, precision_reason, processor_speeds
 from glassformer.training.compiling import find_compiler
 from glassformer.training.memory import free_memory
 from glassformer.verification.device import computes_in, usable_cores
@@ -95,7 +95,7 @@ class Machine:
         return asdict(self)
 
 
-def look_at_machine(folder: Path) -> Machine:
+def inspect_machine(folder: Path) -> Machine:
     """Inspect this machine, and the free disk space at `folder`."""
     python = {"python": platform.python_version(), "glassformer": __version__}
     return Machine(
@@ -153,7 +153,7 @@ def _device(name: str) -> Device:
     if gflops:
         speeds["bfloat16"] = processor_speeds().ratio
     auto = str(choose_precision("auto", device)).removeprefix("torch.")
-    return Device(name, description, memory, speeds, gflops, auto, why(device))
+    return Device(name, description, memory, speeds, gflops, auto, precision_reason(device))
 
 
 def _seconds(device: torch.device, dtype: torch.dtype) -> float:

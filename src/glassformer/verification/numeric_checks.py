@@ -59,8 +59,10 @@ def _logits_by_mask(subject: VerifiedRun, batch: Batch) -> list[Tensor]:
 
 def float64(subject: VerifiedRun) -> Finding:
     """Compare the logits in float32 with those in float64."""
-    with inference(subject.model), inference(subject.double):
-        logit_distance = distance(*(logits_of(model, subject.batch) for model in (subject.model, subject.double)))
+    with inference(subject.model), inference(subject.float64_model):
+        logit_distance = distance(
+            *(logits_of(model, subject.batch) for model in (subject.model, subject.float64_model))
+        )
     return Finding(logit_distance, "float32 against float64")
 
 
@@ -129,8 +131,8 @@ def thread_counts(subject: VerifiedRun) -> Finding:
 def reference_logits(subject: VerifiedRun) -> Finding:
     """Compare the logits with those of the NumPy model, which is an independent implementation."""
     numpy_logits, _ = _reference(subject)
-    with inference(subject.double), in_float64():
-        logits = logits_of(subject.double, subject.batch)  # (B, T, V) or (B, C)
+    with inference(subject.float64_model), in_float64():
+        logits = logits_of(subject.float64_model, subject.batch)  # (B, T, V) or (B, C)
     expected = torch.from_numpy(numpy_logits)
     if logits.ndim == 3:  # logits at padding are not defined
         logits = logits[subject.batch.attention_mask]  # (real tokens, V)
@@ -140,7 +142,7 @@ def reference_logits(subject: VerifiedRun) -> Finding:
 
 def reference_gradients(subject: VerifiedRun) -> Finding:
     """Compare the NumPy model's backward pass with autograd, for a random gradient of the logits."""
-    model = subject.double
+    model = subject.float64_model
     batch = subject.batch
     logits, saved_values = _reference(subject)
     upstream = np.random.Generator(np.random.Philox(20)).standard_normal(logits.shape)

@@ -23,7 +23,7 @@ from glassformer.base.wording import quoted
 from glassformer.runs.folder import Which
 
 
-def verify_apart(
+def verify_in_subprocess(
     folder: Path,
     which: Which = "best",
     device: str = "auto",

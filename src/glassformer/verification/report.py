@@ -96,7 +96,7 @@ class VerificationReport:
 
     def text(self) -> str:
         """Return the checks that could not run, and a summary; `verify_run` reports each result on its own."""
-        not_run = self.unmade()
+        not_run = self.skipped_checks_text()
         return f"\n{self.summary()}" if not_run is None else f"{not_run}\n\n{self.summary()}"
 
     def summary(self) -> str:
@@ -113,7 +113,7 @@ class VerificationReport:
             f"{exempt}{not_run}; on {self.rows_from}; {self.seconds:.1f} s"
         )
 
-    def unmade(self) -> str | None:
+    def skipped_checks_text(self) -> str | None:
         """Return one line with the checks that could not run and the reasons; None if all could run."""
         missing = [result for result in self.results if not result.could_run]
         reasons = "; ".join(dict.fromkeys(result.note for result in missing))
@@ -142,7 +142,7 @@ def verify_run(
     run = open_run(folder)
     choose_device(device)
     subject = VerifiedRun(run, which, device)
-    checks = chosen(only)
+    checks = select_checks(only)
     started = time.perf_counter()
     results = list[Result]()
     name, weights = _checkpoint_hash(run, which)
@@ -150,7 +150,7 @@ def verify_run(
         for check in checks:
             results.append(run_check(check, subject))
             tell(results[-1])
-    rows_description = subject.rows_source if subject.trouble is None else "nothing"
+    rows_description = subject.rows_source if subject.load_error is None else "nothing"
     if _checkpoint_hash(run, which) != (name, weights):
         raise GlassError(
             f"the {which} checkpoint of {folder} changed during the checks", "Verify the run after training has ended."
@@ -183,7 +183,7 @@ def saved_report(run: Run) -> dict[str, Any] | None:
     return facts
 
 
-def chosen(only: Sequence[str]) -> tuple[Check, ...]:
+def select_checks(only: Sequence[str]) -> tuple[Check, ...]:
     """Return the checks with these names; all checks if `only` is empty.
 
     Raises:
@@ -199,8 +199,8 @@ def chosen(only: Sequence[str]) -> tuple[Check, ...]:
 def run_check(check: Check, subject: VerifiedRun) -> Result:
     """Run one check; if the check raises an exception, it fails."""
     started = time.perf_counter()
-    if not check.files_only and subject.trouble is not None:
-        return Result(check, None, None, f"did not run: {subject.trouble}", 0.0, could_run=False)
+    if not check.files_only and subject.load_error is not None:
+        return Result(check, None, None, f"did not run: {subject.load_error}", 0.0, could_run=False)
     try:
         exemption = check.exempt(subject)
         if exemption is not None:

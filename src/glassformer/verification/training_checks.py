@@ -40,7 +40,7 @@ SAVED = 2  # the step after which a checkpoint is saved
 class FewRows:
     """The run's task on a few rows; each step uses all rows, in rotated order."""
 
-    few: Sequence[Row]
+    all_rows: Sequence[Row]
     choices: int
     unit: str = "token"
     validation_bytes: None = None
@@ -49,12 +49,12 @@ class FewRows:
 
     def rows(self, step: int) -> Sequence[Row]:
         """Return all rows, rotated by `step`, followed by the first of the rotated rows again."""
-        offset = step % len(self.few)
-        return [*self.few[offset:], *self.few[: offset + 1]]
+        offset = step % len(self.all_rows)
+        return [*self.all_rows[offset:], *self.all_rows[: offset + 1]]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
         """Return the same rows; the limit is ignored."""
-        return self.few
+        return self.all_rows
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """Return two empty strings."""
@@ -128,7 +128,7 @@ def accumulation(subject: VerifiedRun) -> Finding:
     rows = subject.rows
     gradients = list[Tensor]()
     for micro_batch in (None, 1):
-        stepper = _stepper(subject, subject.double, micro_batch)
+        stepper = _stepper(subject, subject.float64_model, micro_batch)
         batches = stepper.batches(rows)
         loop.accumulate_gradients(stepper, batches)
         parameters = stepper.model.parameters()

@@ -45,7 +45,7 @@ class VerifiedRun:
         return OpenedRun.load(self.run.folder, self.which, "cpu", "fp32")
 
     @cached_property
-    def trouble(self) -> str | None:
+    def load_error(self) -> str | None:
         """Reason why the run cannot be loaded; None if it can."""
         try:
             _ = self.opened
@@ -64,7 +64,7 @@ class VerifiedRun:
         return self.opened.model
 
     @cached_property
-    def double(self) -> Model:
+    def float64_model(self) -> Model:
         """Model in float64, in which rounding does not change generated tokens."""
         with torch.inference_mode(
             False

@@ -119,13 +119,13 @@ def _answer(lab_folder: LabFolder, arguments: Sequence[str], level: str) -> Acti
     case = _case(arguments)
     verdict = lab_folder.answer(case, arguments[1])
     record = lab_folder.record(case)
-    text = verdict.words
+    text = verdict.text
     if not verdict.right:
         text += f"\nTry again, or ask for a hint: glass learn lab hint {case.number}"
     facts = {
         "number": case.number,
         "right": verdict.right,
-        "text": verdict.words,
+        "text": verdict.text,
         "tries": len(record.answers),
         "hints": record.hints,
     }

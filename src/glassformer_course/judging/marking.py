@@ -24,7 +24,7 @@ class Answers(Protocol):
     """Interface for functions that are called by name, in this process or in another one."""
 
     def call(self, name: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Call a function by name and return the reply of `worker.ask`.
+        """Call a function by name and return the reply of `worker.call_function`.
 
         Raises:
             StoppedError: the process was stopped, or exited.
@@ -43,8 +43,8 @@ class LocalFunctions:
         self.functions = functions
 
     def call(self, name: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Call a function on copies of the arguments and return the reply of `worker.ask`."""
-        return worker.ask(self.functions[name], arguments, keywords)
+        """Call a function on copies of the arguments and return the reply of `worker.call_function`."""
+        return worker.call_function(self.functions[name], arguments, keywords)
 
     def select_last_call(self) -> None:
         """Do nothing: printed output is not captured in this process."""
@@ -112,7 +112,7 @@ class _CallableAnswers:
 def outcome(case: Case, answers: Answers) -> Outcome:
     """Run one case and return its outcome: the result, or the fault that ended it."""
     try:
-        return Outcome(case.ask(_CallableAnswers(answers)))
+        return Outcome(case.compute(_CallableAnswers(answers)))
     except _FaultError as error:
         return Outcome(fault=error.fault)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
@@ -143,7 +143,7 @@ def mark(
         actual = outcome(case, answers)
         expected = outcome(case, reference_functions)
         if expected.fault:
-            raise RuntimeError(f"the reference fails its own case: {case.note}: {expected.fault.words}")
+            raise RuntimeError(f"the reference fails its own case: {case.note}: {expected.fault.message}")
         case_difference = (
             None if actual.fault else difference(actual.value, expected.value, case.relative, case.absolute)
         )

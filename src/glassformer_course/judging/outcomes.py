@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from glassformer_course.judging.showing import described, shown
+from glassformer_course.judging.showing import describe_type, format_value
 
 TOLERANCES = {"float32": (1e-5, 1e-6), "float16": (1e-2, 1e-3)}
 PRECISE = (1e-7, 1e-9)  # relative and absolute tolerance for float64 and Python floats
@@ -24,7 +24,7 @@ class Fault:
     """
 
     kind: Literal["raised", "changed"]
-    words: str
+    message: str
     sign: str
 
 
@@ -42,13 +42,13 @@ class Difference:
 
     Args:
         words: description in one line, with the index of the first wrong element.
-        expected, got: the two values as text.
+        expected, actual: the two values as text.
         extent: for arrays, the number of wrong elements and the largest difference; else empty.
     """
 
-    words: str
+    message: str
     expected: str
-    got: str
+    actual: str
     extent: str = ""
 
 
@@ -60,7 +60,7 @@ def difference(
     Types and shapes must match too: a float32 array differs from a float64 array, and a tuple from a list.
     """
     if actual is None and expected is not None:
-        return Difference("the function returned None (is a return missing?)", described(expected), "None")
+        return Difference("the function returned None (is a return missing?)", describe_type(expected), "None")
     if isinstance(expected, np.ndarray):
         return _array_difference(actual, expected, relative, absolute)
     if isinstance(expected, (bool, np.bool_)):
@@ -72,20 +72,24 @@ def difference(
     else:
         same_type = type(actual) is type(expected)
     if not same_type:
-        return Difference("the result has the wrong type", described(expected), described(actual))
+        return Difference("the result has the wrong type", describe_type(expected), describe_type(actual))
     if isinstance(expected, (list, tuple)):
         return _sequence_difference(actual, expected, relative, absolute)
     if isinstance(expected, dict):
         if missing := [key for key in expected if key not in actual]:
-            return Difference(f"the key {missing[0]!r} is missing", shown(list(expected)), shown(list(actual)))
+            return Difference(
+                f"the key {missing[0]!r} is missing", format_value(list(expected)), format_value(list(actual))
+            )
         if extra := [key for key in actual if key not in expected]:
-            return Difference(f"the key {extra[0]!r} is unexpected", shown(list(expected)), shown(list(actual)))
+            return Difference(
+                f"the key {extra[0]!r} is unexpected", format_value(list(expected)), format_value(list(actual))
+            )
         return _first_difference({f"[{key!r}]": (actual[key], expected[key]) for key in expected}, relative, absolute)
     if isinstance(expected, (float, np.floating)):
         close = bool(_close(np.asarray(actual), np.asarray(expected), relative, absolute))
     else:
         close = bool(actual == expected)
-    return None if close else Difference("the result differs", shown(expected), shown(actual))
+    return None if close else Difference("the result differs", format_value(expected), format_value(actual))
 
 
 def same(a: Outcome, b: Outcome, relative: float | None = None, absolute: float | None = None) -> bool:
@@ -102,9 +106,9 @@ def _first_difference(
         item_difference = difference(actual, expected, relative, absolute)
         if item_difference:
             return Difference(
-                f"{index}: {item_difference.words}",
+                f"{index}: {item_difference.message}",
                 item_difference.expected,
-                item_difference.got,
+                item_difference.actual,
                 item_difference.extent,
             )
     return None
@@ -118,14 +122,16 @@ def _sequence_difference(
     )
     if item_difference is None and len(actual) != len(expected):
         return Difference(
-            "the length differs", f"{len(expected)} in {shown(expected)}", f"{len(actual)} in {shown(actual)}"
+            "the length differs",
+            f"{len(expected)} in {format_value(expected)}",
+            f"{len(actual)} in {format_value(actual)}",
         )
     return item_difference
 
 
 def _array_difference(actual: Any, expected: Any, relative: float | None, absolute: float | None) -> Difference | None:
     if not isinstance(actual, np.ndarray):
-        return Difference("the result is not an array", described(expected), described(actual))
+        return Difference("the result is not an array", describe_type(expected), describe_type(actual))
     if actual.shape != expected.shape:
         return Difference("the shape differs", str(expected.shape), str(actual.shape))
     if actual.dtype != expected.dtype:
@@ -142,7 +148,7 @@ def _array_difference(actual: Any, expected: Any, relative: float | None, absolu
     extent += f", by {finite.max():.3g} at most" if finite.size else ""
     if not np.isfinite(actual[np.isfinite(expected)]).all():
         extent += "; some are not finite"
-    return Difference(description, shown(expected[index].item()), shown(actual[index].item()), extent)
+    return Difference(description, format_value(expected[index].item()), format_value(actual[index].item()), extent)
 
 
 def _close(actual: Any, expected: Any, relative: float | None, absolute: float | None) -> Any:

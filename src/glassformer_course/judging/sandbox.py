@@ -105,7 +105,7 @@ class Sandbox:
         return self._exchange({"source": self.source, "megabytes": self.megabytes, "seconds": self.seconds})
 
     def call(self, name: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Call a function in the process and return the reply of `worker.ask`.
+        """Call a function in the process and return the reply of `worker.call_function`.
 
         Raises:
             StoppedError: the process was stopped, or exited.

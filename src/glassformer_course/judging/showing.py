@@ -11,7 +11,7 @@ from glassformer_course.judging.worker import Other
 LONGEST = 72  # maximum characters of a value
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value as text: arrays with dtype and shape, and short ones with their numbers.
 
     >>> import numpy as np
@@ -30,7 +30,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def described(value: Any) -> str:
+def describe_type(value: Any) -> str:
     """Return the type of a value, with its length or shape if it has one.
 
     >>> described(1.5), described([1, 2]), described(None)
@@ -49,6 +49,6 @@ def described(value: Any) -> str:
 
 def _format_items(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {shown(each)}" for key, each in value.items()) + "}"
-    items = ", ".join(shown(each) for each in value)
+        return "{" + ", ".join(f"{key!r}: {format_value(each)}" for key, each in value.items()) + "}"
+    items = ", ".join(format_value(each) for each in value)
     return f"[{items}]" if isinstance(value, list) else f"({items})"

@@ -81,19 +81,19 @@ _STATE: dict[Result, str] = {
 }
 
 
-def words_of(marks: Marks) -> tuple[str, ...]:
+def explanation_lines(marks: Marks) -> tuple[str, ...]:
     """Return the explanation in lines: the case, the difference, and the mistake if it is a known one."""
     failed = marks.wrong
     if failed is None:
         return ()
     lines = [f"Case {failed.number}: {failed.case.note}."]
-    if failed.case.words:
+    if failed.case.description:
         lines.append(failed.case.question())
     if failed.fault:
-        lines.append(f"{failed.fault.words}.")
+        lines.append(f"{failed.fault.message}.")
     if failed.difference:
         difference = failed.difference
-        lines.append(f"{difference.words}: expected {difference.expected}, got {difference.got}.")
+        lines.append(f"{difference.message}: expected {difference.expected}, got {difference.actual}.")
         if difference.extent:
             lines.append(f"{difference.extent}.")
     if failed.mistake:

@@ -1,8 +1,8 @@
 """Worker process that runs an answer, with Python and NumPy but without access to the reference solution.
 
 This file is run by its path, so it does not import the package; the sandbox in the parent process imports `encode`,
-`decode` and `ask` from it. Messages are lines of JSON: the first contains the source and the limits, each later one a
-call. Output that the answer prints goes to standard error, with a marker before each call.
+`decode` and `call_function` from it. Messages are lines of JSON: the first contains the source and the limits, each
+later one a call. Output that the answer prints goes to standard error, with a marker before each call.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ def decode(value: Any) -> Any:
     return Other(str(content))
 
 
-def ask(function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+def call_function(
+    function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]
+) -> dict[str, Any]:
     """Call a function on copies of the arguments.
 
     Returns:
@@ -250,7 +252,7 @@ def serve() -> NoReturn:
         with suppress(OSError):
             os.write(2, CALL)
         try:
-            result = ask(names[request["call"]], decode(request["arguments"]), dict(decode(request["named"])))
+            result = call_function(names[request["call"]], decode(request["arguments"]), dict(decode(request["named"])))
             if "gave" in result:
                 result["gave"] = encode(result["gave"])
             reply(result)

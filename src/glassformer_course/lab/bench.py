@@ -72,7 +72,7 @@ class Trained:
         assert isinstance(self.model, Decoder)
         return self.model
 
-    def continued(self, prompt: str, tokens: int = 30, temperature: float = 0.5, cached: bool = False) -> str:
+    def continuation(self, prompt: str, tokens: int = 30, temperature: float = 0.5, cached: bool = False) -> str:
         """Return a continuation of the prompt; unless `cached`, recompute all positions for every token."""
         settings = SampleConfig(tokens=tokens, temperature=temperature)
         steps = generate(self.decoder, [self.tokenizer.encode(prompt)], settings, cached=cached)
@@ -105,9 +105,9 @@ class LabTrainer:
     ) -> None:
         self.fault = fault
         self.folder = folder
-        self.share = step_fraction
+        self.step_fraction = step_fraction
 
-    def both(self, function: Callable[[str], Result]) -> tuple[Result, Result]:
+    def run_both(self, function: Callable[[str], Result]) -> tuple[Result, Result]:
         """Return `function(HEALTHY)` without the bug and `function(FAULTY)` with it, both in one thread."""
         with threads(1):  # faster for such small models, and sums do not depend on the number of threads
             healthy = function(HEALTHY)
@@ -135,7 +135,7 @@ class LabTrainer:
             files: field of the `data` section that names a file -> content of that file.
             start: file of initial weights.
         """
-        steps = max(EVALUATIONS, round(steps * self.share))
+        steps = max(EVALUATIONS, round(steps * self.step_fraction))
         folder = self.new_folder()  # a new one each time: the bug may be in the prepared data
         config = Config.from_dict(merged(merged(STORIES, settings), {"data": write_files(files or {}, folder)}))
         data = prepare_run_text(config, folder / "tokens", lambda _: None)
@@ -187,7 +187,7 @@ def loss_chart(healthy: Trained, faulty: Trained, title: str = "training loss", 
     return Chart(title, "step", "nats per token", curves, level)
 
 
-def compared(title: str, x: str, y: str, healthy: Sequence[Point], faulty: Sequence[Point]) -> Chart:
+def comparison_chart(title: str, x: str, y: str, healthy: Sequence[Point], faulty: Sequence[Point]) -> Chart:
     """Return a chart with one curve of each model."""
     return Chart(title, x, y, {HEALTHY: list(healthy), FAULTY: list(faulty)})
 

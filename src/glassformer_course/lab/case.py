@@ -46,7 +46,7 @@ class Experiment(Protocol):
 
     fault: Callable[[], AbstractContextManager[None]]
     observe: Callable[[LabTrainer], Evidence]
-    shows: Callable[[Evidence], bool]
+    evidence_shows_bug: Callable[[Evidence], bool]
 
 
 @dataclass(frozen=True)

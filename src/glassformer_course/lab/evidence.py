@@ -80,11 +80,14 @@ class Evidence:
         """Return the measurement with this name."""
         return next(each for each in self.numbers if each.name == name)
 
-    def words(self) -> dict[str, str]:
+    def number_texts(self) -> dict[str, str]:
         """Return every number as text under its name in explanations, such as `loss_healthy` and `loss_faulty`."""
         texts: dict[str, str] = {}
         for each in self.numbers:
-            texts |= {f"{each.name}_healthy": shown(each.healthy), f"{each.name}_faulty": shown(each.faulty)}
+            texts |= {
+                f"{each.name}_healthy": format_number(each.healthy),
+                f"{each.name}_faulty": format_number(each.faulty),
+            }
         return texts
 
     def facts(self) -> dict[str, Any]:
@@ -110,7 +113,7 @@ class Evidence:
         )
 
 
-def shown(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number as text: four significant digits (two below 0.0001), or an integer from 1000 on.
 
     >>> shown(3.14159), shown(1234567.0), shown(0.0), shown(0.000123)

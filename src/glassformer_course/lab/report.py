@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from glassformer_course.lab.case import BugCase, diagnoses
 from glassformer_course.lab.charts import chart_text, map_text
-from glassformer_course.lab.evidence import Evidence, shown
+from glassformer_course.lab.evidence import Evidence, format_number
 
 
 def report_text(case: BugCase, evidence: Evidence) -> str:
@@ -22,7 +22,10 @@ def report_text(case: BugCase, evidence: Evidence) -> str:
         parts += [map_text(each) for each in evidence.maps]
     parts += ["\n".join([heading, *(f"  {line}" for line in lines)]) for heading, lines in evidence.samples.items()]
     width = max((len(each.what) for each in evidence.numbers), default=0)
-    rows = [f"{each.what:<{width}}  {shown(each.healthy):>10}  {shown(each.faulty):>10}" for each in evidence.numbers]
+    rows = [
+        f"{each.what:<{width}}  {format_number(each.healthy):>10}  {format_number(each.faulty):>10}"
+        for each in evidence.numbers
+    ]
     parts.append("\n".join([f"{'':<{width}}  {'healthy':>10}  {'faulty':>10}", *rows]))
     return "\n\n".join(parts) + "\n"
 
@@ -42,7 +45,7 @@ class AnswerVerdict:
     """
 
     right: bool
-    words: str
+    text: str
 
 
 def verdict_of(case: BugCase, evidence: Evidence, letter: str) -> AnswerVerdict:
@@ -58,7 +61,7 @@ def verdict_of(case: BugCase, evidence: Evidence, letter: str) -> AnswerVerdict:
     ]
     parts = [
         f"Right: {diagnoses()[key]}",
-        case.why.format(**evidence.words()),
+        case.why.format(**evidence.number_texts()),
         "Why not the others:\n" + "\n".join(others),
         f"Wrong code:\n{_indented(case.wrong)}\nRight code:\n{_indented(case.right)}",
         f"Public report: {case.source}" + (f"\n  {case.link}" if case.link else "") + f"\n  {case.told}",

@@ -135,7 +135,9 @@ class LabFolder:
         try:
             with convert_os_errors(path):
                 evidence = Evidence.of(json.loads(path.read_text(encoding="utf-8")))
-            case.why.format(**evidence.words())  # raises KeyError if a number that the explanation needs is missing
+            case.why.format(
+                **evidence.number_texts()
+            )  # raises KeyError if a number that the explanation needs is missing
             return evidence
         except (ValueError, KeyError, TypeError, AttributeError):
             raise GlassError(

@@ -130,7 +130,7 @@ def _request(arguments: argparse.Namespace) -> AttributionRequest:
     """Open the run, encode the text and return the inputs of the view."""
     from glassformer.app.cli.texts import note_still_training, standard_input, warn_unknown
     from glassformer.inspection.attribution import case_of
-    from glassformer.inspection.explain import whole_subject_of
+    from glassformer.inspection.explain import unshortened_subject_of
     from glassformer.runs.folder import open_run
     from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import MaskFiller, Translator
@@ -139,7 +139,7 @@ def _request(arguments: argparse.Namespace) -> AttributionRequest:
     note_still_training(folder, arguments.checkpoint)
     model = OpenedRun.load(folder, arguments.checkpoint, arguments.device).text_model
     text = standard_input() if arguments.text == "-" else arguments.text
-    subject = whole_subject_of(model, text, arguments.target, str(arguments.run))
+    subject = unshortened_subject_of(model, text, arguments.target, str(arguments.run))
     text_tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
     warn_unknown(text_tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
     end = model.tokenizer.end_id if isinstance(model, Translator) and arguments.target is not None else None

@@ -57,7 +57,7 @@ def plot_rollout(rollout: Rollout, layer: int, subject: Subject, path: Path) -> 
     ids = subject.ids
     rows = texts
     row_ids = ids
-    weights = rollout.own[layer]  # (T, T)
+    weights = rollout.row[layer]  # (T, T)
     if rollout.source is not None:
         assert subject.target_labels is not None
         assert subject.target_ids is not None

@@ -78,7 +78,7 @@ def logits_view(request: AttributionRequest) -> ViewResult:
     top = arguments.top or TOP
     if (arguments.position, arguments.layer, head) == (None, None, None) and len(request.case.outputs) > 1:
         contributions = split_outputs(request.case.model, trace, request.case.outputs, request.against)
-        return contributions.facts(name), tables.split_grid(contributions, request.row, name)
+        return contributions.facts(name), tables.split_grid_lines(contributions, request.row, name)
     output = request.output
     title = f"{_answer_text(request, output)}: contributions to its logit"
     if arguments.layer is not None:
@@ -90,7 +90,7 @@ def logits_view(request: AttributionRequest) -> ViewResult:
         facts = contributions.facts(name)
         for each, part in zip(facts["parts"], parts, strict=True):
             each["sources"] = part.sources
-        return facts, _with_title(title, tables.split_place(parts, request.row, request.source, top))
+        return facts, _with_title(title, tables.split_position_lines(parts, request.row, request.source, top))
     if head.site.stack == "enc" and request.source:
         raise GlassError(
             f"{head} writes to the encoder's residual stream, not to a logit", "Name a head of the decoder."
@@ -117,9 +117,9 @@ def lens_view(request: AttributionRequest) -> ViewResult:
     if request.arguments.plot is not None:
         plot_lens(lens_result, request.subject, request.row, request.arguments.plot)
     if request.arguments.position is None:
-        return lens_result.facts(name), tables.lens_grid(lens_result, request.row, name)
+        return lens_result.facts(name), tables.lens_grid_lines(lens_result, request.row, name)
     return lens_result.facts(name), _with_title(
-        _answer_text(request, request.output), tables.lens_place(lens_result, 0, name)
+        _answer_text(request, request.output), tables.lens_position_lines(lens_result, 0, name)
     )
 
 
@@ -137,8 +137,8 @@ def rollout_view(request: AttributionRequest) -> ViewResult:
     if request.arguments.plot is not None:
         plot_rollout(rollout_result, layer, request.subject, request.arguments.plot)
     columns = {
-        "rollout": read_by(rollout_result.own[layer], reads)[0],
-        "uniform": read_by(uniform_result.own[layer], reads)[0],
+        "rollout": read_by(rollout_result.row[layer], reads)[0],
+        "uniform": read_by(uniform_result.row[layer], reads)[0],
     }  # (T)
     lines = [
         f"{_attention_title(request)}, by attention rollout; uniform: with uniform attention",
@@ -165,7 +165,7 @@ def flow_view(request: AttributionRequest) -> ViewResult:
     layer = _layer(request)
     flow_result = flow(trace, reads, layer + 1)
     rollout_result = rollout(trace)
-    columns = {"flow": flow_result.own, "rollout": read_by(rollout_result.own[layer], [reads])[0]}  # (T)
+    columns = {"flow": flow_result.row, "rollout": read_by(rollout_result.row[layer], [reads])[0]}  # (T)
     lines = [f"{_attention_title(request)}, by attention flow", *token_lines(columns, request.row)]
     if flow_result.source is not None and rollout_result.source is not None:
         columns = {"flow": flow_result.source, "rollout": read_by(rollout_result.source[layer], [reads])[0]}  # (S)
@@ -185,7 +185,7 @@ def occlusion_view(request: AttributionRequest) -> ViewResult:
     lines = [
         f"{_answer_text(request, output)}: ln p = {float(occlusion.before[column]):.4f}; drop in ln p, in nats, "
         f"when a token is replaced by {replacement}",
-        *token_lines({"loses": occlusion.own[column]}, request.row, "+9.4f"),
+        *token_lines({"loses": occlusion.row[column]}, request.row, "+9.4f"),
     ]
     if occlusion.source is not None:
         lines += ["tokens of the source", *token_lines({"loses": occlusion.source[column]}, request.source, "+9.4f")]
@@ -214,13 +214,13 @@ def patching_view(request: AttributionRequest) -> ViewResult:
     from glassformer.inspection.attribution import PatchingInputs, case_of, patch_grids
     from glassformer.inspection.attribution.grid import check_part, check_shapes
     from glassformer.inspection.attribution.tables import grid_lines
-    from glassformer.inspection.explain import whole_subject_of
+    from glassformer.inspection.explain import unshortened_subject_of
 
     arguments = request.arguments
     case = request.case
     target = request.subject.target
     check_part(arguments.part or "resid")
-    corrupt_subject = whole_subject_of(request.model, arguments.corrupt, target, "--corrupt")
+    corrupt_subject = unshortened_subject_of(request.model, arguments.corrupt, target, "--corrupt")
     corrupt_case = case_of(corrupt_subject)
     inputs = PatchingInputs(case.tokens, corrupt_case.tokens, 0, 0, 0, case.target, corrupt_case.target)
     check_shapes(inputs)

@@ -13,9 +13,9 @@ from glassformer.base.errors import GlassError, nearest
 if TYPE_CHECKING:
     from glassformer.training.many_gpus import Estimate, Gpu
 
-OWN = {"peak": 1e12, "memory": 1e9, "link": 1e9, "network": 1e9}
+GPU_OPTIONS = {"peak": 1e12, "memory": 1e9, "link": 1e9, "network": 1e9}
 """Options that override a specification of the GPU, with their units."""
-REACH = 0.5
+DEFAULT_UTILIZATION = 0.5
 """Default fraction of the peak FLOP/s that training achieves."""
 GIGA = 1e9
 
@@ -34,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--link", type=float, metavar="GB/S", help="bandwidth between GPUs of a node, one way")
     group.add_argument("--network", type=float, metavar="GB/S", help="bandwidth between nodes, one way, for each GPU")
     group.add_argument(
-        "--reach", type=float, metavar="SHARE", help=f"fraction of the peak that training achieves (default: {REACH})"
+        "--reach",
+        type=float,
+        metavar="SHARE",
+        help=f"fraction of the peak that training achieves (default: {DEFAULT_UTILIZATION})",
     )
     group.add_argument(
         "--rows", type=int, metavar="N", help="rows in the micro-batch of each GPU (default: as many as fit, up to 64)"
@@ -60,7 +63,7 @@ def estimates(
     from glassformer.training.many_gpus import estimate, size_of
 
     if arguments.gpus is None:
-        for name in ("gpu", *OWN, "reach", "rows", "tokens"):
+        for name in ("gpu", *GPU_OPTIONS, "reach", "rows", "tokens"):
             if getattr(arguments, name) is not None:
                 raise GlassError(f"--{name} was given without --gpus", "Give the numbers of GPUs: --gpus 8,64")
         return "", []
@@ -69,7 +72,7 @@ def estimates(
         raise GlassError("--gpus does not support encoder-decoders", "Use a decoder or an encoder.")
     size = size_of(config.model, sizes[0], sizes[2])
     name, gpu = _gpu(arguments)
-    reach = REACH if arguments.reach is None else arguments.reach
+    reach = DEFAULT_UTILIZATION if arguments.reach is None else arguments.reach
     description = (
         f"{name}: {gpu.peak / 1e12:,.0f} TFLOP/s, of which {reach:.0%} is achieved; {gpu.memory / GIGA:,.0f} GB; "
         f"{gpu.link / GIGA:,.0f} GB/s within a node of {gpu.node}, "
@@ -84,16 +87,16 @@ def _gpu(arguments: argparse.Namespace) -> tuple[str, Gpu]:
     name = arguments.gpu or "h100"
     if name not in GPUS:
         raise GlassError(f"unknown GPU {name!r}", nearest(name, GPUS))
-    overrides = {option: getattr(arguments, option) for option in OWN if getattr(arguments, option) is not None}
+    overrides = {option: getattr(arguments, option) for option in GPU_OPTIONS if getattr(arguments, option) is not None}
     if not overrides:
         return name, GPUS[name]
-    specifications = {option: value * OWN[option] for option, value in overrides.items()}
+    specifications = {option: value * GPU_OPTIONS[option] for option, value in overrides.items()}
     options = ", ".join(f"--{option} {value:g}" for option, value in overrides.items())
     return name, replace(GPUS[name], **specifications, source=f"{GPUS[name].source}; changed by {options}")
 
 
 def _refuse_impossible(arguments: argparse.Namespace) -> None:
-    for name in (*OWN, "reach", "rows", "tokens"):
+    for name in (*GPU_OPTIONS, "reach", "rows", "tokens"):
         value = getattr(arguments, name)
         if value is not None and not (0 < value < float("inf") and (name != "reach" or value <= 1)):
             allowed = "a fraction above 0, up to 1" if name == "reach" else "a number above 0"

@@ -272,7 +272,7 @@ def _facts_of_examples(prepared: Prepared) -> dict[str, Any]:
         "longest_tokens": {
             name: int(tokens.lengths.max()) for name, tokens in zip(names, prepared.train.tokens.values(), strict=False)
         },
-        "unknown_share": prepared.train.unknown_share,
+        "unknown_share": prepared.train.unknown_fraction,
     }
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from glassformer.text.prepare import Prepared
 
 ENGINES = ("local", "datatrove")
-ITS_OWN = ("out", "engine", "workers", "parts", "tokenizer")
+ENCODE_OPTIONS = ("out", "engine", "workers", "parts", "tokenizer")
 """Options that only `encode` takes."""
 
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def refuse_arguments(arguments: argparse.Namespace) -> None:
     """Raise a `GlassError` if an option of `encode` was given to another action."""
-    for name in ITS_OWN:
+    for name in ENCODE_OPTIONS:
         if getattr(arguments, name) is not None:
             raise GlassError(f"glass data {arguments.action} takes no --{name}", f"Remove --{name}, or use encode.")
 

@@ -47,9 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     config = _settings(arguments.what)
     from glassformer.model.device import choose_device
     from glassformer.verification.device import check_devices, cut_sizes
-    from glassformer.verification.machine import look_at_machine
+    from glassformer.verification.machine import inspect_machine
 
-    machine = look_at_machine(Path.cwd())
+    machine = inspect_machine(Path.cwd())
     devices = [device.name for device in machine.devices]
     if arguments.device:
         devices = list(dict.fromkeys(["cpu", str(choose_device(arguments.device))]))

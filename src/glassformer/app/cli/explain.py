@@ -154,10 +154,10 @@ class WalkReport:
 
     def facts(self) -> dict[str, Any]:
         """Return all numbers of the forward pass, and the path of the page."""
-        from glassformer.inspection.explain.walk_json import as_numbers
+        from glassformer.inspection.explain.walk_json import walk_facts
 
         page = {} if self.page is None else {"html": str(self.page)}
-        return {**as_numbers(self.walk, self.level), **page}
+        return {**walk_facts(self.walk, self.level), **page}
 
     def text(self) -> str:
         """Return the steps of the forward pass, or the path of the page."""
@@ -169,7 +169,7 @@ class WalkReport:
         return "\n".join(text_lines(self.walk, self.level, width, self._is_full))
 
     def _heads(self) -> list[Section]:
-        return [section for section in self.walk.everything() if section.key == "head"]
+        return [section for section in self.walk.iter_sections() if section.key == "head"]
 
     def _full_heads(self) -> list[Section]:
         """Return the heads to show in full: all if they are few or chosen by option, else the first."""

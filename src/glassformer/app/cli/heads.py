@@ -29,7 +29,7 @@ from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
     from glassformer.inspection.heads import HeadReport
-    from glassformer.inspection.heads.of_run import Given
+    from glassformer.inspection.heads.of_run import TextSample
     from glassformer.tasks import AnyTextModel
 
 SORTS = ("place", "role", "entropy")
@@ -115,14 +115,14 @@ def _plot(heads: list[HeadReport], path: Path) -> None:
     save(draw_roles([str(head_report.head) for head_report in heads], names, scores, chances, earned), path)
 
 
-def _given_texts(model: AnyTextModel, text: str) -> Given:
+def _given_texts(model: AnyTextModel, text: str) -> TextSample:
     """Return the texts of `--text`: the lines of the file with that name, or the text itself.
 
     Raises:
         GlassError: the text is empty, or looks like the name of a file that does not exist.
     """
     from glassformer.app.cli.texts import lines_of, warn_unknown
-    from glassformer.inspection.heads.of_run import Given
+    from glassformer.inspection.heads.of_run import TextSample
     from glassformer.tasks import Translator
 
     path = Path(text)
@@ -136,7 +136,7 @@ def _given_texts(model: AnyTextModel, text: str) -> Given:
         warn_unknown(model.source_tokenizer, [line.partition("\t")[0] for line in texts])
     else:
         warn_unknown(model.tokenizer, texts)
-    return Given(texts, text if is_file else "--text", is_file)
+    return TextSample(texts, text if is_file else "--text", is_file)
 
 
 def _is_file(text: str) -> bool:
@@ -153,7 +153,7 @@ def _sort_key(head_report: HeadReport, sort: str) -> tuple[float, ...] | tuple[s
         return (
             (head_report.names[0], -head_report.roles[head_report.names[0]].score) if head_report.names else ("~", 0.0)
         )
-    return (head_report.numbers.get("entropy", 0.0),) if sort == "entropy" else ()
+    return (head_report.statistics.get("entropy", 0.0),) if sort == "entropy" else ()
 
 
 def _note(text: str) -> None:

@@ -98,10 +98,10 @@ def refuse_no_picture(path: Path) -> None:
 def draw(path: Path, title: str, history: History, head: str | None, role: str | None) -> None:
     """Write the page or the animation to `path`, depending on its suffix."""
     from glassformer.base.files import write_bytes, write_text
-    from glassformer.inspection.replay.animation import moving_picture
+    from glassformer.inspection.replay.animation import animation_bytes
     from glassformer.inspection.replay.page import make_page
 
     if path.suffix.lower() == ".html":
         write_text(path, make_page(history, title, head, role))
     else:
-        write_bytes(path, moving_picture(history, *history.chosen(head, role), path.suffix.lower()))
+        write_bytes(path, animation_bytes(history, *history.chosen(head, role), path.suffix.lower()))

@@ -95,7 +95,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     Raises:
         GlassError: the text is empty, does not fit the task, or is longer than the context.
     """
-    from glassformer.inspection.explain import whole_subject_of
+    from glassformer.inspection.explain import unshortened_subject_of
     from glassformer.runs.folder import open_run
     from glassformer.runs.opening import OpenedRun
 
@@ -105,7 +105,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
         raise GlassError("the text is empty: there is no attention to draw", "Give a text that is not empty.")
     note_still_training(folder, arguments.checkpoint)
     model = OpenedRun.load(folder, arguments.checkpoint, arguments.device).text_model
-    subject = whole_subject_of(model, text, arguments.target, str(arguments.run))
+    subject = unshortened_subject_of(model, text, arguments.target, str(arguments.run))
     warn_unknown_to(model, text, arguments.target)
     return subject
 

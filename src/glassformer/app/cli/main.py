@@ -59,7 +59,7 @@ GROUPS = {
     "Take away": ("export", "share", "import"),
 }
 """Groups of commands, in the order of `glass --help`; every command is in exactly one group."""
-MEANT = {
+OPTION_SUGGESTIONS = {
     "--time": "--minutes",
     "--length": "--tokens",
     "--max-tokens": "--tokens",
@@ -95,7 +95,7 @@ class Parser(argparse.ArgumentParser):
     def _refuse_unknown(self, option: str) -> None:
         """Raise a `GlassError` with the nearest option if there is no such option."""
         if option not in self._option_string_actions:
-            suggestion = MEANT.get(option)
+            suggestion = OPTION_SUGGESTIONS.get(option)
             if suggestion not in self._option_string_actions:
                 suggestion = closest(option, self._option_string_actions)
             remedy = f"{self.prog} --help lists all options." if suggestion is None else f"Did you mean {suggestion}?"

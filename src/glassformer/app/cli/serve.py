@@ -27,7 +27,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.packages import require_packages
 from glassformer.base.report import SimpleReport, emit
 
-LONG_ENOUGH = 16
+MIN_TOKEN_CHARACTERS = 16
 """Minimum number of characters of the token of a server that other machines can reach."""
 
 
@@ -101,9 +101,9 @@ def _check(arguments: argparse.Namespace, local: bool) -> None:
         raise GlassError(
             "--token has characters that are not allowed in an address", "Use only letters, digits and . _ ~ -."
         )
-    if not local and (token is None or len(token) < LONG_ENOUGH):
+    if not local and (token is None or len(token) < MIN_TOKEN_CHARACTERS):
         problem = f"--host {arguments.host} opens the server to everybody who can reach this machine"
-        raise GlassError(problem, f"Give a secret token of at least {LONG_ENOUGH} characters: --token T.")
+        raise GlassError(problem, f"Give a secret token of at least {MIN_TOKEN_CHARACTERS} characters: --token T.")
 
 
 def _is_local(host: str) -> bool:

@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify the run and print each check; save the report unless `--only` is given. Return 1 if a check fails."""
-    from glassformer.verification.report import chosen, save, verify_run
+    from glassformer.verification.report import save, select_checks, verify_run
 
-    width = max(len(check.name) for check in chosen(arguments.only))
+    width = max(len(check.name) for check in select_checks(arguments.only))
     report = verify_run(
         arguments.run,
         arguments.checkpoint,

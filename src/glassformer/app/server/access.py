@@ -25,12 +25,12 @@ from glassformer.app.server.request_errors import RefusedRequestError, as_json
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Host names of a server that only this machine can reach."""
-OPEN = frozenset({"/", "/health", "/favicon.ico", "/favicon.svg", "/robots.txt"})
+PATHS_WITHOUT_TOKEN = frozenset({"/", "/health", "/favicon.ico", "/favicon.svg", "/robots.txt"})
 """Paths that need no token, because they contain no data of a run; paths below `ASSETS` need none either."""
 ASSETS = "/assets/"
 MOST_BYTES = 2**20
 """Maximum size of a request body, in bytes."""
-SECONDS = 30.0
+BODY_TIMEOUT = 30.0
 """Maximum time to receive a request body, in seconds."""
 POLICY = "; ".join(
     (
@@ -79,7 +79,7 @@ class Access:
         """Name of the cookie that contains the token."""
         return f"glass-{self.port}"
 
-    def same(self, token: str) -> bool:
+    def is_valid_token(self, token: str) -> bool:
         """Return whether `token` is the token of the server; the comparison takes constant time."""
         return secrets.compare_digest(token.encode("utf-8", "replace"), self.token.encode("utf-8"))
 
@@ -135,7 +135,7 @@ class AccessMiddleware:
                 "Open the address that glass serve printed: only the server's own page is allowed.",
                 403,
             )
-        if not _is_open(scope) and not any(self.access.same(token) for token in self._tokens(headers)):
+        if not _is_open(scope) and not any(self.access.is_valid_token(token) for token in self._tokens(headers)):
             raise RefusedRequestError(
                 "the token is missing or wrong",
                 "Open the address that glass serve printed, or send the header Authorization: Bearer TOKEN.",
@@ -158,7 +158,7 @@ class AccessMiddleware:
         tokens = [value for name, value in query if name == "token"]
         if scope["path"] != "/" or not tokens:
             return None
-        if not self.access.same(tokens[0]):
+        if not self.access.is_valid_token(tokens[0]):
             raise RefusedRequestError(
                 "the token in the address is wrong", "Open the address that glass serve printed last.", 401
             )
@@ -168,7 +168,9 @@ class AccessMiddleware:
 
 def _is_open(scope: Scope) -> bool:
     """Return whether a request needs no token."""
-    return scope["method"] in ("GET", "HEAD") and (scope["path"] in OPEN or scope["path"].startswith(ASSETS))
+    return scope["method"] in ("GET", "HEAD") and (
+        scope["path"] in PATHS_WITHOUT_TOKEN or scope["path"].startswith(ASSETS)
+    )
 
 
 def _without_port(host: str) -> str:
@@ -189,7 +191,7 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     """Return the whole body of a request; None if the client disconnected.
 
     Raises:
-        RefusedRequestError: the body is larger than `MOST_BYTES`, or took longer than `SECONDS`.
+        RefusedRequestError: the body is larger than `MOST_BYTES`, or took longer than `BODY_TIMEOUT`.
     """
     too_large = RefusedRequestError(f"the body is larger than {MOST_BYTES:,} bytes", "Send a smaller body.", 413)
     content_length = Headers(scope=scope).get("content-length", "")
@@ -199,7 +201,7 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     size = 0
     has_more = True
     try:
-        with anyio.fail_after(SECONDS):
+        with anyio.fail_after(BODY_TIMEOUT):
             while has_more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
@@ -211,7 +213,7 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
                     raise too_large
     except TimeoutError:
         raise RefusedRequestError(
-            f"the body did not arrive within {SECONDS:.0f} seconds", "Send the request again.", 408
+            f"the body did not arrive within {BODY_TIMEOUT:.0f} seconds", "Send the request again.", 408
         ) from None
     return b"".join(chunks)
 

@@ -45,7 +45,7 @@ def save_pruned_run(registry: ModelRegistry, name: str, body: bytes) -> dict[str
             pruned.
     """
     from glassformer.app.server.view import Name, ViewQuestion
-    from glassformer.inspection.pruning.chosen_heads import prune_by_hand
+    from glassformer.inspection.pruning.chosen_heads import prune_chosen_heads
 
     class Keep(ViewQuestion):
         """Body of the request: the heads to remove, the new run's name and the checkpoint."""
@@ -62,7 +62,7 @@ def save_pruned_run(registry: ModelRegistry, name: str, body: bytes) -> dict[str
     out = run.folder.resolve().parent / checked_name(request.name)
     if request.name in registry.names() or out.exists():
         raise RefusedRequestError(f"{request.name} already exists beside {name}", "Choose another name.", 409)
-    pruned = prune_by_hand(run.folder, out, request.heads, device=registry.device, checkpoint=request.version)
+    pruned = prune_chosen_heads(run.folder, out, request.heads, device=registry.device, checkpoint=request.version)
     return {
         "name": registry.add(pruned.folder),
         "removed": list(pruned.removed),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SUBJECTS = 16
+MAX_CACHED_SUBJECTS = 16
 """Maximum number of texts whose tokens and translations are cached."""
 CACHE_BYTES = 768 * 2**20
 """Maximum size in bytes of the cached results of one run's views, such as the queries and keys of recent texts."""
@@ -48,7 +48,7 @@ class ServedModel:
             `lock`.
         version: name of the checkpoint, such as "step-000850".
         lock: held by a view while it runs.
-        turns: held by a background task while it runs; shared by all runs of a registry.
+        background_lock: held by a background task while it runs; shared by all runs of a registry.
     """
 
     def __init__(self, name: str, run: OpenedRun, background_lock: threading.Lock | None = None) -> None:
@@ -58,8 +58,8 @@ class ServedModel:
         self.model: AnyTextModel = run.text_model
         self.version = run.checkpoint.name
         self.lock = threading.RLock()
-        self.turns = background_lock or threading.Lock()
-        self._subjects: LRUCache[tuple[str, str | None], Subject] = LRUCache(SUBJECTS)
+        self.background_lock = background_lock or threading.Lock()
+        self._subjects: LRUCache[tuple[str, str | None], Subject] = LRUCache(MAX_CACHED_SUBJECTS)
         self._cache: LRUCache[Hashable, tuple[Any, int]] = LRUCache(CACHE_BYTES, getsizeof=lambda entry: entry[1])
         self._futures: dict[str, Future[Any]] = {}
         self._tasks: dict[str, BackgroundTask] = {}
@@ -92,11 +92,11 @@ class ServedModel:
         Raises:
             GlassError: the text does not fit the task, or is longer than the context.
         """
-        from glassformer.inspection.explain import whole_subject_of
+        from glassformer.inspection.explain import unshortened_subject_of
 
         key = text, target
         if key not in self._subjects:
-            self._subjects[key] = whole_subject_of(self.model, text, target, self.name)
+            self._subjects[key] = unshortened_subject_of(self.model, text, target, self.name)
         return self._subjects[key]
 
     def copy(self) -> OpenedRun:
@@ -130,7 +130,7 @@ class ServedModel:
         with self.lock:
             current = self._tasks.get(name)
             if do is not None and (current is None or current.finished):
-                self._tasks[name] = BackgroundTask(do, self.turns)
+                self._tasks[name] = BackgroundTask(do, self.background_lock)
             return self._tasks.get(name)
 
 

@@ -10,7 +10,7 @@ from glassformer.base.errors import GlassError, ShortMemoryError
 
 BAD_REQUEST = 400
 """HTTP status of a `GlassError` without a status of its own."""
-SHORTER = "Use a shorter text, request fewer texts, or close other programs."
+MEMORY_REMEDY = "Use a shorter text, request fewer texts, or close other programs."
 """Second line of an error about lack of memory."""
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 """OpenAI's error types, by HTTP status."""

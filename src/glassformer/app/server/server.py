@@ -23,7 +23,7 @@ SWITCH_SECONDS = 1e-4
 """Thread switch interval of Python (`sys.setswitchinterval`). The thread that runs the model releases the GIL in every
 long operation. With the default of 5 ms, it would wait up to 5 ms for the GIL after each such operation while responses
 are sent."""
-PATIENCE = 3
+SHUTDOWN_SECONDS = 3
 """Seconds to finish open responses when the server stops."""
 
 
@@ -82,7 +82,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 limit_concurrency=CONNECTIONS,
-                timeout_graceful_shutdown=PATIENCE,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
                 h11_max_incomplete_event_size=64 * 1024,
             )
         )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import anyio
 from anyio import to_thread
 
-from glassformer.app.server.request_errors import SHORTER, RefusedRequestError
+from glassformer.app.server.request_errors import MEMORY_REMEDY, RefusedRequestError
 from glassformer.base.errors import convert_memory_errors
 
 T = TypeVar("T")
@@ -62,5 +62,5 @@ def _refuse_if_full(waiting: int) -> None:
 
 
 def _with_clear_errors(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-    with convert_memory_errors(SHORTER):
+    with convert_memory_errors(MEMORY_REMEDY):
         return function(*arguments)

@@ -109,7 +109,7 @@ def _job(generation: GenerationRequest, loaded: LoadedCheckpoint, question: Writ
         return TextJob(generation, loaded, model.prompt_ids(question.text), settings), 0
     messages = conversation_of(model, question)
     ids = model.conversation_ids(messages)
-    job = TextJob(generation, loaded, ids, model.with_stop_strings(settings), more_ends=model.more_ends)
+    job = TextJob(generation, loaded, ids, model.with_stop_strings(settings), extra_end_ids=model.extra_end_ids)
     return job, _left_out(question, messages)
 
 

@@ -173,7 +173,7 @@ def _frame_ids(opened: OpenedRun) -> tuple[list[int], list[int]]:
     """
     model = opened.text_model
     if not isinstance(model, ChatModel):
-        if opened.tokenizer.more_ends:
+        if opened.tokenizer.extra_end_ids:
             raise GlassError(
                 f"the model of {opened.folder} ends a text with any of several tokens, but the page supports only one",
                 f"Serve the run: glass serve {quoted(opened.folder)}",
@@ -183,7 +183,7 @@ def _frame_ids(opened: OpenedRun) -> tuple[list[int], list[int]]:
         return list(frame.before), list(frame.after)
     question_frame = model.around_question()
     stop, _ = model.chat.ending
-    if question_frame is None or stop or not model.more_ends <= {model.tokenizer.end_id}:
+    if question_frame is None or stop or not model.extra_end_ids <= {model.tokenizer.end_id}:
         folder = opened.folder
         end = model.tokenizer.token_text(model.tokenizer.end_id)
         raise GlassError(

@@ -22,9 +22,9 @@ MOST_BYTES = 40_000_000
 """Maximum size in bytes of the weights in base64; larger files are too large for e-mail and for a phone's memory."""
 MOST_EXAMPLES = 50
 """Maximum number of examples."""
-SAMPLED = 8
+COMPARED_EXAMPLES = 8
 """Maximum number of examples on which the effect of rounding is measured."""
-COMPUTED = {
+SUPPORTED_SETTINGS = {
     "positions": ("learned", "sinusoidal", "rotary", "alibi", "relative", "none"),
     "activation": ("relu", "relu2", "gelu", "gelu_tanh", "geglu", "swiglu"),
 }
@@ -125,7 +125,7 @@ def share_run(request: ShareRequest) -> ShareReport:
         try:
             _write(package, partial)
             request.note("reading the file back and comparing it with the run")
-            texts = package.header["examples"][:SAMPLED]
+            texts = package.header["examples"][:COMPARED_EXAMPLES]
             rounding = compare(opened.text_model, load_shared(partial), texts)
             checked_package = replace(package, header={**package.header, "check": rounding.facts()})
             _write(checked_package, partial)
@@ -147,7 +147,7 @@ def _write(package: Package, path: Path) -> None:
 
 def _refuse_unsupported_setting(config: ModelConfig) -> None:
     """Raise a `GlassError` if the page does not support a setting of the model."""
-    for name, computed in COMPUTED.items():
+    for name, computed in SUPPORTED_SETTINGS.items():
         value = getattr(config, name)
         if value not in computed:
             raise GlassError(

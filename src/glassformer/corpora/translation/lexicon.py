@@ -60,7 +60,7 @@ class Adjective(NamedTuple):
     """An adjective.
 
     Args:
-        place: "pre" or "post": before or after the noun in French. English and Bangla put "pre" before "post".
+        position: "pre" or "post": before or after the noun in French. English and Bangla put "pre" before "post".
         of: kinds of noun that the adjective can describe: "person", "thing" or both.
         english: the only form.
         french: masculine and feminine singular, then plural; "a|b" is spelled a before a consonant and b before a
@@ -68,7 +68,7 @@ class Adjective(NamedTuple):
         bangla: the only form.
     """
 
-    place: str
+    position: str
     of: str
     english: str
     french: tuple[str, str, str, str]

@@ -59,7 +59,7 @@ def add_adjectives(rules: Rules) -> None:
         for of in adjective.of.split():
             for form, french in enumerate(adjective.french):
                 forms = (adjective.english, french, adjective.bangla)
-                rules.add(f"{adjective.place} {of} {form}", [], *forms)
+                rules.add(f"{adjective.position} {of} {form}", [], *forms)
                 rules.add(f"predicate {of} {form}", [], adjective.english, french.split("|")[0], adjective.bangla)
 
 

@@ -82,7 +82,7 @@ def pair_groups(
             name,
             proportion,
             model_results[0].twins_chance if name.startswith("twins") else 0.5,
-            {rule: proportions[name].share for rule, proportions in rule_proportions.items()},
+            {rule: proportions[name].value for rule, proportions in rule_proportions.items()},
         )
         for name, proportion in _proportions(*model_results).items()
     ]

@@ -68,7 +68,7 @@ class ProbeRequest:
     which: Which = "best"
     device: str = "auto"
     note: Callable[[str], None] = lambda text: None
-    tell: Callable[[ProbeResult | SurprisalResult], None] = lambda result: None
+    on_result: Callable[[ProbeResult | SurprisalResult], None] = lambda result: None
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
 
     def add(result: ProbeResult | SurprisalResult) -> None:
         results.append(result)
-        request.tell(result)
+        request.on_result(result)
 
     if request.pairs is not None and pairs is not None:
         about = f"{counted(len(pairs), 'minimal pairs')} of {request.pairs}"

@@ -22,13 +22,13 @@ class Group:
     """
 
     name: str
-    share: Proportion
+    proportion: Proportion
     chance: float
     rules: Mapping[str, float]
 
     def facts(self) -> dict[str, Any]:
         """Return the group as JSON values."""
-        return {"group": self.name, **self.share.facts(), "chance": self.chance, "rules": dict(self.rules)}
+        return {"group": self.name, **self.proportion.facts(), "chance": self.chance, "rules": dict(self.rules)}
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,12 @@ class ProbeResult:
         lines = [f"{self.name}: {self.about}", *self.notes]
         lines.append(header + "".join(f"{rule:>{_column_width(rule)}}" for rule in rules) + f"{'of':>8}")
         for group in self.groups:
-            low, high = group.share.interval
-            line = f"{group.name:{width}}{100 * group.share.share:>8.1f}  {f'{100 * low:.1f} to {100 * high:.1f}':<16}"
+            low, high = group.proportion.interval
+            interval = f"{100 * low:.1f} to {100 * high:.1f}"
+            line = f"{group.name:{width}}{100 * group.proportion.value:>8.1f}  {interval:<16}"
             line += f"{100 * group.chance:>7.1f}"
             line += "".join(f"{100 * group.rules[rule]:>{_column_width(rule)}.1f}" for rule in rules)
-            lines.append(line + f"{group.share.count:>8,}")
+            lines.append(line + f"{group.proportion.count:>8,}")
         return "\n".join([*lines, *(f"{what}: {value:.3f}" for what, value in self.figures.items())])
 
 

@@ -27,7 +27,7 @@ COPIES = 4
 """Number of copies of a segment, as in Olsson et al. 2022, "In-context learning and induction heads"."""
 LONGEST = 25
 """Maximum number of tokens in a segment, as in Olsson et al. 2022."""
-MANY = 100
+MIN_VOCABULARY_TO_TRIM = 100
 """Minimum number of distinct tokens at which the rarest quarter and the most frequent quarter are left out."""
 RECALLED = (2, 8)
 """Minimum and maximum number of key-value pairs in a row, as in documents of the corpus `recall`."""
@@ -84,7 +84,7 @@ def middle_tokens(model: ScorableModel, token_counts: TokenCounts | None) -> npt
     if token_counts is None:
         return tokens
     seen_tokens = tokens[token_counts.counts[tokens] > 0]
-    quarter = len(seen_tokens) // 4 if len(seen_tokens) >= MANY else 0
+    quarter = len(seen_tokens) // 4 if len(seen_tokens) >= MIN_VOCABULARY_TO_TRIM else 0
     by_frequency = seen_tokens[np.argsort(token_counts.counts[seen_tokens], kind="stable")]
     return by_frequency[quarter : len(by_frequency) - quarter]
 

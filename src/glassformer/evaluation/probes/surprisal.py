@@ -25,7 +25,7 @@ TENS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
 
 
 @dataclass(frozen=True)
-class Part:
+class SurprisalGroup:
     """The surprisal of a group of tokens.
 
     Attributes:
@@ -38,14 +38,14 @@ class Part:
     name: str
     tokens: int
     nats: float
-    share: float
+    fraction_of_nats: float
 
     def facts(self) -> dict[str, Any]:
         """Return the group as JSON values."""
-        return {"group": self.name, "tokens": self.tokens, "nats": self.nats, "share_of_nats": self.share}
+        return {"group": self.name, "tokens": self.tokens, "nats": self.nats, "share_of_nats": self.fraction_of_nats}
 
 
-class Listed(NamedTuple):
+class TokenSurprisal(NamedTuple):
     """The surprisal of one token.
 
     Attributes:
@@ -84,11 +84,11 @@ class SurprisalResult:
     about: str
     mean: float
     tokens: int
-    parts: dict[str, list[Part]]
+    parts: dict[str, list[SurprisalGroup]]
     learning: float | None
     ends: tuple[int, int]
     notes: Sequence[str] = ()
-    each: Sequence[Listed] = ()
+    each: Sequence[TokenSurprisal] = ()
     before: str = ""
     name: str = "surprisal"
 
@@ -114,7 +114,7 @@ class SurprisalResult:
             width = max(20, len(title))
             lines.append(f"{title:<{width}}{'nats':>9}{'of all nats':>13}{'tokens':>12}")
             for part in parts:
-                fraction = f"{100 * part.share:.1f} %"
+                fraction = f"{100 * part.fraction_of_nats:.1f} %"
                 lines.append(f"  {part.name:<{width - 2}}{part.nats:>9.4f}{fraction:>13}{part.tokens:>12,}")
         if self.learning is not None:
             early, late = self.ends
@@ -186,7 +186,8 @@ def grouped(
     texts = [tokenizer.token_text(token) for token in tokens[:listed].tolist()]
     columns = (all_nats, positions, times, hits)
     listed_tokens = [
-        Listed(text, *row) for text, *row in zip(texts, *(column[:listed].tolist() for column in columns), strict=True)
+        TokenSurprisal(text, *row)
+        for text, *row in zip(texts, *(column[:listed].tolist() for column in columns), strict=True)
     ]
     before = tokenizer.token_text(int(rows[0][0]))
     return SurprisalResult(
@@ -207,7 +208,7 @@ def seen_earlier(row: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
 
 def _group_by_range(
     nats: npt.NDArray[np.float64], values: npt.NDArray[np.int64], edges: Sequence[int], end: int | None
-) -> list[Part]:
+) -> list[SurprisalGroup]:
     """Group tokens by ranges of a value, each range from one edge up to the next; empty ranges are left out."""
     parts = []
     for low, high in zip(edges, (*edges[1:], end), strict=True):
@@ -222,5 +223,7 @@ def _group_by_range(
     return parts
 
 
-def _make_part(name: str, nats: npt.NDArray[np.float64], selected: npt.NDArray[np.bool_]) -> Part:
-    return Part(name, int(selected.sum()), float(nats[selected].mean()), float(nats[selected].sum() / nats.sum()))
+def _make_part(name: str, nats: npt.NDArray[np.float64], selected: npt.NDArray[np.bool_]) -> SurprisalGroup:
+    return SurprisalGroup(
+        name, int(selected.sum()), float(nats[selected].mean()), float(nats[selected].sum() / nats.sum())
+    )

@@ -79,7 +79,7 @@ def agreement(model: Model, trace: Trace, occlusion: Occlusion) -> RankAgreement
     rolled = rollout(trace)
     rows: list[MeasureAgreement] = []
     attention_and_rollout: dict[str, float | None] = {}
-    comparisons = [("own", occlusion.own, rolled.own)]
+    comparisons = [("own", occlusion.row, rolled.row)]
     if occlusion.source is not None and rolled.source is not None:
         comparisons.append(("source", occlusion.source, rolled.source))
     for side, effects, rollouts in comparisons:

@@ -11,7 +11,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
 from glassformer.generation.decoding import check_finite
 from glassformer.inspection.explain.subject import Subject
-from glassformer.inspection.trace import Trace, check_given, trace
+from glassformer.inspection.trace import Trace, check_inputs, trace
 from glassformer.model.evaluation_mode import evaluation_mode
 from glassformer.model.transformer import Classifier, EncoderDecoder, Model
 
@@ -75,7 +75,7 @@ class AttributionCase:
 
 def run_model(model: Model, tokens: Tensor, target: Tensor | None = None) -> Tensor:
     """Return the logits of a forward pass, on the CPU: ids (B, T) -> (B, T, V), or (B, C) for a classifier."""
-    tokens, target, _ = check_given(model, tokens, target, None)
+    tokens, target, _ = check_inputs(model, tokens, target, None)
     with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
         if isinstance(model, EncoderDecoder):
             assert target is not None
@@ -116,7 +116,7 @@ def case_of(
     causal = model.config.family != "encoder"
     next_ids = [*row[1:], end] if causal else [None] * len(row)
     outputs = []
-    for position in range(len(row)) if causal or everywhere else subject.places:
+    for position in range(len(row)) if causal or everywhere else subject.positions:
         known = answer is None and next_ids[position] is not None
         answer_id = next_ids[position] if answer is None else answer
         outputs.append(

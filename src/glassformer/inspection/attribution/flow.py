@@ -40,19 +40,19 @@ class AttentionFlow:
     Attributes:
         reads: position that the output reads, or all positions that it pools.
         layers: number of layers, counted from the first layer of the stack that yields the logits.
-        own: (T) float64, the flow to each token of the row.
+        row: (T) float64, the flow to each token of the row.
         source: (S) float64, the flow to each source token of an encoder-decoder; otherwise None.
     """
 
     reads: tuple[int, ...]
     layers: int
-    own: Tensor
+    row: Tensor
     source: Tensor | None
 
     def facts(self) -> dict[str, Any]:
         """Return the results as a JSON-serializable dict."""
         source = None if self.source is None else self.source.tolist()
-        return {"reads": list(self.reads), "layers": self.layers, "own": self.own.tolist(), "source": source}
+        return {"reads": list(self.reads), "layers": self.layers, "own": self.row.tolist(), "source": source}
 
 
 def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> AttentionFlow:
@@ -86,24 +86,24 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Atten
     tokens = range(S, S + T)
     for layer in [] if trace.source is None else mixes(trace.source):
         for mix in layer:
-            network.add(mix.own, range(n_nodes, n_nodes + S), memory)
+            network.add_edges(mix.row, range(n_nodes, n_nodes + S), memory)
             memory = range(n_nodes, n_nodes + S)
             n_nodes += S
     level = tokens
     for layer in mixes(trace.stack)[:layers]:
         for mix in layer:
             above = range(n_nodes, n_nodes + T)
-            network.add(mix.own, above, level)
+            network.add_edges(mix.row, above, level)
             if mix.memory is not None:
-                network.add(mix.memory, above, memory)
+                network.add_edges(mix.memory, above, memory)
             level = above
             n_nodes += T
-    network.add(
+    network.add_edges(
         torch.full((1, len(reads)), 1 / len(reads), dtype=torch.float64),
         range(n_nodes, n_nodes + 1),
         [level[position] for position in reads],
     )
-    flows = [network.most(n_nodes, token) for token in range(S + T)]
+    flows = [network.max_flow(n_nodes, token) for token in range(S + T)]
     values = torch.tensor(flows, dtype=torch.float64)  # (S + T)
     return AttentionFlow(tuple(reads), layers, values[S:], values[:S] if S else None)
 
@@ -114,13 +114,13 @@ class Network:
     def __init__(self) -> None:
         self._capacities: dict[int, dict[int, float]] = {}
 
-    def add(self, capacities: Tensor, above: Sequence[int], below: Sequence[int]) -> None:
+    def add_edges(self, capacities: Tensor, above: Sequence[int], below: Sequence[int]) -> None:
         """Add an edge from each node in `above` to each in `below`, with the given `capacities`, (above, below)."""
         for start, row in zip(above, capacities.tolist(), strict=True):
             edges = self._capacities.setdefault(start, {})
             edges |= {end: capacity for end, capacity in zip(below, row, strict=True) if capacity > 0}
 
-    def most(self, start: int, end: int) -> float:
+    def max_flow(self, start: int, end: int) -> float:
         """Return the maximum flow from one node to another."""
         residual = self._residual_capacities(start)
         total = 0.0

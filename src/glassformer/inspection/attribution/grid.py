@@ -144,7 +144,7 @@ class Scale:
     clean: float
     corrupt: float
 
-    def of(self, differences: Tensor) -> list[float]:
+    def recovered_fractions(self, differences: Tensor) -> list[float]:
         """Return the scaled logit differences, as a list of B floats; `differences` is (B)."""
         fractions: list[float] = ((differences - self.corrupt) / (self.clean - self.corrupt)).tolist()
         return fractions
@@ -170,7 +170,7 @@ def _grid(model: Model, name: str, inputs: PatchingInputs, part: str, scale: Sca
         else:
             head_values = {f"{site}.{head}": recording[f"{site}.{head}"] for head in heads}
             differences = _patched_differences(model, inputs, patched, head_values)
-        *fractions, unpatched, all_patched = scale.of(differences)
+        *fractions, unpatched, all_patched = scale.recovered_fractions(differences)
         columns.append(tuple(range(width)) if heads is None else tuple(heads))
         values.append(tuple(fractions))
         nothing.append(unpatched)

@@ -38,7 +38,7 @@ class Importance:
         attention: (S) float64, the attention weights of one layer, mean over heads; None if all its heads were removed.
         rollout: (S) float64, the rollout up to that layer.
         blanked: (S) float64, the drop of ln p(answer) when the token is replaced, in nats.
-        seen: number of tokens that are visible to the output; these are the first tokens.
+        n_visible: number of tokens that are visible to the output; these are the first tokens.
         spearman: the rank correlation over the visible tokens for each of `PAIRS`; occlusion is ranked by its absolute
             value. None if fewer than `LEAST` tokens are visible, if a measure has the same value for all of them, or if
             `attention` is None.
@@ -48,14 +48,14 @@ class Importance:
     attention: Tensor | None
     rollout: Tensor
     blanked: Tensor
-    seen: int
+    n_visible: int
     spearman: tuple[float | None, ...]
 
     def facts(self) -> dict[str, Any]:
         """Return the results as a JSON-serializable dict."""
         return {
             "side": self.side,
-            "seen": self.seen,
+            "seen": self.n_visible,
             "attention": None if self.attention is None else self.attention.tolist(),
             "rollout": self.rollout.tolist(),
             "blanked": self.blanked.tolist(),
@@ -80,8 +80,8 @@ def importance(model: Model, trace: Trace, occlusion: Occlusion, layer: int, col
     block = trace.stack.blocks[check_number("layer", layer, len(trace.stack.blocks))]
     rolled = rollout(trace)
     reads = [output.reads]
-    length = output.reads[-1] + 1 if model.config.family != "encoder" else occlusion.own.shape[1]
-    results = [_importance("own", block.attention, rolled.own[layer], occlusion.own[column], reads, length)]
+    length = output.reads[-1] + 1 if model.config.family != "encoder" else occlusion.row.shape[1]
+    results = [_importance("own", block.attention, rolled.row[layer], occlusion.row[column], reads, length)]
     if occlusion.source is not None and rolled.source is not None and block.cross is not None:
         effects = occlusion.source[column]  # (S)
         results.append(_importance("source", block.cross, rolled.source[layer], effects, reads, len(effects)))

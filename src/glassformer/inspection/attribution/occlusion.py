@@ -27,14 +27,14 @@ class Occlusion:
         outputs: the P outputs.
         replacement: id of the token that replaces a token of the row.
         before: (P) float64, ln p(answer) for the unmodified text.
-        own: (P, T) float64, the drop for each token of the row; in a decoder, exactly 0 for tokens after the output.
+        row: (P, T) float64, the drop for each token of the row; in a decoder, exactly 0 for tokens after the output.
         source: (P, S) float64, the drop for each source token of an encoder-decoder; otherwise None.
     """
 
     outputs: tuple[Output, ...]
     replacement: int
     before: Tensor
-    own: Tensor
+    row: Tensor
     source: Tensor | None
 
     def facts(self, name: Callable[[int], str] = str) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Occlusion:
                 {**vars(output), "text": name(output.answer), "log_probability": log_p}
                 for output, log_p in zip(self.outputs, self.before.tolist(), strict=True)
             ],
-            "own": self.own.tolist(),
+            "own": self.row.tolist(),
             "source": None if self.source is None else self.source.tolist(),
         }
 

@@ -30,11 +30,11 @@ class Mix:
     """Mixing matrices of one attention layer and its residual connection; a row of both together adds up to 1.
 
     Attributes:
-        own: (T, T) float64, weights of the positions of the row.
+        row: (T, T) float64, weights of the positions of the row.
         memory: (T, S) float64, weights of the encoder's positions; None for self-attention.
     """
 
-    own: Tensor
+    row: Tensor
     memory: Tensor | None = None
 
 
@@ -43,16 +43,16 @@ class Rollout:
     """Contributions of the input tokens to the vector at each position, after each layer.
 
     Attributes:
-        own: (L, T, T) float64, contributions of the row's tokens.
+        row: (L, T, T) float64, contributions of the row's tokens.
         source: (L, T, S) float64, contributions of the source tokens of an encoder-decoder; otherwise None.
     """
 
-    own: Tensor
+    row: Tensor
     source: Tensor | None
 
     def facts(self) -> dict[str, Any]:
         """Return the results as a JSON-serializable dict."""
-        return {"own": self.own.tolist(), "source": None if self.source is None else self.source.tolist()}
+        return {"own": self.row.tolist(), "source": None if self.source is None else self.source.tolist()}
 
 
 def rollout(trace: Trace, uniform: bool = False) -> Rollout:
@@ -67,7 +67,7 @@ def rollout(trace: Trace, uniform: bool = False) -> Rollout:
         memory = torch.eye(trace.source.ids.shape[1], dtype=torch.float64)  # (S, S)
         for layer in mixes(trace.source, uniform):
             for mix in layer:
-                memory = mix.own @ memory  # (S, S)
+                memory = mix.row @ memory  # (S, S)
     T = trace.stack.ids.shape[1]
     contributions = torch.eye(T, dtype=torch.float64)  # (T, T)
     source_contributions = None if memory is None else torch.zeros(T, len(memory), dtype=torch.float64)  # (T, S)
@@ -75,9 +75,9 @@ def rollout(trace: Trace, uniform: bool = False) -> Rollout:
     source_by_layer = []
     for layer in mixes(trace.stack, uniform):
         for mix in layer:
-            contributions = mix.own @ contributions  # (T, T)
+            contributions = mix.row @ contributions  # (T, T)
             if source_contributions is not None and memory is not None:
-                source_contributions = mix.own @ source_contributions  # (T, S)
+                source_contributions = mix.row @ source_contributions  # (T, S)
                 source_contributions = (
                     source_contributions if mix.memory is None else source_contributions + mix.memory @ memory
                 )  # (T, S)

@@ -20,7 +20,7 @@ SHOWN = 8  # maximum number of layers with a column
 Name = Callable[[int], str]
 
 
-def lens_grid(lens: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
+def lens_grid_lines(lens: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
     """Yield a line for each output, with the likeliest token and its probability in a column for each layer.
 
     At most `SHOWN` layers, counting the embedding, have a column. The last lines have the mean loss, if an answer is
@@ -58,7 +58,7 @@ def lens_grid(lens: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
         yield f"{len(layers)} of {len(lens.top)} columns are shown; --json has all"
 
 
-def lens_place(lens: Lens, column: int, name: Name) -> Iterator[str]:
+def lens_position_lines(lens: Lens, column: int, name: Name) -> Iterator[str]:
     """Yield a line for each layer with the likeliest tokens and the answer's rank, for one output."""
     answer = lens.outputs[column].answer
     yield f"{'after':<10}  {'rank':>6}  {'nats':>7}  of {_cut(name(answer))}; the likeliest"
@@ -71,7 +71,7 @@ def lens_place(lens: Lens, column: int, name: Name) -> Iterator[str]:
         yield f"{after:<10}  {rank:>6,}  {loss:>7.4f}  {likeliest}"
 
 
-def split_grid(split: LogitSplit, labels: Sequence[str], name: Name) -> Iterator[str]:
+def split_grid_lines(split: LogitSplit, labels: Sequence[str], name: Name) -> Iterator[str]:
     """Yield a line for each output, with a column for each group of parts and one for their sum."""
     groups = split.grouped()
     widths = [max(9, len(group)) for group in groups]
@@ -87,7 +87,9 @@ def split_grid(split: LogitSplit, labels: Sequence[str], name: Name) -> Iterator
     yield f"largest difference between a sum and its logit: {split.error:.1e}"
 
 
-def split_place(parts: Sequence[LogitPart], row: Sequence[str], source: Sequence[str], top: int) -> Iterator[str]:
+def split_position_lines(
+    parts: Sequence[LogitPart], row: Sequence[str], source: Sequence[str], top: int
+) -> Iterator[str]:
     """Yield the largest contributions to one logit; the line of a head also names the token that contributes most."""
     order = sorted(parts, key=lambda part: -abs(part.value))
     width = max(len(part.name) for part in order[:top])

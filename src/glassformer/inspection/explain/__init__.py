@@ -3,7 +3,7 @@
 from glassformer.base.wording import LEVELS, Level
 from glassformer.inspection.explain.example import example
 from glassformer.inspection.explain.sections import Matrix, Section, SectionTable, Walk
-from glassformer.inspection.explain.subject import Subject, subject_of, whole_subject_of
+from glassformer.inspection.explain.subject import Subject, subject_of, unshortened_subject_of
 from glassformer.inspection.explain.tape import Tape, make_tape, tape_bytes
 from glassformer.inspection.explain.walk import make_walk
 
@@ -21,5 +21,5 @@ __all__ = [
     "make_walk",
     "subject_of",
     "tape_bytes",
-    "whole_subject_of",
+    "unshortened_subject_of",
 ]

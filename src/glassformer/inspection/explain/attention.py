@@ -46,7 +46,7 @@ class AttentionCaptions:
 
     queries: Labels
     keys: Labels
-    place: int
+    position: int
     x: str
     source: str
     layer: int
@@ -65,10 +65,12 @@ def attention_sections(trace: AttentionTrace, layer: Attention, captions: Attent
 
 def _largest_weights(weights: Tensor, captions: AttentionCaptions) -> str:
     """Return a note on the keys (at most three) with the largest weights (T, S) for the query at `captions.place`."""
-    row = numbers(weights[captions.place])[0]  # (S)
+    row = numbers(weights[captions.position])[0]  # (S)
     top_keys = np.argsort(-row, kind="stable")[:3]
     attended = ", ".join(f"{captions.keys[key]} {row[key]:.4f}" for key in top_keys if row[key] > 0)
-    return f"{captions.queries[captions.place]} (position {captions.place}) attends most to: {attended or 'nothing'}"
+    return (
+        f"{captions.queries[captions.position]} (position {captions.position}) attends most to: {attended or 'nothing'}"
+    )
 
 
 def _head(trace: AttentionTrace, layer: Attention, head: int, captions: AttentionCaptions) -> Section:

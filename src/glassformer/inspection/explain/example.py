@@ -66,7 +66,7 @@ def example() -> Subject:
         text=" ".join(labels),
         ids=IDS,
         labels=labels,
-        places=(2,),
+        positions=(2,),
         name=WORDS.__getitem__,
         notes=NOTES,
     )

@@ -69,19 +69,19 @@ class FormulaContext:
     """
 
     subject: Subject
-    known: dict[str, Numbers]
+    matrices: dict[str, Numbers]
     source: bool
     layer: int | None
     head: int | None
     cross: bool
-    shown: Numbers
+    result: Numbers
 
     def __getitem__(self, name: str) -> Numbers:
-        return self.known[name]
+        return self.matrices[name]
 
     def hide(self, scores: Numbers) -> Numbers:
         """Return the scores (T, S), with -inf where the forward pass has -inf for a hidden key."""
-        return np.where(np.isneginf(self.shown), -np.inf, scores)
+        return np.where(np.isneginf(self.result), -np.inf, scores)
 
     @property
     def stack(self) -> Stack:

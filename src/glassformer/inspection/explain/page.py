@@ -10,11 +10,19 @@ from glassformer.base.errors import GlassError
 from glassformer.base.files import convert_os_errors, refuse_no_folder, write_text
 from glassformer.base.pages import render_page
 from glassformer.base.wording import Level
-from glassformer.inspection.explain.sections import Matrix, Section, SectionTable, Walk, edges, line_of, write_number
+from glassformer.inspection.explain.sections import (
+    Matrix,
+    Section,
+    SectionTable,
+    Walk,
+    edges,
+    statistics_line,
+    write_number,
+)
 from glassformer.inspection.explain.wording import wordings
 
 MARK = '<meta name="generator" content="glass explain">'
-WHOLE = 16  # maximum number of rows or columns that are shown in full; a longer side is shortened to CORNER
+MAX_FULL_SIZE = 16  # maximum number of rows or columns that are shown in full; a longer side is shortened to CORNER
 CORNER = 9
 LABELS: dict[Level, str] = {
     "school": "a school child",
@@ -87,7 +95,7 @@ class MatrixGrid:
 def make_page(walk: Walk, level: Level) -> str:
     """Return the HTML page, with explanations at `level` selected; readers can select another level."""
     firsts: dict[str, Section] = {}
-    for section in walk.everything():
+    for section in walk.iter_sections():
         firsts.setdefault(section.key, section)
     return render_page(
         "glassformer.inspection.explain",
@@ -105,20 +113,20 @@ def make_page(walk: Walk, level: Level) -> str:
 
 
 def _is_large(matrix: Matrix) -> bool:
-    return max(matrix.shape) > WHOLE
+    return max(matrix.shape) > MAX_FULL_SIZE
 
 
 def _size_line(matrix: Matrix) -> str:
     """Return the shape; for a large matrix, also the mean, standard deviation, minimum and maximum."""
     rows, columns = matrix.shape
-    return line_of(matrix.statistics(), matrix.shape) if _is_large(matrix) else f"{rows} × {columns}"
+    return statistics_line(matrix.statistics(), matrix.shape) if _is_large(matrix) else f"{rows} × {columns}"
 
 
 def _edge_cells(matrix: Matrix) -> MatrixGrid | None:
     """Return the cells to show; None for large parameters, of which only statistics are shown."""
     if _is_large(matrix) and matrix.role == "parameters":
         return None
-    row_indices, column_indices = (edges(size, size if size <= WHOLE else CORNER) for size in matrix.shape)
+    row_indices, column_indices = (edges(size, size if size <= MAX_FULL_SIZE else CORNER) for size in matrix.shape)
     number_format = matrix.format()
     rows = [
         (

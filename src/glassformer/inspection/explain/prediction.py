@@ -16,7 +16,9 @@ from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace
 from glassformer.model.transformer import Classifier, activate
 
-SEVERAL = 3  # maximum number of positions that each have a ranking of `top` outputs; of more, only the last has one
+MAX_RANKED_POSITIONS = (
+    3  # maximum number of positions that each have a ranking of `top` outputs; of more, only the last has one
+)
 
 
 def prediction(subject: Subject, trace: Trace, top: int) -> list[Section]:
@@ -36,19 +38,19 @@ def prediction(subject: Subject, trace: Trace, top: int) -> list[Section]:
 def _shown_positions(subject: Subject) -> dict[int, str]:
     """Return the positions whose logits are shown, with their tokens."""
     labels = subject.labels if subject.target_labels is None else subject.target_labels
-    return {position: labels[position] for position in subject.places} if subject.places else {0: "text"}
+    return {position: labels[position] for position in subject.positions} if subject.positions else {0: "text"}
 
 
 def _shown_logits(subject: Subject, trace: Trace) -> Tensor:
     """Return the logits at the P shown positions, (P, V), or (1, C) for a classifier."""
-    return trace.logits[0, list(subject.places)] if subject.places else trace.logits
+    return trace.logits[0, list(subject.positions)] if subject.positions else trace.logits
 
 
 def _transform(subject: Subject, trace: Trace) -> Section:
     """Return the section on the transform before the output layer: linear layer, activation and norm."""
     model = subject.model
     rows = tuple(_shown_positions(subject).values())
-    positions = list(subject.places)
+    positions = list(subject.positions)
     assert not isinstance(model, Classifier)
     assert model.head.transform is not None
     assert trace.transformed is not None
@@ -101,9 +103,9 @@ def _probabilities(subject: Subject, trace: Trace, top: int) -> Section:
     if subject.special:
         logits = logits.index_fill(1, torch.tensor(subject.special, device=logits.device), -math.inf)  # (P, V)
     position_logits = list(zip(positions.items(), logits, strict=True))
-    ranked_positions = position_logits if len(position_logits) <= SEVERAL else position_logits[-1:]
+    ranked_positions = position_logits if len(position_logits) <= MAX_RANKED_POSITIONS else position_logits[-1:]
     tables = [_ranking(subject, position, token, row, top) for (position, token), row in ranked_positions]
-    if len(position_logits) > SEVERAL:
+    if len(position_logits) > MAX_RANKED_POSITIONS:
         header = ("position", "token", "likeliest", "probability", "second", "probability")
         rows = tuple(_best_two(subject, position, token, row) for (position, token), row in position_logits)
         tables.insert(0, SectionTable("the two likeliest at each position", header, rows))
@@ -116,14 +118,14 @@ def _probabilities(subject: Subject, trace: Trace, top: int) -> Section:
 
 def _ranking(subject: Subject, position: int, token: str, row: Tensor, top: int) -> SectionTable:
     name = "the likeliest classes"
-    if subject.places:
+    if subject.positions:
         where = f"at position {position}"
         name = f"the likeliest {where}" if subject.special else f"the likeliest after {token} (position {position})"
     rows = tuple(
         (rank, subject.name(id), id, float(row[id]), probability)
         for rank, (id, probability) in enumerate(ranked(row, top), start=1)
     )
-    output = "token" if subject.places else "class"
+    output = "token" if subject.positions else "class"
     return SectionTable(name, ("rank", output, "id", "logit", "probability"), rows)
 
 

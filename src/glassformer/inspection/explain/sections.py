@@ -110,11 +110,11 @@ class Section:
     head: int | None = None
     output: str = ""
 
-    def everything(self) -> Iterator[Section]:
+    def iter_sections(self) -> Iterator[Section]:
         """Yield this section and all its descendants, in order."""
         yield self
         for child in self.children:
-            yield from child.everything()
+            yield from child.iter_sections()
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,10 +136,10 @@ class Walk:
     sections: tuple[Section, ...]
     predictions: tuple[SectionTable, ...]
 
-    def everything(self) -> Iterator[Section]:
+    def iter_sections(self) -> Iterator[Section]:
         """Yield all sections, in order."""
         for section in self.sections:
-            yield from section.everything()
+            yield from section.iter_sections()
 
 
 def numbers(x: Tensor) -> Numbers:
@@ -182,7 +182,7 @@ def write_number(value: Cell) -> str:
     return f"{value:.4f}" if abs(value) >= 1e-4 or value == 0 else f"{value:.1e}"
 
 
-def shown(name: str) -> str:
+def visible_text(name: str) -> str:
     """Return a token's text with spaces made visible, or a symbol if the text is empty.
 
     >>> shown(" cat"), shown("")
@@ -191,6 +191,6 @@ def shown(name: str) -> str:
     return name.replace(" ", "␣") or "∅"
 
 
-def line_of(statistics: dict[str, float], shape: Sequence[int]) -> str:
+def statistics_line(statistics: dict[str, float], shape: Sequence[int]) -> str:
     """Format a matrix's shape and statistics (mean, sd, min, max) as one line."""
     return f"{shape[0]} × {shape[1]}; " + ", ".join(f"{name} {value:.4g}" for name, value in statistics.items())

@@ -11,7 +11,7 @@ from glassformer.base.config import TASK_FACTS
 from glassformer.base.errors import GlassError
 from glassformer.generation import decoding
 from glassformer.generation.context_window import window_start
-from glassformer.inspection.explain.sections import shown
+from glassformer.inspection.explain.sections import visible_text
 from glassformer.inspection.trace import Trace, trace
 from glassformer.model.transformer import Model
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
@@ -28,7 +28,7 @@ class Subject:
         ids, labels: ids and texts of the tokens of the text, or of the source.
         target_ids, target_labels: ids and texts of the target tokens, including those that start every target (by
             default, the end token); None without a target.
-        places: positions whose predictions are shown; empty for a classifier, which predicts once.
+        positions: positions whose predictions are shown; empty for a classifier, which predicts once.
         name: function from an output id to the text of the token, or to the class.
         special: output ids that are excluded from predictions.
         notes: sentences for readers, such as on tokens that the model does not read or on a generated target.
@@ -39,7 +39,7 @@ class Subject:
     text: str
     ids: tuple[int, ...]
     labels: tuple[str, ...]
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     name: Callable[[int], str]
     target: str | None = None
     target_ids: tuple[int, ...] | None = None
@@ -81,7 +81,9 @@ def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: 
     return _masked_subject(model, text, title) if isinstance(model, MaskFiller) else _prompt_subject(model, text, title)
 
 
-def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, name: str = "this run") -> Subject:
+def unshortened_subject_of(
+    model: AnyTextModel, text: str, target: str | None = None, name: str = "this run"
+) -> Subject:
     """Return the subject of a text that fits into the context; unlike `subject_of`, refuse a longer text.
 
     For the arguments, see `subject_of`.
@@ -129,7 +131,7 @@ def _token_subject(
     notes: tuple[str, ...],
 ) -> Subject:
     def name(id: int) -> str:
-        return shown(model.tokenizer.token_text(id))
+        return visible_text(model.tokenizer.token_text(id))
 
     labels = tuple(map(name, ids))
     return Subject(
@@ -138,7 +140,7 @@ def _token_subject(
         text=text,
         ids=tuple(ids),
         labels=labels,
-        places=positions,
+        positions=positions,
         name=name,
         special=special,
         notes=notes,
@@ -148,7 +150,7 @@ def _token_subject(
 def _classifier_subject(model: TextClassifier, text: str, title: str) -> Subject:
     ids = model.ids(text)
     unread = model.unread_tokens(text)
-    labels = tuple(shown(model.tokenizer.token_text(id)) for id in ids)
+    labels = tuple(visible_text(model.tokenizer.token_text(id)) for id in ids)
     notes = (_truncation_note(unread, "last", len(ids) + unread, model.config.model.context),) if unread else ()
     return Subject(
         title=title,
@@ -156,7 +158,7 @@ def _classifier_subject(model: TextClassifier, text: str, title: str) -> Subject
         text=text,
         ids=tuple(ids),
         labels=labels,
-        places=(),
+        positions=(),
         name=lambda id: model.labels[id],
         notes=notes,
     )
@@ -195,12 +197,12 @@ def _translation_subject(model: Translator, text: str, target: str | None, title
         model=model.model,
         text=text,
         ids=tuple(ids),
-        labels=tuple(shown(model.source_tokenizer.token_text(id)) for id in ids),
-        places=tuple(range(len(target_ids))),
-        name=lambda id: shown(model.tokenizer.token_text(id)),
+        labels=tuple(visible_text(model.source_tokenizer.token_text(id)) for id in ids),
+        positions=tuple(range(len(target_ids))),
+        name=lambda id: visible_text(model.tokenizer.token_text(id)),
         target=model.tokenizer.decode(written_ids) if target is None else target,
         target_ids=target_ids,
-        target_labels=tuple(shown(model.tokenizer.token_text(id)) for id in target_ids),
+        target_labels=tuple(visible_text(model.tokenizer.token_text(id)) for id in target_ids),
         notes=tuple(notes),
     )
 

@@ -156,7 +156,7 @@ class _Recorder:
             if section.key in ("transform", "logits") and "last vectors" not in self._named_matrices:
                 last_vectors = self._stack_output()
                 self._named_matrices["last vectors"] = (
-                    last_vectors[list(self._subject.places)] if self._subject.places else last_vectors
+                    last_vectors[list(self._subject.positions)] if self._subject.positions else last_vectors
                 )
             matrices_before = dict(self._named_matrices)
             self._add_section(section, 0)

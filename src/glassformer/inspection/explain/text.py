@@ -12,18 +12,18 @@ from glassformer.inspection.explain.sections import (
     SectionTable,
     Walk,
     edges,
-    line_of,
-    shown,
+    statistics_line,
+    visible_text,
     write_number,
 )
 from glassformer.inspection.explain.wording import wordings
 
 ROWS = 12  # maximum number of rows to print of a matrix; tables have twice as many
 LABEL = 12  # maximum number of terminal columns for a row label of a matrix
-Whole = Callable[[Section], bool]
+ShowInFull = Callable[[Section], bool]
 
 
-def text_lines(walk: Walk, level: Level, width: int, in_full: Whole) -> Iterator[str]:
+def text_lines(walk: Walk, level: Level, width: int, in_full: ShowInFull) -> Iterator[str]:
     """Yield the lines of a walk.
 
     Args:
@@ -34,8 +34,8 @@ def text_lines(walk: Walk, level: Level, width: int, in_full: Whole) -> Iterator
             get at most one line.
     """
     yield walk.title
-    yield "═" * min(width, cells(walk.title))
-    text = walk.text if walk.text.strip() else shown(walk.text)  # a text of spaces alone is made visible
+    yield "═" * min(width, display_width(walk.title))
+    text = walk.text if walk.text.strip() else visible_text(walk.text)  # a text of spaces alone is made visible
     yield from _wrapped(f"{'text' if walk.target is None else 'source'}: {text}", width, "")
     if walk.target is not None:
         yield from _wrapped(f"target: {walk.target}", width, "")
@@ -58,7 +58,7 @@ def _explanation(key: str, explained: set[str], texts: dict[str, dict[Level, str
 
 
 def _section(
-    section: Section, depth: int, in_full: Whole, width: int, explain: Callable[[str], tuple[str, ...]]
+    section: Section, depth: int, in_full: ShowInFull, width: int, explain: Callable[[str], tuple[str, ...]]
 ) -> Iterator[str]:
     if section.key not in ("layer", "cross") and section.layer is not None and not in_full(section):
         yield from _summary_line(section, width)
@@ -68,7 +68,7 @@ def _section(
     title = section.title
     if section.layer is not None and section.key != "layer":
         title += f"  (layer {section.layer}" + ("" if section.head is None else f", head {section.head}") + ")"
-    yield f"{rule * 2} {title} {rule * max(2, width - cells(title) - 4)}"
+    yield f"{rule * 2} {title} {rule * max(2, width - display_width(title) - 4)}"
     for text in explain(section.key):
         yield from _wrapped(text, width, "   ")
     for note in section.notes:
@@ -84,10 +84,12 @@ def _section(
 def _summary_line(section: Section, width: int) -> Iterator[str]:
     """Yield one line for a head (its attention) or a residual stream (its statistics), and nothing for other steps."""
     if section.key == "head":
-        yield fit(f"   {section.title}: {section.notes[0]}", width)
+        yield truncate(f"   {section.title}: {section.notes[0]}", width)
     elif section.key == "residual":
         matrix = section.matrices[0]
-        yield fit(f"   {matrix.name} = {matrix.formula}: {line_of(matrix.statistics(), matrix.shape)}", width)
+        yield truncate(
+            f"   {matrix.name} = {matrix.formula}: {statistics_line(matrix.statistics(), matrix.shape)}", width
+        )
 
 
 def _wrapped(text: str, width: int, indent: str) -> list[str]:
@@ -97,7 +99,7 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
     for word in text.split():
         for part in _split_word(word, limit):
             longer = f"{lines[-1]} {part}" if lines[-1] else part
-            if cells(longer) > limit:
+            if display_width(longer) > limit:
                 lines.append(part)
             else:
                 lines[-1] = longer
@@ -108,7 +110,7 @@ def _split_word(word: str, limit: int) -> list[str]:
     """Split a word into parts that each fit on a line."""
     parts = [""]
     for letter in word:
-        if cells(parts[-1] + letter) > limit:
+        if display_width(parts[-1] + letter) > limit:
             parts.append("")
         parts[-1] += letter
     return parts
@@ -119,32 +121,32 @@ def _matrix(matrix: Matrix, width: int) -> Iterator[str]:
     number_format = matrix.format()
     rows, columns = matrix.shape
     name = f"{matrix.name} = {matrix.formula}" if matrix.formula else matrix.name
-    column_labels = [fit(matrix.column_name(column), 8) for column in range(columns)]
+    column_labels = [truncate(matrix.column_name(column), 8) for column in range(columns)]
     finite = [format(value, number_format) for value in matrix.statistics().values()]
-    column_width = max(*map(len, finite), 4, max(map(cells, column_labels)) if matrix.columns else 0) + 2
-    label_width = max(cells(fit(matrix.row_name(row), LABEL)) for row in range(rows))
+    column_width = max(*map(len, finite), 4, max(map(display_width, column_labels)) if matrix.columns else 0) + 2
+    label_width = max(display_width(truncate(matrix.row_name(row), LABEL)) for row in range(rows))
     row_indices = edges(rows, ROWS)
     column_indices = edges(columns, (width - 4 - label_width) // column_width)
     shortened = None in row_indices or None in column_indices
     yield ""
     if shortened and matrix.role == "parameters":
-        yield f"   {name}: {line_of(matrix.statistics(), matrix.shape)}"
+        yield f"   {name}: {statistics_line(matrix.statistics(), matrix.shape)}"
         return
     yield f"   {name}" + ("" if shortened else f"   ({rows} × {columns})")
     yield (
         "   "
         + " " * label_width
-        + "".join(right("…" if column is None else column_labels[column], column_width) for column in column_indices)
+        + "".join(pad_left("…" if column is None else column_labels[column], column_width) for column in column_indices)
     )
     for row in row_indices:
         values = [
             "…" if row is None or column is None else format(matrix.values[row, column], number_format)
             for column in column_indices
         ]
-        label = "…" if row is None else fit(matrix.row_name(row), LABEL)
-        yield "   " + left(label, label_width) + "".join(right(value, column_width) for value in values)
+        label = "…" if row is None else truncate(matrix.row_name(row), LABEL)
+        yield "   " + pad_right(label, label_width) + "".join(pad_left(value, column_width) for value in values)
     if shortened:
-        yield f"   {line_of(matrix.statistics(), matrix.shape)}"
+        yield f"   {statistics_line(matrix.statistics(), matrix.shape)}"
 
 
 def _table(table: SectionTable, width: int) -> Iterator[str]:
@@ -152,14 +154,14 @@ def _table(table: SectionTable, width: int) -> Iterator[str]:
     texts = [["…"] * len(table.header) if row is None else [write_number(value) for value in row] for row in rows]
     max_width = max(8, width // len(table.header) - 3)
     columns = list(zip(table.header, *texts, strict=True))
-    widths = [min(max_width, max(map(cells, column))) for column in columns]
+    widths = [min(max_width, max(map(display_width, column))) for column in columns]
     yield ""
     yield f"   {table.name}"
     for row in [list(table.header), *texts]:
-        yield "   " + "  ".join(right(fit(value, size), size) for value, size in zip(row, widths, strict=True))
+        yield "   " + "  ".join(pad_left(truncate(value, size), size) for value, size in zip(row, widths, strict=True))
 
 
-def cells(text: str) -> int:
+def display_width(text: str) -> int:
     """Return the terminal columns of text: 0 for combining and format characters, 2 for wide ones, otherwise 1."""
     if text.isascii():
         return len(text)
@@ -172,20 +174,20 @@ def _letter_width(letter: str) -> int:
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
-def fit(text: str, size: int) -> str:
+def truncate(text: str, size: int) -> str:
     """Cut text to at most `size` columns, with "…" at the end if it was longer."""
-    if cells(text) <= size:
+    if display_width(text) <= size:
         return text
-    while cells(text) >= size:
+    while display_width(text) >= size:
         text = text[:-1]
     return text + "…"
 
 
-def left(text: str, size: int) -> str:
+def pad_right(text: str, size: int) -> str:
     """Pad text with spaces on the right to `size` columns."""
-    return text + " " * (size - cells(text))
+    return text + " " * (size - display_width(text))
 
 
-def right(text: str, size: int) -> str:
+def pad_left(text: str, size: int) -> str:
     """Pad text with spaces on the left to `size` columns."""
-    return " " * (size - cells(text)) + text
+    return " " * (size - display_width(text)) + text

@@ -65,11 +65,11 @@ def make_walk(
         children = _stack(trace.stack, model.decoder, model.embedding, labels, position, selection, subject.labels)
         sections.append(Section("decoder", "Decoder: the target is predicted", children=tuple(children)))
     else:
-        position = subject.places[0] if subject.places else 0
+        position = subject.positions[0] if subject.positions else 0
         sections += _stack(trace.stack, model.stack, model.embedding, subject.labels, position, selection)
     prediction_sections = prediction(subject, trace, top)
     facts = {
-        "family": config.family if subject.places else "encoder, classifier",
+        "family": config.family if subject.positions else "encoder, classifier",
         "layers": str(config.layers),
         "heads": str(config.heads),
         "width": str(config.width),
@@ -229,7 +229,7 @@ def _part(
         part_captions = AttentionCaptions(
             captions.queries,
             captions.keys,
-            captions.place,
+            captions.position,
             input_name,
             input_name,
             captions.layer,
@@ -239,7 +239,7 @@ def _part(
         return attention_sections(block.attention, module.attention, part_captions), block.attention.output, "O"
     if kind == "cross" and block.cross is not None and module.cross is not None and source is not None:
         part_captions = AttentionCaptions(
-            captions.queries, source, captions.place, input_name, "memory", captions.layer, captions.heads, ""
+            captions.queries, source, captions.position, input_name, "memory", captions.layer, captions.heads, ""
         )
         sections = attention_sections(block.cross, module.cross, part_captions)
         return (

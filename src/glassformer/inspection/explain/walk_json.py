@@ -13,7 +13,7 @@ VALUES = 4096  # maximum number of entries of a matrix that is given in full
 CORNER = 16  # maximum number of rows, and of columns, that are given of a larger matrix; a gap counts as one
 
 
-def as_numbers(walk: Walk, level: Level) -> dict[str, Any]:
+def walk_facts(walk: Walk, level: Level) -> dict[str, Any]:
     """Return a walk as a JSON-serializable dict; masked scores (-inf) become null."""
     texts = wordings()
     return {

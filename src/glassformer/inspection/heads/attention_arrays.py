@@ -24,7 +24,7 @@ class AttentionArrays:
         allowed: (N, T, S) True where the key is visible to the query.
         queries: (N, T) ids of the query tokens.
         keys: (N, S) ids of the key tokens; in self-attention the same as `queries`.
-        real: (N, T) bool, False at padding of the queries.
+        query_mask: (N, T) bool, False at padding of the queries.
         special: ids of special tokens that are not text: begin, end, mask.
         cross: True for cross-attention, where positions of queries and keys do not correspond.
     """
@@ -33,7 +33,7 @@ class AttentionArrays:
     allowed: Bools
     queries: Ids
     keys: Ids
-    real: Bools
+    query_mask: Bools
     special: frozenset[int]
     cross: bool
 
@@ -54,7 +54,7 @@ class AttentionArrays:
         In self-attention, special tokens are excluded, and so is query 0, because in a decoder it can attend only to
         itself. In cross-attention, special tokens count: the one at position 0 predicts the first target token.
         """
-        rows: Bools = self.real & (self.visible > 1)  # (N, T)
+        rows: Bools = self.query_mask & (self.visible > 1)  # (N, T)
         if self.cross:
             return rows
         rows = rows & ~np.isin(self.queries, list(self.special))  # (N, T)
@@ -101,7 +101,7 @@ def make_attention_arrays(
         allowed: bool, (N or 1, 1, T, S) or (N or 1, T, S), True where a key is visible; None: derived from `causal`.
             Keys at padding are masked in either case.
         causal: True if each query sees only itself and earlier tokens; ignored if `allowed` is given.
-        real: (N, T) bool, False at padding; None: no padding.
+        query_mask: (N, T) bool, False at padding; None: no padding.
         real_keys: (N, S) bool, False at padding; None: `real` for self-attention, no padding for cross-attention.
         special: ids of special tokens that are not text.
 

@@ -18,9 +18,9 @@ from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import kv_index
 from glassformer.model.transformer import Block, Classifier, EncoderDecoder, Model
 
-COPIES = 0.2
+COPYING_THRESHOLD = 0.2
 """Minimum score in `copying` for a copying head."""
-COPIES_BY_WEIGHTS = 0.5
+COPYING_BY_WEIGHTS_THRESHOLD = 0.5
 """Minimum score in `copying_by_weights` for a copying head."""
 
 

@@ -51,6 +51,6 @@ def coverage(arrays: AttentionArrays) -> Floats:
 
 def hidden_weight(arrays: AttentionArrays) -> Floats:
     """Return the largest weight (H,) of any real query on a masked key, which must be exactly 0."""
-    hidden = np.where((arrays.allowed | ~arrays.real[..., None])[:, None], 0.0, arrays.weights)  # (N, H, T, S)
+    hidden = np.where((arrays.allowed | ~arrays.query_mask[..., None])[:, None], 0.0, arrays.weights)  # (N, H, T, S)
     largest: Floats = np.abs(hidden).max(axis=(0, 2, 3))
     return largest

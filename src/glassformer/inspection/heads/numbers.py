@@ -15,7 +15,7 @@ def entropy(weights: Floats) -> Floats:
     return -(weights * logs).sum(axis=-1)
 
 
-def numbers(arrays: AttentionArrays) -> dict[str, Floats]:
+def attention_statistics(arrays: AttentionArrays) -> dict[str, Floats]:
     """Return statistics by name, each summed over the queries in `arrays.rows`, (N, H).
 
     - `entropy`: in nats; `entropy_share`: relative to ln(visible keys), so that uniform attention has 1.

@@ -30,7 +30,7 @@ COUNTED = 10_000_000
 
 
 @dataclass(frozen=True)
-class Given:
+class TextSample:
     """Texts to survey the heads on.
 
     Attributes:
@@ -44,7 +44,7 @@ class Given:
     lines: bool = False
 
 
-def heads_of_run(opened: OpenedRun, sample: Given | None = None) -> HeadSurvey:
+def heads_of_run(opened: OpenedRun, sample: TextSample | None = None) -> HeadSurvey:
     """Measure the roles of all heads of a run.
 
     Args:
@@ -93,7 +93,7 @@ def probes_for(
     )
 
 
-def _text_probe(opened: OpenedRun, sample: Given) -> HeadProbe:
+def _text_probe(opened: OpenedRun, sample: TextSample) -> HeadProbe:
     """Return the probe of given texts: windows of running text, or one text in each row."""
     running = opened.config.train.task in ("lm", "masked") and opened.config.data.windows == "stream"
     if sample.lines and running:

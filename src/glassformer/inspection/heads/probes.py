@@ -18,15 +18,15 @@ from glassformer.text.batches import padded
 from glassformer.text.tokenizers import Tokenizer
 
 SEGMENT = 25
-"""Maximum number of random tokens in a segment; `SEGMENT`, `COPIES` and `EXAMPLES` are those of Olsson et al. 2022."""
-COPIES = 4
+"""Maximum number of random tokens in a segment. `SEGMENT`, `SEGMENT_COPIES` and `EXAMPLES`: Olsson et al. 2022."""
+SEGMENT_COPIES = 4
 """Number of times that a segment occurs in one sequence."""
 EXAMPLES = 10
 """Number of sequences of random tokens in a probe."""
 SEED = 0
 TEXTS = 16
 """Maximum number of rows of text."""
-MANY = 200
+SENTENCE_COUNT = 200
 """Number of generated sentences with gold relations, before unsuitable ones are skipped."""
 EDGE = 0.1
 """Fraction of the vocabulary to exclude from random sequences at each end: most frequent and least frequent tokens."""
@@ -47,7 +47,7 @@ class HeadProbe:
     """
 
     name: str
-    words: str
+    description: str
     rows: Sequence[Ids]
     targets: Sequence[Ids] | None = None
     gold: dict[str, list[Bools]] = field(default_factory=dict)
@@ -110,7 +110,7 @@ def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[He
     generator = np.random.Generator(np.random.Philox(SEED))
     context = model.config.context
     probes = []
-    for name, copies in (("repeated", COPIES), ("distinct", 1)):
+    for name, copies in (("repeated", SEGMENT_COPIES), ("distinct", 1)):
         length = min(SEGMENT, (context - 1) // copies, len(source.pool), len(target.pool))
         if length < 2:
             continue
@@ -149,7 +149,7 @@ def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str 
         return None
     rows: list[Ids] = []
     relations: dict[str, list[Bools]] = {relation: [] for relation in RELATIONS[corpus]}
-    for sentence in SENTENCES[corpus](MANY):
+    for sentence in SENTENCES[corpus](SENTENCE_COUNT):
         ids = tokenizer.encode(sentence.text)
         spans = token_spans(tokenizer, sentence.text, ids)
         if spans is None or len(ids) + start > model.config.context:

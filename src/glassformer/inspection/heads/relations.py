@@ -21,7 +21,9 @@ from glassformer.text.tokenizers import Tokenizer
 
 ABOVE_BASELINE = 0.10
 """Minimum margin of a syntactic head's score over the best fixed offset."""
-FROM = 1 << 40  # first index of these sentences in the generator, distinct from documents and minimal pairs
+FIRST_SENTENCE_INDEX = (
+    1 << 40
+)  # first index of these sentences in the generator, distinct from documents and minimal pairs
 RELATIONS: Mapping[str, tuple[str, ...]] = {
     "agreement": ("verb to subject", "before verb to subject", "subject to verb"),
     "coreference": ("it to noun", "noun to it"),
@@ -52,7 +54,7 @@ class Sentence:
 def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
     """Generate sentences with 1 to `Agreement.most` nouns after the subject; equal arguments give equal sentences."""
     for index in range(size):
-        rng = generator(seed, FROM + index)
+        rng = generator(seed, FIRST_SENTENCE_INDEX + index)
         nouns = 1 + below(rng, Agreement.most)
         item = draw_item(rng, nouns, rng.random() < 1 / 2, held=False)
         subject, front, *chain = (NUMBERS[below(rng, 2)] for _ in range(nouns + 2))
@@ -65,7 +67,7 @@ def sentences_with_it(size: int, seed: int = 0) -> Iterator[Sentence]:
     Equal arguments give equal sentences.
     """
     for index in range(size):
-        scene, point, _ = draw_scene(seed, FROM + index, held=False)
+        scene, point, _ = draw_scene(seed, FIRST_SENTENCE_INDEX + index, held=False)
         role = ROLES[index % 2]
         options = adjectives(scene.animal, scene.thing, role, held=False)
         text = scene.text("it", options[int(point * len(options))])
@@ -80,7 +82,7 @@ SENTENCES: Mapping[str, Callable[[int], Iterator[Sentence]]] = {
 """For each corpus, a function that generates a given number of sentences."""
 
 
-def why_none(corpus: str | None, causal: bool) -> str:
+def missing_relations_reason(corpus: str | None, causal: bool) -> str:
     """Return the reason why there is no sentence with gold relations for a run on this corpus."""
     if corpus not in RELATIONS:
         return f"gold relations exist only for the corpora {' and '.join(RELATIONS)}"

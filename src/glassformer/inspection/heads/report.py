@@ -34,13 +34,13 @@ class HeadReport:
     Attributes:
         head: name of the head.
         roles: role -> score of the head in it, for each role that was measured.
-        numbers: statistics by name, such as entropy and attention distance; `table.NUMBERS` describes them.
+        statistics: statistics by name, such as entropy and attention distance; `table.NUMBERS` describes them.
         importance: importance of the head for the loss, see `pruning.importance`; None if it was not measured.
     """
 
     head: HeadSite
     roles: dict[str, RoleScore]
-    numbers: dict[str, float]
+    statistics: dict[str, float]
     importance: float | None = None
 
     @property
@@ -60,7 +60,7 @@ class HeadReport:
             "head": self.head.head,
             "is": self.names,
             "roles": {r: asdict(s) for r, s in self.roles.items()},
-            "numbers": self.numbers,
+            "numbers": self.statistics,
             "importance": self.importance,
         }
 
@@ -95,9 +95,9 @@ class HeadSurvey:
         """
         stack = self.heads[-1].head.site.stack if self.heads else ""
         weights = [
-            report.numbers["first_of_64"]
+            report.statistics["first_of_64"]
             for report in self.heads
-            if report.head.site.stack == stack and "first_of_64" in report.numbers
+            if report.head.site.stack == stack and "first_of_64" in report.statistics
         ]
         return sum(weight > SINK for weight in weights) / len(weights) if weights else None
 
@@ -111,7 +111,7 @@ class HeadSurvey:
         return {
             "heads": [report.facts() for report in self.heads],
             "sink_share": self.sinks,
-            "probes": {probe.name: probe.words for probe in self.probes},
+            "probes": {probe.name: probe.description for probe in self.probes},
             "left_out": [asdict(each) for each in self.left_out],
             "notes": list(self.notes),
         }

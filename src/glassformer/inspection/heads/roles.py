@@ -154,6 +154,6 @@ def sink_weight(arrays: AttentionArrays) -> Floats:
 
     This is α of Gu et al. 2025. A head above `SINK` is a sink; the fraction of sinks is the paper's Sink metric.
     """
-    rows = arrays.real & (np.arange(arrays.queries.shape[1]) < SINK_LENGTH)  # (N, T)
+    rows = arrays.query_mask & (np.arange(arrays.queries.shape[1]) < SINK_LENGTH)  # (N, T)
     weight_sums = np.einsum("nht,nt->nh", arrays.weights[..., 0], rows.astype(np.float64))  # (N, H)
     return weight_sums / rows.sum(axis=-1)[:, None]

@@ -22,7 +22,7 @@ THRESHOLDS: Mapping[str, float] = {
     "delimiter": roles.DELIMITER,
     "positional": roles.POSITIONAL,
     "rare_word": roles.RARE,
-    "copying": copying.COPIES,
+    "copying": copying.COPYING_THRESHOLD,
     "alignment": cross.ALIGNED,
     "end_sink": roles.SINK,
 }
@@ -128,7 +128,7 @@ def _tally(layer: _Layer, probed_layer: ProbedLayer, probe: HeadProbe, token_fac
 
 def _tally_text(layer: _Layer, site: Site, arrays: AttentionArrays, token_facts: TokenFacts, span: int) -> None:
     rows = float(arrays.rows.sum())
-    for name, sums in numbers.numbers(arrays).items():
+    for name, sums in numbers.attention_statistics(arrays).items():
         layer.sums[name].append((sums.sum(axis=0), rows))
     layer.hidden.append(cross.hidden_weight(arrays))
     if arrays.cross:
@@ -211,7 +211,7 @@ def _by_weights(model: Model, site: Site) -> list[RoleScore] | None:
         return None
     block = stacks(model)[site.stack].blocks[site.layer]
     assert isinstance(block, Block)
-    threshold = copying.COPIES_BY_WEIGHTS
+    threshold = copying.COPYING_BY_WEIGHTS_THRESHOLD
     return [
         RoleScore(score, None, None, None, threshold, score >= threshold, 0, "weights", {})
         for score in copying.copying_by_weights(model, block)
@@ -234,4 +234,4 @@ def _unmeasured_roles(
     if not any(role in role_scores or role in unscored for role in ("induction", "duplicate")):
         yield "induction", "the context or the vocabulary is too small for repeated random tokens"
     if not any(role in role_scores or role in unscored for names in relations.RELATIONS.values() for role in names):
-        yield "syntactic", relations.why_none(token_facts.corpus, causal=site.stack == "dec")
+        yield "syntactic", relations.missing_relations_reason(token_facts.corpus, causal=site.stack == "dec")

@@ -28,7 +28,7 @@ def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str
     width = max(len(str(head_report.head)) for head_report in heads)
     yield f"{'head':<{width}}  {'entropy':>7}  {'distance':>8}  {'importance  ' if ranked else ''}is"
     for head_report in heads:
-        nats, far = (head_report.numbers.get(name) for name in ("entropy", "distance"))
+        nats, far = (head_report.statistics.get(name) for name in ("entropy", "distance"))
         importance = f"{_cell(head_report.importance, 10, 4)}  " if ranked else ""
         role_text = _earned_roles(head_report) or _nearest_role(head_report)
         yield f"{head_report.head!s:<{width}}  {_cell(nats, 7)}  {_cell(far, 8)}  {importance}{role_text}"
@@ -36,7 +36,7 @@ def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str
     if not all(head_report.names for head_report in heads):
         yield f"-: {NO_ROLE}; in brackets the nearest"
     for probe in report.probes:
-        yield f"{probe.name}: {probe.words}"
+        yield f"{probe.name}: {probe.description}"
     if report.sinks is not None:
         yield f"sinks: {report.sinks:.0%} of the last stack's self-attention heads (mean weight above 0.3 on token 0)"
     for part in dict.fromkeys(each.part for each in report.left_out):
@@ -67,7 +67,7 @@ def head_lines(report: HeadSurvey, head_report: HeadReport) -> Iterator[str]:
             f"{role_score.threshold:>8.2f}  {rows}{detail}"
         )
     yield ""
-    for name, value in head_report.numbers.items():
+    for name, value in head_report.statistics.items():
         yield f"{_display_name(name):<24}{value:>8.3f}  {NUMBERS[name]}"
     if head_report.importance is not None:
         yield f"{'importance':<24}{head_report.importance:>8.4f}"

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.base.errors import GlassError
-from glassformer.inspection.pruning.new_run import open_for_pruning, pruned, write_pruned
+from glassformer.inspection.pruning.new_run import open_for_pruning, prune_model, write_pruned
 from glassformer.runs.folder import Folder, Which, refuse_existing
 
 
 @dataclass(frozen=True)
-class ByHand:
-    """Result of `prune_by_hand`.
+class ManualPruningReport:
+    """Result of `prune_chosen_heads`.
 
     Attributes:
         folder: folder of the new run.
@@ -28,7 +28,7 @@ class ByHand:
     parameters: tuple[int, int]
 
 
-def prune_by_hand(
+def prune_chosen_heads(
     folder: Folder,
     out: Path,
     heads: Sequence[str],
@@ -36,7 +36,7 @@ def prune_by_hand(
     device: str = "auto",
     checkpoint: str | None = None,
     note: Callable[[str], None] = lambda text: None,
-) -> ByHand:
+) -> ManualPruningReport:
     """Write a new run without some heads; up to rounding, it computes what the original run computes with these heads
     zeroed.
 
@@ -63,7 +63,7 @@ def prune_by_hand(
             "Inspect the new checkpoint, then try again.",
         )
     parameters_before = sum(parameter.numel() for parameter in opened.model.parameters())
-    pruned_model = pruned(opened, heads)
+    pruned_model = prune_model(opened, heads)
     write_pruned(out, opened, pruned_model, {"by": "hand"})
     parameters_after = sum(parameter.numel() for parameter in pruned_model.model.parameters())
-    return ByHand(out, opened.checkpoint.name, pruned_model.names, (parameters_before, parameters_after))
+    return ManualPruningReport(out, opened.checkpoint.name, pruned_model.names, (parameters_before, parameters_after))

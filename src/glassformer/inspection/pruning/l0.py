@@ -23,7 +23,7 @@ from glassformer.training.checkpoint import step_seed
 from glassformer.training.loop import compute_gradients
 from glassformer.training.stepping import Stepper
 
-FIRST = 3.0
+INITIAL_LOG_ALPHA = 3.0
 """Initial ln α of each gate."""
 
 
@@ -59,7 +59,8 @@ def learn_gates(
     """
     sites = {str(site): layer.heads for site, layer in attentions(stepper.model).items()}
     log_alphas = {
-        site: torch.full((heads,), FIRST, device=stepper.device, requires_grad=True) for site, heads in sites.items()
+        site: torch.full((heads,), INITIAL_LOG_ALPHA, device=stepper.device, requires_grad=True)
+        for site, heads in sites.items()
     }
     optimizer = torch.optim.Adam(list(log_alphas.values()), lr=settings.gate_rate)
     targets = 0

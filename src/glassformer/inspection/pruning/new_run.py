@@ -44,7 +44,7 @@ def open_for_pruning(folder: Path, which: Which, device: str, note: Callable[[st
 
 
 @dataclass(frozen=True)
-class Pruned:
+class PrunedModel:
     """Pruned model with its training state.
 
     Attributes:
@@ -60,14 +60,14 @@ class Pruned:
     state: TrainState
 
 
-def pruned(opened: OpenedRun, names: Sequence[str]) -> Pruned:
+def prune_model(opened: OpenedRun, names: Sequence[str]) -> PrunedModel:
     """Remove the named heads from the checkpoint's model, and return the pruned model with its training state."""
     optimizers = make_optimizers(opened.model, opened.config.train)
     state = load_checkpoint(opened.checkpoint, opened.model, optimizers)
     return _remove_heads(opened.model, names, optimizers, state, opened.config)
 
 
-def pruned_by_gates(opened: OpenedRun, settings: L0, note: Callable[[str], None]) -> Pruned:
+def prune_by_gates(opened: OpenedRun, settings: L0, note: Callable[[str], None]) -> PrunedModel:
     """Train with gates, remove heads whose final gates are 0, and multiply the other gates into the weights.
 
     Raises:
@@ -97,14 +97,14 @@ def pruned_by_gates(opened: OpenedRun, settings: L0, note: Callable[[str], None]
 
 def _remove_heads(
     model: Model, names: Sequence[str], optimizers: list[Optimizer], state: TrainState, config: Config
-) -> Pruned:
+) -> PrunedModel:
     smaller = without_heads(model, names)
     new_optimizers = make_optimizers(smaller, config.train)
     cut_optimizers(optimizers, new_optimizers, model, smaller)
-    return Pruned(smaller, tuple(names), new_optimizers, state)
+    return PrunedModel(smaller, tuple(names), new_optimizers, state)
 
 
-def write_pruned(out: Path, opened: OpenedRun, pruned_model: Pruned, facts: Mapping[str, Any]) -> None:
+def write_pruned(out: Path, opened: OpenedRun, pruned_model: PrunedModel, facts: Mapping[str, Any]) -> None:
     """Write the run folder of a pruned model atomically; `out` must be missing or empty.
 
     The training state is that of `pruned_model`, except that the best loss is measured again, earlier losses are

@@ -16,10 +16,10 @@ from glassformer.inspection.pruning.direct_effects import direct_effects
 from glassformer.inspection.pruning.importance import head_importance
 from glassformer.inspection.pruning.l0 import L0
 from glassformer.inspection.pruning.new_run import (
-    Pruned,
+    PrunedModel,
     open_for_pruning,
-    pruned,
-    pruned_by_gates,
+    prune_by_gates,
+    prune_model,
     write_pruned,
 )
 from glassformer.inspection.pruning.order import Order, Point, area, attention_effects, choose_by, curve, prune_steps
@@ -119,7 +119,7 @@ class PruningReport:
     points: list[Point] = field(default_factory=list)
     curves: dict[str, list[list[Point]]] = field(default_factory=dict)
     attentions: dict[str, float] = field(default_factory=dict)
-    new: Path | None = None
+    new_run: Path | None = None
     removed: tuple[str, ...] = ()
     new_loss: float | None = None
     parameters: tuple[int, int] | None = None
@@ -141,7 +141,7 @@ class PruningReport:
             "curves": {name: [[asdict(p) for p in points] for points in each] for name, each in self.curves.items()},
             "areas": self.areas(),
             "attentions": self.attentions,
-            "out": self.new and str(self.new),
+            "out": self.new_run and str(self.new_run),
             "removed": list(self.removed),
             "new_loss": self.new_loss,
             "parameters": self.parameters and dict(zip(("before", "after"), self.parameters, strict=True)),
@@ -158,13 +158,13 @@ def _lines(report: PruningReport) -> Iterator[str]:
         yield from ("", *_effect_lines(report))
     if report.curves:
         yield from ("", *_curve_lines(report))
-    if report.new is not None and report.parameters is not None and report.new_loss is not None:
+    if report.new_run is not None and report.parameters is not None and report.new_loss is not None:
         before, after = report.parameters
         yield ""
         yield f"removed {counted(len(report.removed), 'heads')}: {', '.join(report.removed) or 'none'}"
         yield f"validation loss {report.new_loss:.4f}, {report.new_loss - report.loss:+.4f}"
         yield f"{after:,} parameters instead of {before:,}"
-        yield f"{report.new} is ready: {command_for(report.new, report.task)}"
+        yield f"{report.new_run} is ready: {command_for(report.new_run, report.task)}"
 
 
 def _effect_lines(report: PruningReport) -> Iterator[str]:
@@ -204,7 +204,7 @@ def prune_run(request: PruningRequest) -> PruningReport:
         GlassError: the request is incomplete or contradictory, `out` is not empty, the run cannot be pruned, or the
             loss would exceed the limit.
     """
-    refuse_unclear(request)
+    check_request(request)
     if request.out is not None:
         refuse_existing(request.out)
     opened = open_for_pruning(request.folder, request.which, request.device, request.note)
@@ -224,7 +224,7 @@ def prune_run(request: PruningRequest) -> PruningReport:
     return report
 
 
-def refuse_unclear(request: PruningRequest) -> None:
+def check_request(request: PruningRequest) -> None:
     """Raise a `GlassError` if the request is incomplete or contradictory, or a number is out of range."""
     amounts = [request.heads, request.fraction, request.max_loss, request.l0]
     amount_count = sum(value is not None for value in amounts)
@@ -325,15 +325,15 @@ def _write_pruned_run(
     assert request.out is not None
     parameters_before = _parameter_count(opened)
     if request.l0 is not None:
-        pruned_model = pruned_by_gates(opened, request.l0, request.note)
+        pruned_model = prune_by_gates(opened, request.l0, request.note)
         facts: dict[str, Any] = {"by": "l0", **asdict(request.l0)}
     else:
-        pruned_model = pruned(
+        pruned_model = prune_model(
             opened, _heads_by_order(report, request, opened, selection_rows, evaluation_rows, max_heads)
         )
         facts = {"by": request.order, "step": request.step, "per_layer": request.per_layer, "tokens": request.tokens}
     write_pruned(request.out, opened, pruned_model, facts)
-    report.new = request.out
+    report.new_run = request.out
     report.removed = pruned_model.names
     report.new_loss = loss_on_rows(pruned_model.model, evaluation_rows).loss
     report.parameters = (parameters_before, _pruned_parameter_count(pruned_model))
@@ -369,5 +369,5 @@ def _parameter_count(opened: OpenedRun) -> int:
     return sum(parameter.numel() for parameter in opened.model.parameters())
 
 
-def _pruned_parameter_count(pruned_model: Pruned) -> int:
+def _pruned_parameter_count(pruned_model: PrunedModel) -> int:
     return sum(parameter.numel() for parameter in pruned_model.model.parameters())

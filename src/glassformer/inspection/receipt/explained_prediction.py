@@ -19,7 +19,7 @@ from glassformer.model.evaluation_mode import inference
 from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.written_text import TextStreamer
 
-Writes = TextModel | Translator
+GeneratingModel = TextModel | Translator
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ExplainedPrediction:
     draw: Draw
 
 
-def predict_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -> ExplainedPrediction:
+def predict_next_token(model: GeneratingModel, text: str, settings: SampleConfig, step: int) -> ExplainedPrediction:
     """Return the choice of generated token number `step`, counted from 1, as in `glass generate`.
 
     Raises:
@@ -117,7 +117,9 @@ def predict_label(model: TextClassifier, text: str) -> ExplainedPrediction:
     return ExplainedPrediction(tuple(ids), None, model.unread_tokens(text), positions, logits, draw)
 
 
-def _sample_tokens(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
+def _sample_tokens(
+    model: GeneratingModel, prompt: list[int], settings: SampleConfig, step: int
+) -> tuple[list[int], Tensor]:
     """Return the first `step` generated tokens, and the logits (V) from which the last of them was sampled."""
     writer = TextStreamer(model.tokenizer, model.ids_before_text(prompt), settings.stop)
     settings = settings.replace(tokens=step)
@@ -128,7 +130,7 @@ def _sample_tokens(model: Writes, prompt: list[int], settings: SampleConfig, ste
 
     written_ids = []
     for last_step in generate(
-        model.model, [prompt], settings, model.tokenizer.end_id, stop, start=start, more_ends=model.more_ends
+        model.model, [prompt], settings, model.tokenizer.end_id, stop, start=start, extra_end_ids=model.extra_end_ids
     ):
         written_ids.append(last_step.tokens[0])
     if len(written_ids) < step:
@@ -136,11 +138,19 @@ def _sample_tokens(model: Writes, prompt: list[int], settings: SampleConfig, ste
     return written_ids, last_step.logits[0].cpu()
 
 
-def _search_tokens(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
+def _search_tokens(
+    model: GeneratingModel, prompt: list[int], settings: SampleConfig, step: int
+) -> tuple[list[int], Tensor]:
     """Return the first `step` tokens that beam search finds, and the logits (V) that predict the last of them."""
     start = model.tokenizer.target_start
     hypothesis = beam_search(
-        model.model, [prompt], settings, model.tokenizer.end_id, wanted=1, start=start, more_ends=model.more_ends
+        model.model,
+        [prompt],
+        settings,
+        model.tokenizer.end_id,
+        wanted=1,
+        start=start,
+        extra_end_ids=model.extra_end_ids,
     )[0][0]
     written_ids = list(hypothesis.tokens[:step])
     if len(written_ids) < step:

@@ -35,7 +35,7 @@ BLUE = COLOURS[0]
 GREY = "#969696"
 
 
-def moving_picture(history: History, head: str, role: str, suffix: str) -> bytes:
+def animation_bytes(history: History, head: str, role: str, suffix: str) -> bytes:
     """Return the bytes of an animation with a frame for each snapshot.
 
     Args:

@@ -12,7 +12,7 @@ from glassformer.inspection.heads import HeadProbe, TokenFacts, survey
 from glassformer.inspection.heads.attention_arrays import Ids
 from glassformer.inspection.heads.role_scores import LIFT, RoleScore
 from glassformer.inspection.recording import record
-from glassformer.inspection.replay.snapshot import Flags, Map, Numbers, Shown, SnapshotLabels
+from glassformer.inspection.replay.snapshot import Flags, Map, MappedTokens, Numbers, SnapshotLabels
 from glassformer.inspection.sites import Site, attentions
 from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.text.tokenizers import Tokenizer
@@ -32,12 +32,12 @@ class MappedText:
     """Text whose attention maps are stored.
 
     Attributes:
-        shown: the text's tokens, as they are displayed.
+        tokens: the text's tokens, as they are displayed.
         source: ids of the input tokens, (T,); for an encoder-decoder those of the source, (S,).
         target: decoder input ids of an encoder-decoder, (T,); otherwise None.
     """
 
-    shown: Shown
+    tokens: MappedTokens
     source: Ids
     target: Ids | None
 
@@ -74,9 +74,9 @@ def measure_heads(
     """
     reports = survey(model, probes, token_facts).heads
     roles = tuple(dict.fromkeys(role for each in reports for role in each.roles))
-    statistics = tuple(dict.fromkeys(number for each in reports for number in each.numbers))
+    statistics = tuple(dict.fromkeys(number for each in reports for number in each.statistics))
     labels = SnapshotLabels(
-        tuple(str(report.head) for report in reports), roles, statistics, tuple(text.shown for text in texts)
+        tuple(str(report.head) for report in reports), roles, statistics, tuple(text.tokens for text in texts)
     )
     scores = np.full((len(reports), len(roles)), np.nan, dtype=np.float32)  # (heads, R)
     reached = np.zeros(scores.shape, dtype=np.bool_)  # (heads, R)
@@ -85,7 +85,7 @@ def measure_heads(
         for role, role_score in report.roles.items():
             scores[row, roles.index(role)] = role_score.score
             reached[row, roles.index(role)] = _is_reached(role_score)
-        for statistic, value in report.numbers.items():
+        for statistic, value in report.statistics.items():
             numbers[row, statistics.index(statistic)] = value
     return HeadArrays(labels, scores, reached, numbers, _maps(model, texts))
 
@@ -132,7 +132,7 @@ def mapped_texts(
             for probe in probes
             for row in _evenly_spaced_rows(probe, text_count)
         ]
-        if sum(_map_bytes(model, each.shown) for each in mapped) <= MOST_BYTES:
+        if sum(_map_bytes(model, each.tokens) for each in mapped) <= MOST_BYTES:
             break
     return mapped
 
@@ -150,11 +150,13 @@ def _mapped_text(
     target = None if probe.targets is None else probe.targets[row][:max_tokens]  # (T,)
     target_texts = () if target is None else tuple(target_tokenizer.token_text(int(id)) for id in target)
     return MappedText(
-        Shown(probe.name, tuple(source_tokenizer.token_text(int(id)) for id in source), target_texts), source, target
+        MappedTokens(probe.name, tuple(source_tokenizer.token_text(int(id)) for id in source), target_texts),
+        source,
+        target,
     )
 
 
-def _map_bytes(model: Model, text: Shown) -> int:
+def _map_bytes(model: Model, text: MappedTokens) -> int:
     """Return the size in bytes of all maps of a text."""
     assert bool(text.target) == isinstance(model, EncoderDecoder)
     map_axes = {site: text.rows_and_columns(Site(site.stack, site.layer, site.part)) for site in attentions(model)}

@@ -165,12 +165,12 @@ def _copy_losses(snapshot: Snapshot) -> list[float] | None:
 
     The first token of the second copy is excluded from both means, because it cannot be predicted.
     """
-    from glassformer.inspection.heads.probes import COPIES
+    from glassformer.inspection.heads.probes import SEGMENT_COPIES
 
     by_position = snapshot.repeated.mean(axis=0) if snapshot.repeated.size else None  # (T,)
     if by_position is None:
         return None
-    copy_length = len(by_position) // COPIES
+    copy_length = len(by_position) // SEGMENT_COPIES
     return [float(by_position[:copy_length].mean()), float(by_position[copy_length + 1 :].mean())]
 
 

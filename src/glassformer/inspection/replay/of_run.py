@@ -44,7 +44,7 @@ class SnapshotTaker:
         self.sampling = config.sample
         tokenizer = data.tokenizer
         source_tokenizer = data.source_tokenizer
-        self.probes, self.known = probes_for(model, config, source_tokenizer, tokenizer, data)
+        self.probes, self.token_facts = probes_for(model, config, source_tokenizer, tokenizer, data)
         self.texts = mapped_texts(model, self.probes, source_tokenizer, tokenizer)
         self.rows = task.held_out(LOSSES)
         repeated = [Row.of_text(row) for probe in self.probes if probe.name == "repeated" for row in probe.rows]
@@ -52,14 +52,14 @@ class SnapshotTaker:
 
     def snapshot(self, model: Model, step: int) -> Snapshot:
         """Take a snapshot of the model, without modifying it or using the random state of training."""
-        arrays = measure_heads(model, self.probes, self.known, self.texts)
+        arrays = measure_heads(model, self.probes, self.token_facts, self.texts)
         prompt, sample = self.task.sample(model, self.sampling)
         return Snapshot(
             step=step,
             labels=arrays.labels,
             scores=arrays.scores,
             reached=arrays.reached,
-            numbers=arrays.numbers,
+            statistics=arrays.numbers,
             maps=arrays.maps,
             losses=self._losses(model, self.rows),
             repeated=self._losses(model, self.repeated),
@@ -100,13 +100,13 @@ class Recorder:
         train = trainer.config.train
         self.steps = frozenset(snapshot_steps(train.snapshots, train.steps))
         data = find_or_encode_text(trainer.run, trainer.config, trainer.reporter.note)
-        self.camera = SnapshotTaker(trainer.config, trainer.task, data, trainer.model)
+        self.snapshot_taker = SnapshotTaker(trainer.config, trainer.task, data, trainer.model)
 
     def observe(self, model: Model, step: int, last: bool) -> None:
         """Take a snapshot if one is due or the step is the last; if there are too many, delete intermediate ones."""
         if last or step in self.steps:
             self.folder.mkdir(exist_ok=True)
-            write_snapshot(self.camera.snapshot(model, step), self.folder)
+            write_snapshot(self.snapshot_taker.snapshot(model, step), self.folder)
             files = snapshot_files(self.folder)
             for step in files.keys() - thinned(files):
                 files[step].unlink()

@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.base.pages import render_page
 from glassformer.inspection.replay.history import History
-from glassformer.inspection.replay.snapshot import Shown
+from glassformer.inspection.replay.snapshot import MappedTokens
 from glassformer.inspection.sites import Site
 
 MOST_HEADS = 8
@@ -49,7 +49,7 @@ def text_for(history: History, role: str) -> int:
     return next((n for n, text in enumerate(history.labels.texts) if text.probe == probe), 0)
 
 
-def name_of(text: Shown, number: int) -> str:
+def name_of(text: MappedTokens, number: int) -> str:
     """Return the display name of a mapped text."""
     return "repeated random tokens" if text.probe == "repeated" else f"text {number + 1}"
 

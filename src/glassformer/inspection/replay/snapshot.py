@@ -27,7 +27,7 @@ Map = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Shown:
+class MappedTokens:
     """Text whose attention maps are stored.
 
     Attributes:
@@ -52,14 +52,14 @@ class SnapshotLabels:
 
     Attributes:
         heads: names of the heads, in order of execution.
-        roles, numbers: names of roles and statistics, as in `heads.survey`.
+        roles, statistics: names of roles and statistics, as in `heads.survey`.
         texts: texts whose maps are stored.
     """
 
     heads: tuple[str, ...]
     roles: tuple[str, ...]
     numbers: tuple[str, ...]
-    texts: tuple[Shown, ...]
+    texts: tuple[MappedTokens, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Snapshot:
         scores: (heads, R) role scores; NaN if a role is not possible.
         reached: (heads, R) True if score and lift are high enough and the interval is above chance, as in
             `heads.score_heads`.
-        numbers: (heads, M) statistics such as entropy; NaN if undefined.
+        statistics: (heads, M) statistics such as entropy; NaN if undefined.
         maps: attention maps (H, T, S) by index of the text and site: 255 times the weights, rounded.
         losses: (rows, T) losses on validation rows in nats, by position; NaN where nothing is predicted.
         repeated: (rows, T) losses on repeated random tokens, for language models; otherwise (0, 0).
@@ -83,7 +83,7 @@ class Snapshot:
     labels: SnapshotLabels
     scores: Numbers
     reached: Flags
-    numbers: Numbers
+    statistics: Numbers
     maps: dict[tuple[int, str], Map]
     losses: Numbers
     repeated: Numbers
@@ -125,7 +125,7 @@ def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
         "about": np.frombuffer(json.dumps(metadata).encode("utf-8"), dtype=np.uint8),
         "scores": snapshot.scores,
         "reached": snapshot.reached,
-        "numbers": snapshot.numbers,
+        "numbers": snapshot.statistics,
         "losses": snapshot.losses,
         "repeated": snapshot.repeated,
         **{f"map.{text}.{site}": value for (text, site), value in snapshot.maps.items()},
@@ -156,7 +156,7 @@ def _snapshot_from_arrays(arrays: dict[str, npt.NDArray[Any]]) -> Snapshot:
     """Return the snapshot after checking the shapes and dtypes of its arrays against its labels."""
     metadata = json.loads(arrays["about"].tobytes())
     label_data = metadata["labels"]
-    texts = (Shown(each["probe"], tuple(each["source"]), tuple(each["target"])) for each in label_data["texts"])
+    texts = (MappedTokens(each["probe"], tuple(each["source"]), tuple(each["target"])) for each in label_data["texts"])
     labels = SnapshotLabels(
         tuple(label_data["heads"]), tuple(label_data["roles"]), tuple(label_data["numbers"]), tuple(texts)
     )
@@ -175,7 +175,7 @@ def _snapshot_from_arrays(arrays: dict[str, npt.NDArray[Any]]) -> Snapshot:
         labels=labels,
         scores=_checked_array(arrays["scores"], np.float32, shape),
         reached=_checked_array(arrays["reached"], np.bool_, shape),
-        numbers=_checked_array(arrays["numbers"], np.float32, (shape[0], len(labels.numbers))),
+        statistics=_checked_array(arrays["numbers"], np.float32, (shape[0], len(labels.numbers))),
         maps=maps,
         losses=_checked_array(arrays["losses"], np.float32),
         repeated=_checked_array(arrays["repeated"], np.float32),

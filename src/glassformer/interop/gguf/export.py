@@ -18,9 +18,15 @@ from glassformer.base.packages import require_packages
 from glassformer.base.wording import quoted
 from glassformer.interop.atomic_output import refuse_taken, write_atomically
 from glassformer.interop.export_report import Comparison, ExportReport, ExportRequest
-from glassformer.interop.gguf.llama_cpp import DISTANCE, LENGTHS, compare_with_llama_cpp, distance, llama_cpp_version
+from glassformer.interop.gguf.llama_cpp import (
+    DISTANCE,
+    LENGTHS,
+    compare_with_llama_cpp,
+    llama_cpp_version,
+    relative_difference,
+)
 from glassformer.interop.gguf.numpy_reader import GgufModel
-from glassformer.interop.gguf.read_back import TEXTS, ReadBack, tokenizer_of
+from glassformer.interop.gguf.read_back import TEXTS, TransformersModel, tokenizer_of
 from glassformer.interop.gguf.targets import choose_target
 from glassformer.interop.gguf.tokens import read_tokens
 from glassformer.interop.gguf.writing import TYPES, gguf_tensors, need_gguf, write_gguf
@@ -148,7 +154,7 @@ def compare(
             [model(torch.tensor([row]))[0].numpy() for row in rows] for model in (opened.model, rounded_model)
         )  # (T, V)
     numpy_model = GgufModel(path)
-    transformers_model = ReadBack(path, {**values, **special_ids(opened.tokenizer, opened.config)})
+    transformers_model = TransformersModel(path, {**values, **special_ids(opened.tokenizer, opened.config)})
     numpy_logits = [numpy_model.logits(row) for row in rows]  # (T, V)
     transformers_logits = [transformers_model.logits(row) for row in rows]  # (T, V)
     rows_text = f"rows of {', '.join(map(str, lengths))} tokens"
@@ -174,7 +180,7 @@ def compare(
         comparisons.append(
             Comparison(
                 "rounding",
-                distance(run_logits, numpy_logits),
+                relative_difference(run_logits, numpy_logits),
                 DISTANCE[kind],
                 f"logits of the run, relative, {rows_text}",
             )

@@ -38,7 +38,7 @@ LENGTHS = (1, 7, 32, 256)
 GELU = 10
 """Factor on the limit for GELU, which llama.cpp reads from a half-precision table (`ggml_table_gelu_f16` of ggml)."""
 DISTANCE = {"f16": 5e-2, "q8_0": 5e-1}
-"""Largest allowed change of logits or log-probabilities due to rounded weights and activations, as in `distance`."""
+"""Largest allowed `relative_difference` of logits or log-probabilities due to rounded weights and activations."""
 
 
 def llama_cpp_version() -> str | None:
@@ -90,7 +90,7 @@ def compare_with_llama_cpp(
         return [
             Comparison(
                 "by llama.cpp",
-                distance(our_log_probabilities, their_log_probabilities),
+                relative_difference(our_log_probabilities, their_log_probabilities),
                 DISTANCE[kind],
                 f"{description}, relative",
             )
@@ -192,7 +192,7 @@ def _count_unlikely(
     return int((ours.max(axis=1) - token_log_probabilities > tolerance).sum())
 
 
-def distance(ours: Sequence[Logits], theirs: Sequence[Logits]) -> float:
+def relative_difference(ours: Sequence[Logits], theirs: Sequence[Logits]) -> float:
     """Return the norm of `ours` - `theirs`, divided by the norm of `ours` after each row's mean is subtracted.
 
     The arrays are (V) or (T, V). The result is infinity if a value is NaN.

@@ -21,7 +21,7 @@ TEXTS = (
 """Texts with spaces, newlines, digits, several scripts, joiners, contractions and the spelling of a special token."""
 
 
-class ReadBack:
+class TransformersModel:
     """A decoder class of transformers with the tensors of a GGUF file.
 
     Args:

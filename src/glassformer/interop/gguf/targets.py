@@ -100,7 +100,7 @@ def choose_target(config: ModelConfig, ours: Tensors, requested_name: str | None
     )
 
 
-def neighbouring(matrix: Tensor, heads: int) -> Tensor:
+def interleave_halves(matrix: Tensor, heads: int) -> Tensor:
     """Reorder a query or key matrix (heads K, D), or bias (heads K), so that channels j and j + K/2 become neighbours.
 
     Scores do not change: queries, keys and their rotation are reordered in the same way.

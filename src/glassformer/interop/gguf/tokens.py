@@ -27,7 +27,7 @@ class Tokens:
     Attributes:
         tokens: tokens in id order, spelled with one letter for each byte (`layout.byte_letters`); special tokens by
             their names.
-        kinds: type of each token: `NORMAL`, `UNKNOWN` or `CONTROL`.
+        token_types: type of each token: `NORMAL`, `UNKNOWN` or `CONTROL`.
         merges: merges as "left right", in training order.
         end_id: the token that ends a document.
         unknown_id: the token for symbols outside the vocabulary; None if every text can be encoded.
@@ -36,7 +36,7 @@ class Tokens:
     """
 
     tokens: list[str]
-    kinds: list[int]
+    token_types: list[int]
     merges: list[str]
     end_id: int
     unknown_id: int | None = None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glassformer.base.config import ModelConfig
 from glassformer.base.packages import require_packages
-from glassformer.interop.gguf.targets import GgufArchitecture, neighbouring, refuse_rows
+from glassformer.interop.gguf.targets import GgufArchitecture, interleave_halves, refuse_rows
 from glassformer.interop.gguf.tokens import PRE, Tokens
 
 TYPES = ("f32", "f16", "q8_0")
@@ -48,7 +48,7 @@ def gguf_tensors(theirs: Mapping[str, Tensor], target: GgufArchitecture, config:
         if target.name == "gpt2" and ".h." in name and tensor.ndim == 2:
             tensor = tensor.T
         if target.neighbours and gguf_name.endswith(("attn_q", "attn_k")):
-            tensor = neighbouring(tensor, config.heads if gguf_name.endswith("attn_q") else config.G)
+            tensor = interleave_halves(tensor, config.heads if gguf_name.endswith("attn_q") else config.G)
         converted[f"{gguf_name}.{suffix}"] = tensor.contiguous()
     if target.biased:
         matrices = [name for name in converted if name.startswith("blk.") and converted[name].ndim == 2]
@@ -142,7 +142,7 @@ def _add_tokens(writer: Any, tokens: Tokens, begins_with_start: bool) -> None:
     writer.add_tokenizer_model("gpt2")  # GGUF's name for byte-level BPE
     writer.add_tokenizer_pre(PRE)
     writer.add_token_list(tokens.tokens)
-    writer.add_token_types(tokens.kinds)
+    writer.add_token_types(tokens.token_types)
     writer.add_token_merges(tokens.merges)
     writer.add_bos_token_id(tokens.end_id if tokens.start_id is None else tokens.start_id)
     writer.add_eos_token_id(tokens.end_id)

@@ -116,7 +116,7 @@ class Architecture:
                 settings[setting] = value
         allowed = {**FORBIDDEN, "is_encoder_decoder": self.family == "encoder-decoder"}
         for name, value in values.items():
-            if name in theirs.asked or name in HARMLESS or name in TRAINING_ONLY:
+            if name in theirs.read_names or name in HARMLESS or name in TRAINING_ONLY:
                 continue
             if name in allowed:
                 if value is not None and value != allowed[name]:

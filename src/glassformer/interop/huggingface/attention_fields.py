@@ -83,12 +83,12 @@ class Rope:
     """Fields for rotary positions: `rope_parameters` since transformers 5, `rope_theta` and `rope_scaling` before.
 
     Attributes:
-        partial: fraction of the head width that is rotated if `config.json` does not give it.
-        says_partial: whether the fraction is written to `config.json`.
+        rotary_fraction: fraction of the head width that is rotated if `config.json` does not give it.
+        writes_partial: whether the fraction is written to `config.json`.
     """
 
-    partial: float = 1.0
-    says_partial: bool = False
+    rotary_fraction: float = 1.0
+    writes_partial: bool = False
 
     def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Return the settings for rotary positions.
@@ -111,7 +111,7 @@ class Rope:
         theta = rope_parameters.pop("rope_theta", theirs.get("rope_theta", None))
         theta = 10_000.0 if theta is None else theta
         rotary_fraction = rope_parameters.pop(
-            "partial_rotary_factor", theirs.get("partial_rotary_factor", self.partial)
+            "partial_rotary_factor", theirs.get("partial_rotary_factor", self.rotary_fraction)
         )
         if rotary_fraction != 1:
             raise theirs.refuse(
@@ -128,7 +128,7 @@ class Rope:
     def write(self, config: ModelConfig) -> dict[str, Any]:
         """Return `rope_parameters`, the form of transformers 5."""
         rope_parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": config.rotary_base}
-        if self.says_partial:
+        if self.writes_partial:
             rope_parameters["partial_rotary_factor"] = 1.0
         return {"rope_parameters": rope_parameters}
 

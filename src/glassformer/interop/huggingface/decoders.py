@@ -5,12 +5,12 @@ from __future__ import annotations
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.attention_fields import HeadFields, Rope, Window
 from glassformer.interop.huggingface.fields import (
+    ChoiceField,
     ConfigReader,
     Field,
     FixedSetting,
     NumberField,
     RestrictedField,
-    WordField,
 )
 from glassformer.interop.huggingface.weights import SAME, TRANSPOSED, Change, Implied, Rule, Weight, weight
 
@@ -118,7 +118,7 @@ GPT2 = Architecture(
         NumberField("n_positions", "context"),
         NumberField("n_inner", "hidden", otherwise=_four_widths),
         HeadFields("n_head", width="n_embd"),
-        WordField("activation_function", "activation", PLAIN, "gelu_new"),
+        ChoiceField("activation_function", "activation", PLAIN, "gelu_new"),
         NumberField("layer_norm_epsilon", "norm_eps", float, 1e-5),
         NumberField("tie_word_embeddings", "tied", bool, True),
         NumberField("resid_pdrop", "dropout_residual", float, 0.1),
@@ -151,7 +151,7 @@ LLAMA = Architecture(
     fields=(
         *SIZES,
         _LLAMA_HEADS,
-        WordField("hidden_act", "activation", GATES, "silu"),
+        ChoiceField("hidden_act", "activation", GATES, "silu"),
         NumberField("rms_norm_eps", "norm_eps", float, 1e-6),
         NumberField("tie_word_embeddings", "tied", bool, False),
         NumberField("attention_bias", "attention_bias", bool, False),
@@ -174,7 +174,7 @@ QWEN2 = Architecture(
     fields=(
         *SIZES,
         HeadFields("num_attention_heads", "num_key_value_heads", default_kv=32),
-        WordField("hidden_act", "activation", GATES, "silu"),
+        ChoiceField("hidden_act", "activation", GATES, "silu"),
         NumberField("rms_norm_eps", "norm_eps", float, 1e-6),
         NumberField("tie_word_embeddings", "tied", bool, False),
         ATTENTION_DROPOUT,
@@ -196,7 +196,7 @@ QWEN3 = Architecture(
     fields=(
         *SIZES,
         HeadFields("num_attention_heads", "num_key_value_heads", "head_dim", default_kv=32, default_width=128),
-        WordField("hidden_act", "activation", GATES, "silu"),
+        ChoiceField("hidden_act", "activation", GATES, "silu"),
         NumberField("rms_norm_eps", "norm_eps", float, 1e-6),
         NumberField("tie_word_embeddings", "tied", bool, False),
         NumberField("attention_bias", "attention_bias", bool, False),
@@ -218,7 +218,7 @@ OLMO2 = Architecture(
     fields=(
         *SIZES,
         HeadFields("num_attention_heads", "num_key_value_heads"),
-        WordField("hidden_act", "activation", GATES, "silu"),
+        ChoiceField("hidden_act", "activation", GATES, "silu"),
         NumberField("rms_norm_eps", "norm_eps", float, 1e-5),
         NumberField("tie_word_embeddings", "tied", bool, False),
         NumberField("attention_bias", "attention_bias", bool, False),
@@ -243,9 +243,9 @@ STARCODER2 = Architecture(
     fields=(
         *SIZES,
         HeadFields("num_attention_heads", "num_key_value_heads", default_kv=2),
-        WordField("hidden_act", "activation", {"gelu_pytorch_tanh": "gelu_tanh", **PLAIN}, "gelu_pytorch_tanh"),
-        RestrictedField("norm_type", ("layer_norm",), "layer_norm", said=False),
-        RestrictedField("mlp_type", ("default",), "default", said=False),
+        ChoiceField("hidden_act", "activation", {"gelu_pytorch_tanh": "gelu_tanh", **PLAIN}, "gelu_pytorch_tanh"),
+        RestrictedField("norm_type", ("layer_norm",), "layer_norm", written=False),
+        RestrictedField("mlp_type", ("default",), "default", written=False),
         NumberField("norm_epsilon", "norm_eps", float, 1e-5),
         NumberField("tie_word_embeddings", "tied", bool, True),
         NumberField("use_bias", "attention_bias", bool, True),
@@ -270,13 +270,13 @@ STABLELM = Architecture(
     fields=(
         *SIZES,
         HeadFields("num_attention_heads", "num_key_value_heads", default_kv=32),
-        WordField("hidden_act", "activation", GATES, "silu"),
+        ChoiceField("hidden_act", "activation", GATES, "silu"),
         NumberField("layer_norm_eps", "norm_eps", float, 1e-5),
         NumberField("tie_word_embeddings", "tied", bool, False),
         NumberField("use_qkv_bias", "attention_bias", bool, False),
         ATTENTION_DROPOUT,
         NumberField("hidden_dropout", "dropout_residual", float, 0.0),
-        Rope(partial=0.25, says_partial=True),
+        Rope(rotary_fraction=0.25, writes_partial=True),
         RestrictedField("qk_layernorm", (False,), False),
         RestrictedField("use_parallel_residual", (False,), False),
         FixedSetting("feedforward_bias", (False,)),
@@ -296,7 +296,7 @@ ARCEE = Architecture(
     fields=(
         *SIZES,
         _LLAMA_HEADS,
-        WordField("hidden_act", "activation", {"relu2": "relu2", **PLAIN}, "relu2"),
+        ChoiceField("hidden_act", "activation", {"relu2": "relu2", **PLAIN}, "relu2"),
         NumberField("rms_norm_eps", "norm_eps", float, 1e-5),
         NumberField("tie_word_embeddings", "tied", bool, False),
         NumberField("attention_bias", "attention_bias", bool, False),

@@ -10,13 +10,13 @@ from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.attention_fields import HeadFields
 from glassformer.interop.huggingface.decoders import PLAIN
 from glassformer.interop.huggingface.fields import (
+    ChoiceField,
     ConfigReader,
     Field,
     FixedSetting,
     NumberField,
     Refusal,
     RestrictedField,
-    WordField,
 )
 from glassformer.interop.huggingface.weights import (
     ONE_ROW,
@@ -40,7 +40,7 @@ _BART_FIELDS: tuple[Field, ...] = (
     NumberField(("encoder_attention_heads", "decoder_attention_heads"), "heads"),
     NumberField("max_position_embeddings", "context"),
     HeadFields("encoder_attention_heads", width="d_model"),
-    WordField("activation_function", "activation", {"gelu": "gelu", **PLAIN}, "gelu"),
+    ChoiceField("activation_function", "activation", {"gelu": "gelu", **PLAIN}, "gelu"),
     NumberField("scale_embedding", "embedding_scale", bool, False),
     NumberField("dropout", "dropout_embedding", float, 0.1),
     NumberField("dropout", "dropout_residual", float, 0.1),
@@ -226,7 +226,7 @@ _T5_ACTIVATIONS = {
 """T5's gated-gelu uses the tanh approximation, unlike our geglu; gelu_python is exact."""
 
 
-class _FeedForwardField(WordField):
+class _FeedForwardField(ChoiceField):
     """T5's feed-forward activation, which newer files repeat in derived fields."""
 
     def read(self, theirs: ConfigReader) -> dict[str, Any]:
@@ -261,7 +261,7 @@ T5 = Architecture(
         NumberField("dropout_rate", "dropout_residual", float, 0.1),
         NumberField("dropout_rate", "dropout_attention", float, 0.1),
         RestrictedField("tie_word_embeddings", (True,), True),
-        RestrictedField("scale_decoder_outputs", (True,), True, said=False),
+        RestrictedField("scale_decoder_outputs", (True,), True, written=False),
         RestrictedField("is_decoder", (False,), False),
         FixedSetting("positions", ("relative",)),
         FixedSetting("norm", ("rmsnorm",)),

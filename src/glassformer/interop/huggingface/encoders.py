@@ -20,12 +20,12 @@ from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.attention_fields import HeadFields
 from glassformer.interop.huggingface.decoders import PLAIN, SIZES
 from glassformer.interop.huggingface.fields import (
+    ChoiceField,
     ConfigReader,
     Field,
     FixedSetting,
     NumberField,
     RestrictedField,
-    WordField,
 )
 from glassformer.interop.huggingface.weights import SAME, Change, Folded, Neutral, Rule, Unused, rows_before, weight
 
@@ -48,8 +48,8 @@ _SHARED_FIELDS: tuple[Field, ...] = (
 )
 _POST_NORM_FIELDS: tuple[Field, ...] = (
     *_SHARED_FIELDS,
-    WordField("hidden_act", "activation", {"gelu": "gelu", **PLAIN}, "gelu"),
-    RestrictedField("position_embedding_type", ("absolute",), "absolute", said=False),
+    ChoiceField("hidden_act", "activation", {"gelu": "gelu", **PLAIN}, "gelu"),
+    RestrictedField("position_embedding_type", ("absolute",), "absolute", written=False),
     FixedSetting("positions", ("learned",)),
     FixedSetting("norm_order", ("post",)),
     FixedSetting("embedding_norm", (True,)),
@@ -193,7 +193,7 @@ DEBERTA = Architecture(
         RestrictedField("pooler_hidden_act", ("linear",), "gelu"),
         RestrictedField("pooler_dropout", (0.0,), 0.0),
         RestrictedField("legacy", (True, False), True),
-        RestrictedField("norm_rel_ebd", ("none",), "none", said=False),
+        RestrictedField("norm_rel_ebd", ("none",), "none", written=False),
         NumberField("pooler_hidden_size", "width", otherwise=_hidden_size),
         FixedSetting("pooling", ("first",)),
     ),

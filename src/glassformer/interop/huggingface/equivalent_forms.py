@@ -211,7 +211,7 @@ IMPORT_FORMS: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
 """The inverses of the forms that import reverses."""
 
 
-def rewritten(forms: Iterable[Callable[[ModelConfig, Tensors], Form]], config: ModelConfig, ours: Tensors) -> Form:
+def apply_forms(forms: Iterable[Callable[[ModelConfig, Tensors], Form]], config: ModelConfig, ours: Tensors) -> Form:
     """Apply the forms in order, and return the settings and tensors of the result."""
     for form in forms:
         config, ours = form(config, ours)

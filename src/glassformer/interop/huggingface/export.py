@@ -154,8 +154,8 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
     template = opened.files.chat_template()
     template_ends, writes_start = template_tokens(template, opened.tokenizer)
     if task in WRITERS:
-        more_ends = opened.tokenizer.more_ends | template_ends
-        generation_config = writing_ids(opened.tokenizer, opened.config, more_ends)
+        extra_end_ids = opened.tokenizer.extra_end_ids | template_ends
+        generation_config = writing_ids(opened.tokenizer, opened.config, extra_end_ids)
         if task in PAIRS:  # a decoder's prompts differ in length, so its callers give max_new_tokens
             generation_config["max_length"] = opened.config.model.context
         _write_json(folder / "generation_config.json", generation_config)

@@ -53,11 +53,11 @@ class ConfigReader:
 
     values: Mapping[str, Any]
     path: str
-    asked: set[str] = field(default_factory=set)
+    read_names: set[str] = field(default_factory=set)
 
     def get(self, name: str, default: Any = REQUIRED) -> Any:
         """Return a field's value, or the default if it is missing."""
-        self.asked.add(name)
+        self.read_names.add(name)
         if name in self.values:
             return self.values[name]
         if default is REQUIRED:
@@ -146,30 +146,30 @@ class NumberField:
 
 
 @dataclass(frozen=True)
-class WordField:
+class ChoiceField:
     """A choice by name, with a mapping from their words to ours; export writes the first matching word."""
 
     theirs: str
     ours: str
-    words: Mapping[str, Any]
+    choices: Mapping[str, Any]
     default: Any = REQUIRED
 
     def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Return the setting for their word, or raise a `GlassError` for an unknown word."""
         value = theirs.get(self.theirs, self.default)
-        if not isinstance(value, str) or value not in self.words:
-            raise theirs.refuse(self.theirs, value, f"Supported values: {', '.join(self.words)}.")
-        return {self.ours: self.words[value]}
+        if not isinstance(value, str) or value not in self.choices:
+            raise theirs.refuse(self.theirs, value, f"Supported values: {', '.join(self.choices)}.")
+        return {self.ours: self.choices[value]}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         """Return the first of their words for the setting."""
         value = getattr(config, self.ours)
-        return {self.theirs: next(theirs for theirs, ours in self.words.items() if ours == value)}
+        return {self.theirs: next(theirs for theirs, ours in self.choices.items() if ours == value)}
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
         """Return a refusal if the class has no word for the setting."""
         value = getattr(config, self.ours)
-        return [] if value in self.words.values() else [Refusal(self.ours, value, next(iter(self.words.values())))]
+        return [] if value in self.choices.values() else [Refusal(self.ours, value, next(iter(self.choices.values())))]
 
 
 @dataclass(frozen=True)
@@ -201,13 +201,13 @@ class RestrictedField:
         theirs: name of the field.
         values: the allowed values; export writes the first.
         default: value of a missing field.
-        said: whether export writes the field; False for fields that current versions no longer have.
+        written: whether export writes the field; False for fields that current versions no longer have.
     """
 
     theirs: str
     values: tuple[Any, ...]
     default: Any = REQUIRED
-    said: bool = True
+    written: bool = True
 
     def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Check the field's value, and return no settings."""
@@ -218,7 +218,7 @@ class RestrictedField:
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         """Return the field with its first allowed value; no field if `said` is False."""
-        return {self.theirs: self.values[0]} if self.said else {}
+        return {self.theirs: self.values[0]} if self.written else {}
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
         return []

@@ -22,7 +22,7 @@ from glassformer.training.optimizers import make_optimizers
 
 SPECIAL = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
 """Fields whose value in `generation_config.json` overrides the value in `config.json`."""
-WRITING: dict[str, Any] = {
+IGNORED_GENERATION_FIELDS: dict[str, Any] = {
     "no_repeat_ngram_size": 0,
     "encoder_no_repeat_ngram_size": 0,
     "min_length": 0,
@@ -122,11 +122,13 @@ def _with_generation_fields(imported: ImportedModel, folder: Path) -> tuple[Impo
         **{name: generation_config[name] for name in SPECIAL if generation_config.get(name) is not None},
     }
     ignored = [
-        f"{name} = {value}" for name, default in WRITING.items() if (value := values.get(name, default)) != default
+        f"{name} = {value}"
+        for name, default in IGNORED_GENERATION_FIELDS.items()
+        if (value := values.get(name, default)) != default
     ]
     ignored += [
         f"{name} = {generation_config[name]}"
-        for name, default in WRITING.items()
+        for name, default in IGNORED_GENERATION_FIELDS.items()
         if generation_config.get(name, default) != default
     ]
     ignored_text = ", ".join(dict.fromkeys(ignored))

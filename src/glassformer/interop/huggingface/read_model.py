@@ -12,7 +12,7 @@ from glassformer.base.config import ModelConfig, Task
 from glassformer.base.errors import GlassError
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, architecture_of
-from glassformer.interop.huggingface.equivalent_forms import IMPORT_FORMS, rewritten
+from glassformer.interop.huggingface.equivalent_forms import IMPORT_FORMS, apply_forms
 from glassformer.interop.huggingface.folder import FLOATS, TensorFiles, find_tensors, read_json
 from glassformer.interop.huggingface.weights import Sinusoids, Tensors
 from glassformer.model.build import build_model
@@ -78,7 +78,7 @@ def read_model(folder: Folder) -> ImportedModel:
     _check_sinusoids(architecture, theirs, config)
     ours = architecture.to_ours(theirs, config, our_shapes)
     import_forms = [IMPORT_FORMS[name] for name in reversed(architecture.rewrites) if name in IMPORT_FORMS]
-    config, ours = rewritten(import_forms, config, ours)
+    config, ours = apply_forms(import_forms, config, ours)
     model = build_model(config, classes=len(labels) or None)
     model.load_state_dict(ours)
     return ImportedModel(architecture, values, config, model.eval(), task, labels)

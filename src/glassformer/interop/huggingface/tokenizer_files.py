@@ -23,7 +23,7 @@ from glassformer.text.tokenizers import Frame, Tokenizer, frame_of, layout
 
 Json = dict[str, Any]
 TOKENIZER_CLASS = "PreTrainedTokenizerFast"
-HOLE = "[MASK]"
+MASK_TEXT = "[MASK]"
 """Spelling of the mask token in the exported tokenizer, the same as in `glass fill`, unless another token has it."""
 
 
@@ -41,7 +41,7 @@ def refuse_unwritable(opened: OpenedRun) -> None:
         )
 
 
-def write_framed(path: Path, saved: Path, tokenizer: Tokenizer, config: Config) -> dict[int, str]:
+def write_tokenizer_json(path: Path, saved: Path, tokenizer: Tokenizer, config: Config) -> dict[int, str]:
     """Write a `tokenizer.json` that adds the run's frame to each text.
 
     Args:
@@ -58,8 +58,8 @@ def write_framed(path: Path, saved: Path, tokenizer: Tokenizer, config: Config) 
     frame = frame_of(tokenizer, config)
     names = special_names(tokenizer, frame)
     if config.train.task == "masked":
-        rename_mask(document, HOLE, tokenizer.kind in SPACE_BELONGS_TO_WORD)
-        names = {id: HOLE if name == layout.MASK else name for id, name in names.items()}
+        rename_mask(document, MASK_TEXT, tokenizer.kind in SPACE_BELONGS_TO_WORD)
+        names = {id: MASK_TEXT if name == layout.MASK else name for id, name in names.items()}
     document["post_processor"] = _post_processor(frame, names) if len(frame) else None
     write_text(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
     return names
@@ -81,7 +81,7 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
         chat_template: the run's chat template, with which spellings of special tokens are read as tokens; None: no
             template.
     """
-    names = write_framed(folder / "tokenizer.json", saved, tokenizer, config)
+    names = write_tokenizer_json(folder / "tokenizer.json", saved, tokenizer, config)
     values: Json = {
         "tokenizer_class": TOKENIZER_CLASS,
         "model_max_length": config.model.context,
@@ -158,16 +158,16 @@ def special_ids(tokenizer: Tokenizer, config: Config) -> Json:
     return ids
 
 
-def writing_ids(tokenizer: Tokenizer, config: Config, more_ends: Collection[int] = ()) -> Json:
+def writing_ids(tokenizer: Tokenizer, config: Config, extra_end_ids: Collection[int] = ()) -> Json:
     """Return the special token ids for `generation_config.json`, where finished rows are filled with padding.
 
     Args:
         tokenizer: tokenizer of the run.
         config: settings of the run.
-        more_ends: tokens that end a text besides the end token.
+        extra_end_ids: tokens that end a text besides the end token.
     """
     ids = {**special_ids(tokenizer, config), "pad_token_id": padding_or_end(tokenizer)}
-    others = sorted({*more_ends} - {tokenizer.end_id})
+    others = sorted({*extra_end_ids} - {tokenizer.end_id})
     return {**ids, "eos_token_id": [tokenizer.end_id, *others]} if others else ids
 
 
@@ -180,6 +180,6 @@ def template_tokens(template: str | None, tokenizer: Tokenizer) -> tuple[frozens
         return frozenset(), False
     try:
         chat = TokenizedTemplate(ChatTemplate(template), tokenizer)
-        return chat.more_ends, chat.writes_start
+        return chat.extra_end_ids, chat.writes_start
     except GlassError:
         return frozenset(), "bos_token" in template

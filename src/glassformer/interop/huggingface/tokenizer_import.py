@@ -92,8 +92,8 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
         if roles["padding"] in (end_id, start_id, unknown_id):  # this token occurs in texts
             roles["padding"] = None
         roles["target_start"] = target_start(config, size) if task in PAIRS else None
-        if more_ends := _more_end_ids(config, end_id, size):
-            roles["more_ends"] = more_ends
+        if extra_end_ids := _more_end_ids(config, end_id, size):
+            roles["more_ends"] = extra_end_ids
         tokenizer = Tokenizer(convert_tokenizer_json(document, kind, size, roles, _prepends_space(document)))
     elif tokenizer.vocab_size != size:
         _check_size(tokenizer.vocab_size, size, path, equal=True)

@@ -107,7 +107,7 @@ class Neutral:
     theirs: str
     matrix: bool
 
-    def made(self, width: int) -> Tensor:
+    def tensor(self, width: int) -> Tensor:
         """Return the tensor: the identity matrix (D, D), or zeros (D)."""
         return torch.eye(width) if self.matrix else torch.zeros(width)
 
@@ -190,7 +190,7 @@ def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: 
         elif isinstance(rule, Unused):
             theirs[rule.theirs] = ours["embedding.tokens.weight"].new_zeros(rule.shape(config))
         elif isinstance(rule, Neutral):
-            theirs[rule.theirs] = rule.made(config.width).to(ours["embedding.tokens.weight"].device)
+            theirs[rule.theirs] = rule.tensor(config.width).to(ours["embedding.tokens.weight"].device)
         elif all(name in ours for name in rule.ours):
             parts = [ours[name] for name in rule.ours]  # two rules may use the same tensor
             unused = {name: tensor for name, tensor in unused.items() if name not in rule.ours}
@@ -238,7 +238,7 @@ def to_ours(rules: Sequence[Rule], theirs: Tensors, expected: Tensors, config: M
         if isinstance(rule, Folded):
             theirs[rule.into] = theirs[rule.into].float() + theirs[rule.theirs][0].float()
     for rule in expanded(rules, config):
-        if isinstance(rule, Neutral) and not torch.equal(theirs[rule.theirs].float(), rule.made(config.width)):
+        if isinstance(rule, Neutral) and not torch.equal(theirs[rule.theirs].float(), rule.tensor(config.width)):
             description = "the identity" if rule.matrix else "zeros"
             raise GlassError(
                 f"{rule.theirs} is not {description}, and our models have no such layer before the output layer",

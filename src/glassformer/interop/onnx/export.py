@@ -18,7 +18,7 @@ from glassformer.base.files import write_text
 from glassformer.base.packages import require_packages, version_of
 from glassformer.interop.atomic_output import refuse_taken, write_atomically
 from glassformer.interop.export_report import Comparison, ExportReport, ExportRequest
-from glassformer.interop.huggingface.tokenizer_files import write_framed
+from glassformer.interop.huggingface.tokenizer_files import write_tokenizer_json
 from glassformer.interop.onnx.graph import OPSET, inputs_of, output_of, write_graph
 from glassformer.interop.onnx.session import Session, check_logits
 from glassformer.interop.output_comparison import check_greedy
@@ -59,9 +59,9 @@ def export(request: ExportRequest) -> ExportReport:
         comparisons = compare(opened, folder / GRAPH)
         if opened.config.two_vocabularies:
             opened.tokenizer.save(folder / "tokenizer.json")
-            write_framed(folder / SOURCE, run.source_tokenizer_file, opened.source_tokenizer, opened.config)
+            write_tokenizer_json(folder / SOURCE, run.source_tokenizer_file, opened.source_tokenizer, opened.config)
         else:
-            write_framed(folder / "tokenizer.json", run.tokenizer_file, opened.tokenizer, opened.config)
+            write_tokenizer_json(folder / "tokenizer.json", run.tokenizer_file, opened.tokenizer, opened.config)
         write_text(folder / FACTS, json.dumps(facts(opened, comparisons), ensure_ascii=False, indent=1) + "\n")
         return comparisons
 

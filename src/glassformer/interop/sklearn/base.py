@@ -21,7 +21,7 @@ from glassformer.interop.sklearn.inputs import refused
 from glassformer.interop.sklearn.settings import config_from
 
 if TYPE_CHECKING:
-    from glassformer.interop.sklearn.fitting import FitJob, Fitted
+    from glassformer.interop.sklearn.fitting import FitJob, FitResult
     from glassformer.tasks import AnyTextModel
 
 MODEL = "text_model_"
@@ -134,7 +134,7 @@ class TransformerEstimator(BaseEstimator):
         self.verdict_ = fitted.outcome.verdict
 
     @abstractmethod
-    def _text_model(self, fitted: Fitted) -> AnyTextModel:
+    def _text_model(self, fitted: FitResult) -> AnyTextModel:
         """Return the model with its tokenizer, ready for its task."""
 
     def __getstate__(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from glassformer.interop.sklearn.base import TextEstimator, TransformerEstimator
 from glassformer.interop.sklearn.inputs import RefusedError, as_texts, refused, same_number
 
 if TYPE_CHECKING:
-    from glassformer.interop.sklearn.fitting import Fitted
+    from glassformer.interop.sklearn.fitting import FitResult
     from glassformer.tasks import AnyTextModel, TextClassifier
 
 Labels = npt.NDArray[Any]
@@ -55,7 +55,7 @@ class _BaseTransformerClassifier(ClassifierMixin, TransformerEstimator):
         self._fit(self._fit_job(config, texts, answers, labels=names, tokenizer_texts=tokenizer_texts))
         self.classes_ = classes
 
-    def _text_model(self, fitted: Fitted) -> TextClassifier:
+    def _text_model(self, fitted: FitResult) -> TextClassifier:
         from glassformer.tasks import TextClassifier
 
         return TextClassifier(fitted.model, fitted.tokenizer, fitted.labels, fitted.config)
@@ -190,7 +190,7 @@ class TransformerArrayClassifier(_BaseTransformerClassifier):
             columns.append([bin_words[b] for b in np.searchsorted(edges, values, side="right")])
         return ["".join(row) for row in zip(*columns, strict=True)]
 
-    def _text_model(self, fitted: Fitted) -> TextClassifier:
+    def _text_model(self, fitted: FitResult) -> TextClassifier:
         return _to_double(super()._text_model(fitted))
 
     def _set_text_model(self, text_model: AnyTextModel) -> None:

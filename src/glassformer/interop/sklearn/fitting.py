@@ -27,7 +27,7 @@ from glassformer.text.prepare import Prepared
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RECORD_KINDS, RecordKind
 from glassformer.text.split import hold_out
-from glassformer.text.survey import Survey, mark_of
+from glassformer.text.survey import Survey, hash_text
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from glassformer.training.clock import Seconds, since
 from glassformer.training.loop import train
@@ -65,7 +65,7 @@ class FitJob:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FitResult:
     """Result of a fit: the model with its best weights (without held-out texts: the last), tokenizers and labels."""
 
     config: Config
@@ -76,7 +76,7 @@ class Fitted:
     outcome: TrainingOutcome
 
 
-def fit(job: FitJob) -> Fitted:
+def fit(job: FitJob) -> FitResult:
     """Train a model; the global random state and the number of threads are restored afterwards.
 
     Raises:
@@ -92,7 +92,7 @@ def fit(job: FitJob) -> Fitted:
             reporter.close()
 
 
-def _fit(job: FitJob, folder: Path, reporter: Reporter, seconds: Seconds) -> Fitted:
+def _fit(job: FitJob, folder: Path, reporter: Reporter, seconds: Seconds) -> FitResult:
     data = _prepare(job, folder)
     config = with_steps(
         resolve_precision(job.config), job.settings, make_task(job.config, data).steps_per_epoch, job.epochs
@@ -110,7 +110,7 @@ def _fit(job: FitJob, folder: Path, reporter: Reporter, seconds: Seconds) -> Fit
     run = create_run(folder / "fit", config, {})
     outcome = train(Trainer(run, quiet_config, model, make_task(quiet_config, data), reporter, seconds=seconds))
     assert outcome is not None  # nothing requested a stop
-    return Fitted(config, model.eval(), data.tokenizer, data.source_tokenizer, data.labels, outcome)
+    return FitResult(config, model.eval(), data.tokenizer, data.source_tokenizer, data.labels, outcome)
 
 
 def warn_of_cut_texts(store: RecordStore, config: Config, what: str) -> None:
@@ -125,7 +125,7 @@ def _held_out_mask(job: FitJob) -> npt.NDArray[np.bool_]:
         return np.zeros(len(job.sources), dtype=np.bool_)
     survey = Survey(RECORD_KINDS[job.config.train.task], records=len(job.sources))
     for number, text in enumerate(job.sources):
-        survey.marks.append(mark_of(text, job.config.data.seed))
+        survey.marks.append(hash_text(text, job.config.data.seed))
         survey.lengths.append(len(text))
         if job.labels and job.answers is not None:
             survey.add_labels([job.answers[number]])

@@ -20,7 +20,7 @@ from glassformer.interop.sklearn.base import TextEstimator
 from glassformer.interop.sklearn.inputs import RefusedError, as_texts, refused, same_number
 
 if TYPE_CHECKING:
-    from glassformer.interop.sklearn.fitting import Fitted
+    from glassformer.interop.sklearn.fitting import FitResult
     from glassformer.tasks import TextModel, Translator
 
 Texts = npt.NDArray[np.object_]
@@ -61,7 +61,7 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
         self._fit(self._fit_job(config, texts))
         return self
 
-    def _text_model(self, fitted: Fitted) -> TextModel:
+    def _text_model(self, fitted: FitResult) -> TextModel:
         from glassformer.tasks import TextModel
 
         return TextModel(fitted.model, fitted.tokenizer, fitted.config)
@@ -149,7 +149,7 @@ class TransformerTranslator(TextEstimator):
         self._fit(self._fit_job(config, sources, targets))
         return self
 
-    def _text_model(self, fitted: Fitted) -> Translator:
+    def _text_model(self, fitted: FitResult) -> Translator:
         from glassformer.tasks import Translator
 
         return Translator(fitted.model, fitted.source_tokenizer, fitted.tokenizer, fitted.config)

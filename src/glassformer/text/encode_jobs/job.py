@@ -44,11 +44,11 @@ class EncodingStep:
 
     name: str
     job: EncodingJob = field(repr=False)
-    work: Callable[[EncodingJob, int], None] = field(repr=False)
+    function: Callable[[EncodingJob, int], None] = field(repr=False)
 
     def __call__(self, documents: object = None, rank: int = 0, world_size: int = 1) -> None:
         """Run task `rank`. Nothing is returned, because stages exchange files."""
-        self.work(self.job, rank)
+        self.function(self.job, rank)
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ class EncodingJob:
     """
 
     source: Source
-    vocabulary: TokenizerOrigin
+    tokenizer_origin: TokenizerOrigin
     out: Path
     portions: tuple[Portion, ...]
     part_bytes: int
 
     @property
-    def work(self) -> Path:
+    def work_folder(self) -> Path:
         """Return the work folder, which holds all intermediate files."""
         return self.out.with_name(self.out.name + ".encoding")
 
@@ -88,30 +88,30 @@ class EncodingJob:
         """Return the number of parts into which the text is cut."""
         return sum(portion.parts for portion in self.portions)
 
-    def part(self, number: int) -> Path:
+    def part_file(self, number: int) -> Path:
         """Return the path of a part's documents."""
-        return self.work / "parts" / f"{number:05d}.jsonl"
+        return self.work_folder / "parts" / f"{number:05d}.jsonl"
 
-    def facts(self, number: int) -> Path:
+    def facts_file(self, number: int) -> Path:
         """Return the path of the sizes and hashes of a part's documents."""
-        return self.part(number).with_suffix(".npz")
+        return self.part_file(number).with_suffix(".npz")
 
-    def plan(self, number: int) -> Path:
+    def plan_file(self, number: int) -> Path:
         """Return the path of a part's plan (see `plans`)."""
-        return self.work / "plans" / f"{number:05d}"
+        return self.work_folder / "plans" / f"{number:05d}"
 
-    def tokens(self, number: int, split: str) -> Path:
+    def tokens_file(self, number: int, split: str) -> Path:
         """Return the path prefix of a part's token store for one split (train or validation)."""
-        return self.work / "tokens" / f"{number:05d}.{split}"
+        return self.work_folder / "tokens" / f"{number:05d}.{split}"
 
     @property
     def tokenizer_file(self) -> Path:
         """Return the path of the tokenizer, which the stage `decide` writes."""
-        return self.work / "plans" / "tokenizer.json"
+        return self.work_folder / "plans" / "tokenizer.json"
 
     def logs(self, stage: EncodingStage) -> Path:
         """Return the folder where datatrove keeps its records of a stage."""
-        return self.work / "logs" / stage.name
+        return self.work_folder / "logs" / stage.name
 
     def stages(self) -> tuple[EncodingStage, ...]:
         """Return all stages in execution order."""
@@ -129,14 +129,14 @@ class EncodingJob:
 
     def digest(self) -> str:
         """Return a hash of all inputs that determine the files in `work`."""
-        tokenizer_file = self.vocabulary.file
+        tokenizer_file = self.tokenizer_origin.file
         inputs = {
             "version": self.source.kind.version,
             "work": WORK,
             "source": self.source.digest,
             "data": self.source.data.model_dump(exclude={"source"}),
             "tables": self.source.readings,
-            "tokenizer": self.vocabulary.config.model_dump(),
+            "tokenizer": self.tokenizer_origin.config.model_dump(),
             "mask": self.source.kind.mask_token,
             "file": None if tokenizer_file is None else hashlib.sha256(tokenizer_file.read_bytes()).hexdigest(),
             "portions": [vars(portion) for portion in self.portions],
@@ -146,20 +146,20 @@ class EncodingJob:
 
     def begun(self) -> bool:
         """Return whether the work folder was left by an interrupted call with the same job."""
-        job_file = self.work / "job.json"
-        with convert_os_errors(self.work):
+        job_file = self.work_folder / "job.json"
+        with convert_os_errors(self.work_folder):
             return job_file.is_file() and job_file.read_text(encoding="utf-8") == self._job_json()
 
     def begin(self) -> bool:
         """Make the work folder, unless an interrupted call with the same job left it; return whether it was kept."""
         resumed = self.begun()
-        with convert_os_errors(self.work):
+        with convert_os_errors(self.work_folder):
             if not resumed:
                 for name in ("parts", "plans", "tokens", "logs"):
-                    shutil.rmtree(self.work / name, ignore_errors=True)
+                    shutil.rmtree(self.work_folder / name, ignore_errors=True)
             for name in ("parts", "plans", "tokens"):
-                (self.work / name).mkdir(parents=True, exist_ok=True)
-            write_text(self.work / "job.json", self._job_json())
+                (self.work_folder / name).mkdir(parents=True, exist_ok=True)
+            write_text(self.work_folder / "job.json", self._job_json())
         return resumed
 
     def _job_json(self) -> str:

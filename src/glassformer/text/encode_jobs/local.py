@@ -15,7 +15,7 @@ from pathlib import Path
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
-from glassformer.base.files import is_whole, no_empty_folders
+from glassformer.base.files import is_complete, no_empty_folders
 from glassformer.base.wording import counted
 from glassformer.text.encode_jobs.job import EncodingJob, EncodingStage, plan_job
 from glassformer.text.encoded import refuse_taken
@@ -57,16 +57,16 @@ def encode_with_datatrove(
         stack.enter_context(no_empty_folders(out.parent))
         source = stack.enter_context(open_source(kind, data, out.parent))
         job = plan_job(source, vocabulary, out, parts)
-        if not (job.begun() and is_whole(out)):  # else an earlier call was killed after the last stage
+        if not (job.begun() and is_complete(out)):  # else an earlier call was killed after the last stage
             refuse_taken(out)
-        job.work.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(alone(job.work))
+        job.work_folder.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(alone(job.work_folder))
         if job.begin():
-            progress(f"resuming {job.work}")
+            progress(f"resuming {job.work_folder}")
         for stage in job.stages():
             progress(f"{stage.name}: {counted(stage.tasks, 'tasks')}")
             run_stage(job, stage, workers)
-    shutil.rmtree(job.work)
+    shutil.rmtree(job.work_folder)
     return open_prepared(kind, out)
 
 

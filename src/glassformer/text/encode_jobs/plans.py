@@ -33,17 +33,17 @@ class PartPlan:
         start: number of characters in kept documents before the part; 0 for the whole text.
         split: the split; for a random split, its `limit` is the number of validation characters left at the start of
             the part.
-        found: the survey; for a part, only `large` and `repeated` are set, and its first document is number 0.
+        survey: the survey; for a part, only `large` and `repeated` are set, and its first document is number 0.
     """
 
     start: int
     split: DocumentSplit
-    found: Survey
+    survey: Survey
 
 
 def write_plan(path: Path, plan: PartPlan) -> None:
     """Write a plan atomically."""
-    survey = plan.found
+    survey = plan.survey
     facts = {
         "start": plan.start,
         "split": asdict(plan.split),

@@ -43,7 +43,7 @@ def read(job: EncodingJob, rank: int) -> None:
     single_piece_flags: list[list[bool]] = [[] for _ in range(portion.parts)]
     with ExitStack() as stack:
         numbers = range(portion.first_part, portion.first_part + portion.parts)
-        files = [stack.enter_context(job.part(number).open("wb")) for number in numbers]
+        files = [stack.enter_context(job.part_file(number).open("wb")) for number in numbers]
         current_part: list[int] = []  # the index of the current document's part
         pieces = _write_pieces(source.records(tally), files, current_part, job.part_bytes)
         near_duplicates = source.data.duplicates == "near"
@@ -54,7 +54,7 @@ def read(job: EncodingJob, rank: int) -> None:
         columns: Columns = {name: np.array([getattr(each, name) for each in documents], "<u8") for name in FACTS[:3]}
         bands = np.frombuffer(b"".join(each.bands for each in documents), "<u8")
         columns |= {"whole": np.array(flags, "<u8"), "bands": bands}
-        np.savez(job.facts(number), allow_pickle=False, **columns)
+        np.savez(job.facts_file(number), allow_pickle=False, **columns)
     write_text(_tally_file(job, rank), json.dumps(tally.as_json()))
 
 
@@ -80,7 +80,7 @@ def decide(job: EncodingJob, rank: int = 0) -> None:
     """
     columns = [_load_columns(job, number) for number in range(job.parts)]
     survey, keep_masks = _survey(job, columns)
-    survey.refuse_nothing(job.source.name)
+    survey.raise_if_empty(job.source.name)
     split = split_documents(survey, job.source.data)
     start = 0
     first = 0
@@ -90,12 +90,12 @@ def decide(job: EncodingJob, rank: int = 0) -> None:
         large = {index - first: facts for index, facts in survey.large.items() if first <= index < first + documents}
         repeated = survey.repeated[first : first + documents].ljust(documents, b"\0")
         part_survey = Survey(survey.kind, large=large, repeated=repeated)
-        write_plan(job.plan(number), PartPlan(start, replace(split, limit=remaining_limit), part_survey))
+        write_plan(job.plan_file(number), PartPlan(start, replace(split, limit=remaining_limit), part_survey))
         held_out = keep_mask & ((part_columns["mark"] >> np.uint64(48)).astype(np.int64) <= split.bucket)
         start += int(part_columns["characters"][keep_mask].sum())
         first += documents
         remaining_limit = max(0, remaining_limit - int(part_columns["characters"][held_out].sum()))
-    tokenizer = job.vocabulary.tokenizer(job.source.kind, TrainingTexts(lambda: _all_split_pieces(job), [0]))
+    tokenizer = job.tokenizer_origin.tokenizer(job.source.kind, TrainingTexts(lambda: _all_split_pieces(job), [0]))
     tokenizer.save(job.tokenizer_file)
     write_plan(_whole_plan_file(job), PartPlan(0, split, survey))
 
@@ -109,9 +109,9 @@ def _survey(job: EncodingJob, columns: list[Columns]) -> tuple[Survey, list[npt.
     if data.duplicates != "keep":
         finder = DuplicateFinder()
         for index, (facts, _) in enumerate(_documents(columns)):
-            if not why_left_out(facts.words, facts.rest, survey.kind, data):
+            if not why_left_out(facts.words, facts.other_fields, survey.kind, data):
                 finder.add(index, facts.mark, facts.bands)
-        survey.repeated = finder.found()
+        survey.repeated = finder.duplicate_flags()
     keep_mask = np.fromiter(
         (
             survey.add(index, facts, single_piece, data)
@@ -139,9 +139,9 @@ def _all_split_pieces(job: EncodingJob) -> Iterator[SplitPiece]:
 
 def _part_split_pieces(job: EncodingJob, number: int) -> Iterator[SplitPiece]:
     """Return the kept pieces of a part's text, each with its split."""
-    plan = read_plan(job.source.kind, job.plan(number))
+    plan = read_plan(job.source.kind, job.plan_file(number))
     random = plan.split.bucket >= 0
-    pieces = filter_pieces(_pieces(job.part(number)), job.source.data, plan.found, marks=random, start=plan.start)
+    pieces = filter_pieces(_pieces(job.part_file(number)), job.source.data, plan.survey, marks=random, start=plan.start)
     return plan.split.split_pieces(pieces)
 
 
@@ -162,7 +162,9 @@ def encode(job: EncodingJob, rank: int) -> None:
     tokenizer = Tokenizer.load(job.tokenizer_file)
     kind = job.source.kind
     tokenizers = {"text": tokenizer}
-    writers = {split: RecordWriter(kind, job.tokens(rank, split), tokenizers, store=PartWriter) for split in SPLITS}
+    writers = {
+        split: RecordWriter(kind, job.tokens_file(rank, split), tokenizers, store=PartWriter) for split in SPLITS
+    }
     try:
         for split, texts, labels, last, _ in _part_split_pieces(job, rank):
             writers[split].add(texts, labels, last)
@@ -187,31 +189,31 @@ def merge(job: EncodingJob, rank: int = 0) -> None:
         for split, writer in writers.items():
             try:
                 for number in range(job.parts):
-                    writer.append(job.tokens(number, split))
+                    writer.append(job.tokens_file(number, split))
                 writer.close()
             finally:
                 writer.abandon()
-        notes = [*job.source.notes, *survey_notes(plan.found)]
+        notes = [*job.source.notes, *survey_notes(plan.survey)]
         stores = {split: {"text": writer} for split, writer in writers.items()}
-        notes += document_split_notes(plan.found, plan.split, job.source.data, stores)
+        notes += document_split_notes(plan.survey, plan.split, job.source.data, stores)
         notes += token_notes(kind, {"text": tokenizer}, stores, cuts)
-        write_text_facts(folder, job.source, job.vocabulary, tokenizer, notes)
+        write_text_facts(folder, job.source, job.tokenizer_origin, tokenizer, notes)
 
     write_folder(job.out, fill)
 
 
 def _load_columns(job: EncodingJob, number: int) -> Columns:
-    with np.load(job.facts(number), allow_pickle=False) as stored:
+    with np.load(job.facts_file(number), allow_pickle=False) as stored:
         return {name: stored[name] for name in (*FACTS, "bands")}
 
 
 def _tally_file(job: EncodingJob, rank: int) -> Path:
-    return job.work / "parts" / f"tally-{rank:05d}.json"
+    return job.work_folder / "parts" / f"tally-{rank:05d}.json"
 
 
 def _cuts_file(job: EncodingJob, rank: int) -> Path:
-    return job.work / "tokens" / f"{rank:05d}.cuts"
+    return job.work_folder / "tokens" / f"{rank:05d}.cuts"
 
 
 def _whole_plan_file(job: EncodingJob) -> Path:
-    return job.work / "plans" / "whole"
+    return job.work_folder / "plans" / "whole"

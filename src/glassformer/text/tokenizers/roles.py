@@ -31,7 +31,7 @@ class Vocabulary:
         padding: id of the padding token, which no text contains; None: there is none.
         frame: ids around an input text; None: the task and the settings determine the frame.
         target_start: ids at the beginning of the decoder's input in an encoder-decoder model.
-        more_ends: further ids that end a generated text.
+        extra_end_ids: further ids that end a generated text.
     """
 
     size: int
@@ -45,7 +45,7 @@ class Vocabulary:
     padding: int | None
     frame: Frame | None
     target_start: tuple[int, ...]
-    more_ends: frozenset[int] = frozenset()
+    extra_end_ids: frozenset[int] = frozenset()
 
 
 def vocabulary_of(document: dict[str, Any]) -> Vocabulary:
@@ -130,5 +130,5 @@ def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Voc
         padding=roles.get("padding"),
         frame=None if before is None or after is None else Frame(tuple(before), tuple(after)),
         target_start=tuple(roles.get("target_start") or (roles["end"],)),
-        more_ends=frozenset(roles.get("more_ends") or ()),
+        extra_end_ids=frozenset(roles.get("more_ends") or ()),
     )

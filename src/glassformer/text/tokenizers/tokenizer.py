@@ -77,7 +77,7 @@ class Tokenizer:
         padding_id: id of the padding token, to which no text encodes; None if there is none.
         frame: ids around an input text, if an imported tokenizer defines them; see `frames.frame_of`.
         target_start: ids at the beginning of a text that an encoder-decoder model generates.
-        more_ends: further ids that end a generated text, if the model of an imported tokenizer has them.
+        extra_end_ids: further ids that end a generated text, if the model of an imported tokenizer has them.
         drops_space: whether decoding drops the space before the first token.
         mask_id: id of the mask token, which replaces hidden tokens; None if there is none. No text encodes to it.
         unknown_id: id of the unknown token, which replaces symbols outside the vocabulary; None if every text can be
@@ -116,7 +116,7 @@ class Tokenizer:
         self.special = vocabulary.special
         self.frame = vocabulary.frame
         self.target_start = vocabulary.target_start
-        self.more_ends = vocabulary.more_ends
+        self.extra_end_ids = vocabulary.extra_end_ids
         self._bytes = vocabulary.bytes
         self.drops_space = vocabulary.drops_space
         self._changes_text = self._hf.normalizer is not None

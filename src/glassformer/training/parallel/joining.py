@@ -17,7 +17,14 @@ from glassformer.model.precision import FIELDS
 from glassformer.runs.folder import Run
 from glassformer.training.parallel.processes import OneProcess, Processes
 
-LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket", "socket", "Timed out")
+LOST_CONNECTION_PHRASES = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "Socket",
+    "socket",
+    "Timed out",
+)
 """Words in gloo's error messages for a process that has ended."""
 
 
@@ -73,7 +80,9 @@ def joined(train: TrainConfig) -> Iterator[Processes]:
         else:
             yield Replicas()
     except RuntimeError as error:
-        if not isinstance(error, dist.DistError) and not any(phrase in str(error) for phrase in LOST):
+        if not isinstance(error, dist.DistError) and not any(
+            phrase in str(error) for phrase in LOST_CONNECTION_PHRASES
+        ):
             raise
         raise GlassError(
             "another process of this run has ended",

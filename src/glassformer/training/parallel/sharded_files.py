@@ -29,7 +29,7 @@ from torch.optim import Optimizer
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.base.files import convert_os_errors, whole_folder
+from glassformer.base.files import atomic_folder, convert_os_errors
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import Run
 from glassformer.training.checkpoint import (
@@ -63,7 +63,7 @@ def save_sharded(
     final = run.checkpoints_folder / step_name(state.step)
     tensors, numbers = flattened(optimizers)
     with ExitStack() as stack:
-        partial = processes.on_rank_zero(lambda: stack.enter_context(whole_folder(final)))
+        partial = processes.on_rank_zero(lambda: stack.enter_context(atomic_folder(final)))
         with _clear_errors(partial):
             weights_writer = HuggingFaceStorageWriter(
                 str(partial / "weights"), save_distributed=True, enable_consolidation=True

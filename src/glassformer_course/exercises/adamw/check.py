@@ -74,7 +74,7 @@ def _walk(gradients: Array, rate: float, decay: float, note: str) -> Case:
     return Case(
         lambda functions: walked(functions.adamw, gradients, rate, decay),
         note=f"where there are {len(gradients)} steps in a row, with {note}",
-        words=f"w after each of {len(gradients)} steps, starting at 1, with rate {rate} and decay {decay}",
+        description=f"w after each of {len(gradients)} steps, starting at 1, with rate {rate} and decay {decay}",
     )
 
 

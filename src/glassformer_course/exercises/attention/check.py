@@ -57,7 +57,7 @@ def _reordered(Q: Array, K: Array, V: Array, order: Ints) -> Case:
     return Case(
         ask,
         note="where keys and values are reordered together: the output stays the same",
-        words="attention(Q, K[order], V[order])[0] - attention(Q, K, V)[0]",
+        description="attention(Q, K[order], V[order])[0] - attention(Q, K, V)[0]",
     )
 
 

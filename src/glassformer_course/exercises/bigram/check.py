@@ -84,7 +84,7 @@ def _held_out(ids: Ints, other: Ints, size: int, k: float) -> Case:
     return Case(
         ask,
         note=f"where the counts are from a text of {len(ids)} tokens and the loss is on another text, with k = {k:g}",
-        words="nats_per_token(other, probabilities(count(ids, size), k))",
+        description="nats_per_token(other, probabilities(count(ids, size), k))",
         relative=0.0,
         absolute=1e-9,
     )

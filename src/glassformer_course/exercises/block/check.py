@@ -84,7 +84,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield Case(
         lambda f: [f.block(x, weights)[:3], f.block(other, weights)[:3]],
         note="where only tokens 3 and 4 differ: the first three rows of both must be equal",
-        words="[block(x, weights)[:3], block(other, weights)[:3]]",
+        description="[block(x, weights)[:3], block(other, weights)[:3]]",
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
-from glassformer_course.judging.showing import shown
+from glassformer_course.judging.showing import format_value
 
 Pair = tuple[int, int]
 CORPORA = ("low lower lowest newer wider low low", "aaaa aaa aa aaaaa", "আমি ভাত খাই, আমরা ভাত খাই", "abcdefg")
@@ -121,8 +121,8 @@ def _learning(corpus: str, count: int) -> Case:
             ids = functions.merge(ids, merges[-1], new)
         return merges
 
-    name = shown(corpus)
-    return Case(ask, note=f"where {count} merges are learned from {name}", words=f"learn_merges({name}, {count})")
+    name = format_value(corpus)
+    return Case(ask, note=f"where {count} merges are learned from {name}", description=f"learn_merges({name}, {count})")
 
 
 def _there_and_back(text: str, merges: list[Pair]) -> Case:
@@ -130,7 +130,9 @@ def _there_and_back(text: str, merges: list[Pair]) -> Case:
         text_again: str = functions.decode(functions.encode(text, merges), merges)
         return text_again
 
-    return Case(ask, note="where decoding must return the same text", words=f"decode(encode({shown(text)}))")
+    return Case(
+        ask, note="where decoding must return the same text", description=f"decode(encode({format_value(text)}))"
+    )
 
 
 def picture() -> Picture:

@@ -71,7 +71,7 @@ def _zeros(scores: Array, allowed: Bools, note: str) -> Case:
         weights = functions.masked_softmax(scores, allowed)
         return weights, weights == 0
 
-    return Case(ask, note=note, words="masked_softmax(scores, allowed), and where it is exactly 0")
+    return Case(ask, note=note, description="masked_softmax(scores, allowed), and where it is exactly 0")
 
 
 def _untouched(scores: Array, others: Array) -> Case:
@@ -88,7 +88,7 @@ def _untouched(scores: Array, others: Array) -> Case:
     return Case(
         ask,
         note="where key 4 changes: rows 0 to 3 must stay exactly the same",
-        words="rows of masked_softmax(scores, causal(6, 6)) that do not change",
+        description="rows of masked_softmax(scores, causal(6, 6)) that do not change",
     )
 
 
@@ -96,7 +96,7 @@ def _together(scores: Array) -> Case:
     return Case(
         lambda functions: functions.masked_softmax(scores, functions.causal(*scores.shape[-2:])),
         note="where your mask is used with 4 keys in the cache",
-        words="masked_softmax(scores, causal(3, 7)) with scores float64 (2, 3, 7)",
+        description="masked_softmax(scores, causal(3, 7)) with scores float64 (2, 3, 7)",
     )
 
 

@@ -69,7 +69,7 @@ def _both_ways(ids: Ints, table: Array) -> Case:
     return Case(
         ask,
         note="where one_hot times the table must equal look_up",
-        words="(one_hot(ids, 7) @ table, look_up(ids, table))",
+        description="(one_hot(ids, 7) @ table, look_up(ids, table))",
     )
 
 
@@ -81,7 +81,7 @@ def _unused(ids: Ints, dX: Array, size: int) -> Case:
     return Case(
         ask,
         note="where the rows of tokens 3 to 6 are exactly 0 and all rows together are the sum of dX",
-        words="rows of table_gradient(ids, dX, 7) that are 0, and the sum of its rows",
+        description="rows of table_gradient(ids, dX, 7) that are 0, and the sum of its rows",
     )
 
 

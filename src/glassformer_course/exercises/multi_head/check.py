@@ -68,7 +68,7 @@ def _there_and_back(x: Array, heads: int) -> Case:
         again: Array = functions.merge(functions.split(x, heads))
         return again
 
-    return Case(ask, note="where merge must undo split", words="merge(split(x, 4)) with x float64 (2, 3, 12)")
+    return Case(ask, note="where merge must undo split", description="merge(split(x, 4)) with x float64 (2, 3, 12)")
 
 
 def picture() -> Picture:

@@ -38,13 +38,13 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield Case(
         lambda f: np.linalg.norm(f.rotate(x, 4, BASE), axis=-1),
         note="where a rotation must not change the lengths",
-        words="the length of each row of rotate(x, 4, 10000)",
+        description="the length of each row of rotate(x, 4, 10000)",
     )
     yield _distances(rng)
     yield Case(
         lambda f: [f.rotate(x, 0, BASE)[3:], f.rotate(x[3:], 3, BASE)],
         note="where the first 3 tokens are in a cache: both results must be equal",
-        words="[rotate(x, 0, 10000)[3:], rotate(x[3:], 3, 10000)]",
+        description="[rotate(x, 0, 10000)[3:], rotate(x[3:], 3, 10000)]",
     )
 
 
@@ -60,7 +60,7 @@ def _distances(rng: np.random.Generator) -> Case:
     return Case(
         scores,
         note="where query and key are 4 tokens apart, at three positions in the text: the scores must be equal",
-        words="the dot product of rotate(q, p + 4, 10000) and rotate(k, p, 10000) for p = 0, 9, 200",
+        description="the dot product of rotate(q, p + 4, 10000) and rotate(k, p, 10000) for p = 0, 9, 200",
     )
 
 

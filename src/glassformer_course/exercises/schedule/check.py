@@ -47,7 +47,7 @@ def _curve(steps: int, warmup: int, peak: float, floor: float, note: str) -> Cas
     return Case(
         lambda functions: [functions.rate(step, steps, warmup, peak, floor) for step in range(steps)],
         note=f"where {note}; the index in the list is the step",
-        words=f"[rate(step, {steps}, {warmup}, {peak:.4g}, {floor:.4g}) for step in range({steps})]",
+        description=f"[rate(step, {steps}, {warmup}, {peak:.4g}, {floor:.4g}) for step in range({steps})]",
     )
 
 

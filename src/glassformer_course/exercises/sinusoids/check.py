@@ -44,7 +44,7 @@ def _lengths(positions: Ints, width: int) -> Case:
     return Case(
         lambda functions: (functions.sinusoids(positions, width) ** 2).sum(axis=1),
         note="where every vector has the squared length D/2: sin² + cos² = 1 for each pair",
-        words=f"squared lengths of sinusoids(positions, {width})",
+        description=f"squared lengths of sinusoids(positions, {width})",
     )
 
 
@@ -59,7 +59,7 @@ def _distances(positions: Ints, steps: int, width: int) -> Case:
         ask,
         note=f"where positions {positions[0]} and {positions[1]} are each compared with the one {steps} later: equal "
         "dot products",
-        words=f"dot products of sinusoids(positions, {width}) and sinusoids(positions + {steps}, {width})",
+        description=f"dot products of sinusoids(positions, {width}) and sinusoids(positions + {steps}, {width})",
     )
 
 

@@ -141,7 +141,7 @@ def _trainings(rng: np.random.Generator) -> Iterator[Case]:
     yield Case(
         memorize,
         note="where 100 steps must memorize two rows, from a loss of about ln 7 to less than 0.05",
-        words="(losses[::25], losses[-1] < 0.05) of train(weights, rows, 100, 1.0, 1.0)",
+        description="(losses[::25], losses[-1] < 0.05) of train(weights, rows, 100, 1.0, 1.0)",
     )
 
 

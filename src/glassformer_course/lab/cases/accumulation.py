@@ -12,7 +12,7 @@ from glassformer.text.batches import Batch
 from glassformer.training import loop
 from glassformer.training.stepping import Stepper
 from glassformer.training.validation import validation_loss
-from glassformer_course.lab.bench import CPU, LabTrainer, Trained, compared
+from glassformer_course.lab.bench import CPU, LabTrainer, Trained, comparison_chart
 from glassformer_course.lab.cases.pad_loss import sentences
 from glassformer_course.lab.evidence import Evidence, Number, Point
 from glassformer_course.lab.planting import replaced
@@ -64,17 +64,19 @@ def by_length(trained: Trained) -> tuple[float, float]:
 def observe(trainer: LabTrainer) -> Evidence:
     """Compare the gradients of the same rows in different groupings, and the losses on short and long sentences."""
     text = sentences(200)
-    (healthy, healthy_differences, healthy_by_length), (faulty, faulty_differences, faulty_by_length) = trainer.both(
-        lambda _: (
-            trained := trainer.train(SETTINGS, 160, files={"source": text}),
-            differences(trained),
-            by_length(trained),
+    (healthy, healthy_differences, healthy_by_length), (faulty, faulty_differences, faulty_by_length) = (
+        trainer.run_both(
+            lambda _: (
+                trained := trainer.train(SETTINGS, 160, files={"source": text}),
+                differences(trained),
+                by_length(trained),
+            )
         )
     )
     return Evidence(
         charts=[
-            compared("validation loss", "step", "nats per token", healthy.validation, faulty.validation),
-            compared(
+            comparison_chart("validation loss", "step", "nats per token", healthy.validation, faulty.validation),
+            comparison_chart(
                 "gradient of the same 8 rows",
                 "rows at a time",
                 "relative difference",
@@ -95,7 +97,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether only the faulty gradient depends on the micro-batch size."""
     apart = evidence.number("apart")
     return apart.healthy < 1e-4 and apart.faulty > 0.02

@@ -43,12 +43,12 @@ def fault() -> Iterator[None]:
 def see(trainer: LabTrainer, name: str) -> tuple[Trained, Map, str]:
     """Return the trained model, an attention map and a continuation of the prompt."""
     trained = trainer.train(STORIES, 200)
-    return trained, trained.map(name, trained.tokenizer.encode(TEXT)), trained.continued(PROMPT)
+    return trained, trained.map(name, trained.tokenizer.encode(TEXT)), trained.continuation(PROMPT)
 
 
 def observe(trainer: LabTrainer) -> Evidence:
     """Compare attention maps, their row and column sums, and continuations of the prompt."""
-    (healthy, healthy_map, healthy_text), (faulty, faulty_map, faulty_text) = trainer.both(
+    (healthy, healthy_map, healthy_text), (faulty, faulty_map, faulty_text) = trainer.run_both(
         lambda name: see(trainer, name)
     )
     return Evidence(
@@ -71,7 +71,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether the columns of the faulty map sum to 1 and its rows do not."""
     row = evidence.number("row")
     column = evidence.number("column")

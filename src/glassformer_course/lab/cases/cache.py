@@ -12,7 +12,7 @@ from glassformer.generation import logit_readers
 from glassformer.model.cache import Cache
 from glassformer.model.threads import threads
 from glassformer.model.transformer import Embedding
-from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, compared
+from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, comparison_chart
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
 
@@ -51,14 +51,16 @@ def observe(trainer: LabTrainer) -> Evidence:
     """Compare the logits and the samples of one model with and without a cache."""
     with threads(1):
         model = trainer.train(STORIES, 240)
-    healthy, faulty = trainer.both(
-        lambda _: (logit_differences(model), model.continued(PROMPT, cached=True), model.continued(PROMPT))
+    healthy, faulty = trainer.run_both(
+        lambda _: (logit_differences(model), model.continuation(PROMPT, cached=True), model.continuation(PROMPT))
     )
     curves = averaged(model.losses)
     return Evidence(
         charts=[
-            compared("training loss", "step", "nats per token", curves, curves),
-            compared("logits with a cache and without", "position", "largest difference", healthy[0], faulty[0]),
+            comparison_chart("training loss", "step", "nats per token", curves, curves),
+            comparison_chart(
+                "logits with a cache and without", "position", "largest difference", healthy[0], faulty[0]
+            ),
         ],
         samples={
             f"healthy, with a cache: {PROMPT.strip()} …": [healthy[1]],
@@ -78,7 +80,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether the logits differ in the faulty model alone, and only after the first position."""
     first = evidence.number("first")
     largest = evidence.number("largest")

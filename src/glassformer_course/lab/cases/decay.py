@@ -10,7 +10,7 @@ import torch
 
 from glassformer.base.config import TrainConfig
 from glassformer.training import optimizers
-from glassformer_course.lab.bench import LabTrainer, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.bench import LabTrainer, Trained, comparison_chart, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Number
 from glassformer_course.lab.planting import replaced
 
@@ -49,14 +49,14 @@ def without(trainer: LabTrainer) -> Trained:
 
 def observe(trainer: LabTrainer) -> Evidence:
     """Compare the losses and the size of the weights, with and without weight decay."""
-    (healthy, healthy_without), (faulty, faulty_without) = trainer.both(
+    (healthy, healthy_without), (faulty, faulty_without) = trainer.run_both(
         lambda _: (trainer.train(SETTINGS, 120, weight_size), without(trainer))
     )
     return Evidence(
         charts=[
             loss_chart(healthy, faulty, "training loss, weight decay 0.1"),
             loss_chart(healthy_without, faulty_without, "training loss, weight decay 0"),
-            compared(
+            comparison_chart(
                 "size of the weights, weight decay 0.1", "step", "root mean square", healthy.watched, faulty.watched
             ),
         ],
@@ -73,7 +73,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether decay shrinks the faulty weights more and raises their loss, and both are equal without decay."""
     loss = evidence.number("loss")
     plain = evidence.number("plain")

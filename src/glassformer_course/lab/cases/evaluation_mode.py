@@ -9,7 +9,7 @@ from torch import nn
 
 from glassformer.model import evaluation_mode
 from glassformer.training.validation import validation_loss
-from glassformer_course.lab.bench import CPU, LabTrainer, Trained, compared, last_losses
+from glassformer_course.lab.bench import CPU, LabTrainer, Trained, comparison_chart, last_losses
 from glassformer_course.lab.evidence import Chart, Evidence, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
 
@@ -39,7 +39,7 @@ def repeated_losses(trained: Trained) -> list[Point]:
 
 def observe(trainer: LabTrainer) -> Evidence:
     """Compare training and validation losses, and repeated measurements of the same loss."""
-    (healthy, healthy_losses), (faulty, faulty_losses) = trainer.both(
+    (healthy, healthy_losses), (faulty, faulty_losses) = trainer.run_both(
         lambda _: (trained := trainer.train(SETTINGS, 200), repeated_losses(trained))
     )
     spread = [
@@ -57,7 +57,7 @@ def observe(trainer: LabTrainer) -> Evidence:
             for name, trained in (("healthy", healthy), ("faulty", faulty))
         ]
         + [
-            compared(
+            comparison_chart(
                 "the same weights on the same text", "measurement", "nats per token", healthy_losses, faulty_losses
             )
         ],
@@ -69,7 +69,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether only the faulty model's measurements differ, and its loss is higher."""
     spread = evidence.number("spread")
     loss = evidence.number("loss")

@@ -21,7 +21,7 @@ from glassformer.numpy_reference import (
     training,
 )
 from glassformer.numpy_reference import attention as reference_attention
-from glassformer_course.lab.bench import LabTrainer, compared, rounded
+from glassformer_course.lab.bench import LabTrainer, comparison_chart, rounded
 from glassformer_course.lab.evidence import Evidence, Map, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
 
@@ -95,7 +95,7 @@ def see(trainer: LabTrainer, name: str) -> tuple[list[Point], list[Map], tuple[f
     """Train in NumPy; return the losses, the maps of both heads, the two slopes, and the difference of the heads."""
     characters, ids = letters()
     weights = initial_weights(SETTINGS, len(characters), seed=0)
-    steps = batches(ids, max(20, round(200 * trainer.share)))
+    steps = batches(ids, max(20, round(200 * trainer.step_fraction)))
     slopes = slope(weights, steps[0])
     trained, losses = training.train(SETTINGS, weights, steps, RULE)
     text_ids = np.array([[characters.index(letter) for letter in TEXT]])
@@ -111,10 +111,12 @@ def observe(trainer: LabTrainer) -> Evidence:
     (
         (healthy_losses, healthy_maps, healthy_slopes, healthy_head_difference),
         (faulty_losses, faulty_maps, faulty_slopes, faulty_head_difference),
-    ) = trainer.both(lambda name: see(trainer, name))
+    ) = trainer.run_both(lambda name: see(trainer, name))
     return Evidence(
         charts=[
-            compared("training loss", "step", "nats per character", averaged(healthy_losses), averaged(faulty_losses))
+            comparison_chart(
+                "training loss", "step", "nats per character", averaged(healthy_losses), averaged(faulty_losses)
+            )
         ],
         maps=[*healthy_maps, *faulty_maps],
         numbers=[
@@ -136,7 +138,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether the faulty gradient disagrees with the measured slope and its heads are equal."""
     gradient_slope = evidence.number("said")
     measured_slope = evidence.number("slope")

@@ -13,7 +13,7 @@ from glassformer.text.rows import Row
 from glassformer.text.split import DocumentSplit, SplitName, SplitPiece
 from glassformer.text.survey import KeptPiece
 from glassformer.training.validation import validation_loss
-from glassformer_course.lab.bench import CPU, LabTrainer, Trained, compared, loss_chart
+from glassformer_course.lab.bench import CPU, LabTrainer, Trained, comparison_chart, loss_chart
 from glassformer_course.lab.evidence import Evidence, Number
 from glassformer_course.lab.planting import replaced
 
@@ -59,14 +59,14 @@ def fresh_loss(trained: Trained) -> float:
 
 def observe(trainer: LabTrainer) -> Evidence:
     """Compare the losses on validation and on new text, and the overlap of the two splits."""
-    (healthy, healthy_overlap), (faulty, faulty_overlap) = trainer.both(
+    (healthy, healthy_overlap), (faulty, faulty_overlap) = trainer.run_both(
         lambda _: (trained := trainer.train(SETTINGS, 240, fresh_loss), seen_before(trained))
     )
     return Evidence(
         charts=[
             loss_chart(healthy, faulty, floor=False),
-            compared("validation loss", "step", "nats per token", healthy.validation, faulty.validation),
-            compared("loss on new stories", "step", "nats per token", healthy.watched, faulty.watched),
+            comparison_chart("validation loss", "step", "nats per token", healthy.validation, faulty.validation),
+            comparison_chart("loss on new stories", "step", "nats per token", healthy.watched, faulty.watched),
         ],
         numbers=[
             Number("loss", "validation loss at the end", healthy.validation[-1][1], faulty.validation[-1][1]),
@@ -81,7 +81,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether the faulty splits overlap and the loss is lower on validation than on new text."""
     loss = evidence.number("loss")
     fresh = evidence.number("fresh")

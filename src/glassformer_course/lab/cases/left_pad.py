@@ -15,7 +15,7 @@ from glassformer.generation.decoding import generate
 from glassformer.model import transformer
 from glassformer.model.threads import threads
 from glassformer.text.batches import Batch
-from glassformer_course.lab.bench import LabTrainer, Trained, compared
+from glassformer_course.lab.bench import LabTrainer, Trained, comparison_chart
 from glassformer_course.lab.cases.pad_loss import sentences
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
@@ -62,14 +62,14 @@ def observe(trainer: LabTrainer) -> Evidence:
     """Compare one model on rows alone, on padded rows, and in a batch."""
     with threads(1):
         model = trainer.train(SETTINGS, 240, files={"source": sentences(200)})
-    healthy, faulty = trainer.both(
+    healthy, faulty = trainer.run_both(
         lambda _: (with_padding(model), together(model, PROMPTS[:1]), together(model, PROMPTS))
     )
     curves = averaged(model.losses)
     return Evidence(
         charts=[
-            compared("training loss", "step", "nats per token", curves, curves),
-            compared(
+            comparison_chart("training loss", "step", "nats per token", curves, curves),
+            comparison_chart(
                 "loss of rows with padding before them", "tokens of padding", "nats per token", healthy[0], faulty[0]
             ),
         ],
@@ -93,7 +93,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether padding raises only the loss of the faulty model."""
     alone = evidence.number("alone")
     padded = evidence.number("padded")

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.model.attention import NO_HOOKS, Mask, ScoreHooks
-from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, comparison_chart, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Map, Number, Point
 from glassformer_course.lab.planting import attention_is
 
@@ -67,11 +67,13 @@ def see(trainer: LabTrainer, name: str) -> MaskedModel:
 
 def observe(trainer: LabTrainer) -> Evidence:
     """Compare the row sums of attention maps, and the effect of the last token on earlier logits."""
-    healthy, faulty = trainer.both(lambda name: see(trainer, name))
+    healthy, faulty = trainer.run_both(lambda name: see(trainer, name))
     return Evidence(
         charts=[
             loss_chart(healthy.model, faulty.model),
-            compared("sum of a token's attention weights", "position of the token", "sum", healthy.sums, faulty.sums),
+            comparison_chart(
+                "sum of a token's attention weights", "position of the token", "sum", healthy.sums, faulty.sums
+            ),
         ],
         maps=[healthy.map, faulty.map],
         numbers=[
@@ -82,7 +84,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether the first row of the faulty map does not sum to 1 and a later token changes earlier logits."""
     first = evidence.number("first")
     moved = evidence.number("moved")

@@ -35,12 +35,12 @@ def see(trainer: LabTrainer, name: str) -> tuple[Trained, Map, str]:
     trained = trainer.train(STORIES, 200)
     ids = trained.tokenizer.encode(TEXT)
     head = int(trained.attention_weights(ids).diagonal(1, 1, 2).sum(dim=-1).argmax())
-    return trained, trained.map(name, ids, head), trained.continued(PROMPT)
+    return trained, trained.map(name, ids, head), trained.continuation(PROMPT)
 
 
 def observe(trainer: LabTrainer) -> Evidence:
     """Compare the losses with the entropy of the text; show attention maps and continuations of the prompt."""
-    (healthy, healthy_map, healthy_text), (faulty, faulty_map, faulty_text) = trainer.both(
+    (healthy, healthy_map, healthy_text), (faulty, faulty_map, faulty_text) = trainer.run_both(
         lambda name: see(trainer, name)
     )
     weights = [torch.tensor(attention_map.weights) for attention_map in (healthy_map, faulty_map)]
@@ -60,7 +60,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether only the faulty model attends to the next token, to no token beyond it, and has a lower loss."""
     beside = evidence.number("next")
     beyond = evidence.number("beyond")

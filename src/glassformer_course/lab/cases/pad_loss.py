@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from glassformer.corpora import find_text_corpus
 from glassformer.text.batches import Batch
 from glassformer.text.rows import Row
-from glassformer_course.lab.bench import LabTrainer, Trained, compared, loss_chart
+from glassformer_course.lab.bench import LabTrainer, Trained, comparison_chart, loss_chart
 from glassformer_course.lab.evidence import Evidence, Number
 from glassformer_course.lab.planting import replaced
 
@@ -59,13 +59,13 @@ def real_loss(trained: Trained) -> float:
 def observe(trainer: LabTrainer) -> Evidence:
     """Compare the reported losses, the losses over real tokens, and the numbers of predictions counted."""
     text = sentences(200)
-    healthy, faulty = trainer.both(lambda _: trainer.train(SETTINGS, 200, real_loss, {"source": text}))
+    healthy, faulty = trainer.run_both(lambda _: trainer.train(SETTINGS, 200, real_loss, {"source": text}))
     rows = healthy.task.rows(0)
     positions = len(rows) * (max(map(len, rows)) - 1)
     return Evidence(
         charts=[
             loss_chart(healthy, faulty, "training loss, as reported", floor=False),
-            compared("loss on the words themselves", "step", "nats per token", healthy.watched, faulty.watched),
+            comparison_chart("loss on the words themselves", "step", "nats per token", healthy.watched, faulty.watched),
         ],
         numbers=[
             Number("counted", "predictions counted in the first step", sum(map(len, rows)) - len(rows), positions),
@@ -77,7 +77,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether the faulty model counts more predictions and reports a loss below that of its real tokens."""
     counted = evidence.number("counted")
     loss = evidence.number("loss")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from glassformer_course.lab.bench import LabTrainer, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.bench import LabTrainer, Trained, comparison_chart, last_losses, loss_chart
 from glassformer_course.lab.evidence import FAULTY, HEALTHY, Evidence, Map, Number
 from glassformer_course.lab.planting import attention_with
 
@@ -32,13 +32,13 @@ def attention_width(trained: Trained) -> tuple[float, Map]:
 
 def observe(trainer: LabTrainer) -> Evidence:
     """Compare the effective number of tokens that heads attend to, before and during training."""
-    healthy, faulty = trainer.both(lambda _: trainer.train(SETTINGS, 240, attention_width))
+    healthy, faulty = trainer.run_both(lambda _: trainer.train(SETTINGS, 240, attention_width))
     first = [trained.watched[0][1] for trained in (healthy, faulty)]
     widths = [[(step, width) for step, (width, _) in trained.watched] for trained in (healthy, faulty)]
     return Evidence(
         charts=[
             loss_chart(healthy, faulty),
-            compared("tokens that a head attends to", "step", "e^entropy of its weights", *widths),
+            comparison_chart("tokens that a head attends to", "step", "e^entropy of its weights", *widths),
         ],
         maps=[
             Map(f"{name}, before the first step", attention_map.rows, attention_map.columns, attention_map.weights)
@@ -51,7 +51,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether the faulty heads attend to far fewer tokens before training."""
     width = evidence.number("width")
     return width.faulty < 0.6 * width.healthy

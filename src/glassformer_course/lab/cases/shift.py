@@ -11,7 +11,7 @@ import torch
 
 from glassformer.text.batches import Batch, padded
 from glassformer.text.rows import Row
-from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, comparison_chart, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Number, Point
 from glassformer_course.lab.planting import replaced
 
@@ -46,13 +46,13 @@ def agreement(trained: Trained) -> list[Point]:
 
 def observe(trainer: LabTrainer) -> Evidence:
     """Compare the losses, the offsets of the predicted tokens, and continuations of the prompt."""
-    (healthy, healthy_agreement, healthy_text), (faulty, faulty_agreement, faulty_text) = trainer.both(
-        lambda _: (trained := trainer.train(STORIES, 200), agreement(trained), trained.continued(PROMPT))
+    (healthy, healthy_agreement, healthy_text), (faulty, faulty_agreement, faulty_text) = trainer.run_both(
+        lambda _: (trained := trainer.train(STORIES, 200), agreement(trained), trained.continuation(PROMPT))
     )
     return Evidence(
         charts=[
             loss_chart(healthy, faulty),
-            compared(
+            comparison_chart(
                 "offset of the most likely token",
                 "tokens after the input",
                 "fraction of positions",
@@ -79,7 +79,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether the faulty model predicts the token after the next more often than the next one."""
     one = evidence.number("one")
     two = evidence.number("two")

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from glassformer_course.lab.bench import LabTrainer, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.bench import LabTrainer, Trained, comparison_chart, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Map, Number
 from glassformer_course.lab.planting import attention_with
 
@@ -52,12 +52,12 @@ def see(trainer: LabTrainer, name: str) -> tuple[Trained, Map]:
 
 def observe(trainer: LabTrainer) -> Evidence:
     """Compare the fraction of attention on later tokens during training."""
-    (healthy, healthy_map), (faulty, faulty_map) = trainer.both(lambda name: see(trainer, name))
+    (healthy, healthy_map), (faulty, faulty_map) = trainer.run_both(lambda name: see(trainer, name))
     first, last = ([trained.watched[index][1] for trained in (healthy, faulty)] for index in (0, -1))
     return Evidence(
         charts=[
             replace(loss_chart(healthy, faulty, floor=False), level=("entropy of the letters", math.log(len(LETTERS)))),
-            compared("attention on later tokens", "step", "fraction", healthy.watched, faulty.watched),
+            comparison_chart("attention on later tokens", "step", "fraction", healthy.watched, faulty.watched),
         ],
         maps=[healthy_map, faulty_map],
         numbers=[
@@ -68,7 +68,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether only the faulty attention on later tokens is above 0, and grows during training."""
     first = evidence.number("first")
     last = evidence.number("share")

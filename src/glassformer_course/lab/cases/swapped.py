@@ -79,7 +79,7 @@ def cross_map(trained: Trained, name: str) -> Map:
 def observe(trainer: LabTrainer) -> Evidence:
     """Compare losses, cross-attention maps, and the outputs for five sources."""
     (healthy, healthy_map, healthy_lines, healthy_right), (faulty, faulty_map, faulty_lines, faulty_right) = (
-        trainer.both(lambda name: see(trainer, name))
+        trainer.run_both(lambda name: see(trainer, name))
     )
     return Evidence(
         charts=[loss_chart(healthy, faulty)],
@@ -92,7 +92,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether the faulty loss is lower and its outputs are not better."""
     loss = evidence.number("loss")
     right = evidence.number("right")

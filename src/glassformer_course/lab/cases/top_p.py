@@ -12,7 +12,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.generation import decoding, sampling
 from glassformer.generation.decoding import generate
 from glassformer.model.threads import threads
-from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, compared
+from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, comparison_chart
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged, mean
 from glassformer_course.lab.planting import replaced
 
@@ -61,14 +61,16 @@ def observe(trainer: LabTrainer) -> Evidence:
     """Compare the samples of one model, and the probability of sampling its most likely token."""
     with threads(1):
         model = trainer.train(STORIES, 240)
-    healthy, faulty = trainer.both(lambda _: (probabilities(model), sampled_text(model, P), sampled_text(model, 1.0)))
+    healthy, faulty = trainer.run_both(
+        lambda _: (probabilities(model), sampled_text(model, P), sampled_text(model, 1.0))
+    )
     curves = averaged(model.losses)
     sure = [mean(sampled for middle, sampled in result[0] if middle > P) for result in (healthy, faulty)]
     unsure = [mean(sampled for middle, sampled in result[0] if middle < 0.5) for result in (healthy, faulty)]
     return Evidence(
         charts=[
-            compared("training loss", "step", "nats per token", curves, curves),
-            compared(
+            comparison_chart("training loss", "step", "nats per token", curves, curves),
+            comparison_chart(
                 f"the most likely token, at top-p {P}", "probability by the model", "sampled", healthy[0], faulty[0]
             ),
         ],
@@ -95,7 +97,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether the faulty sampler rarely samples tokens of which the model is certain."""
     sure = evidence.number("sure")
     return sure.healthy > 0.9 and sure.faulty < 0.1

@@ -15,7 +15,7 @@ from glassformer.model import weights
 from glassformer.model.transformer import Head
 from glassformer.training import checkpoint
 from glassformer.training.optimizers import make_optimizers
-from glassformer_course.lab.bench import LabTrainer, Trained, compared
+from glassformer_course.lab.bench import LabTrainer, Trained, comparison_chart
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
 
@@ -64,14 +64,14 @@ def see(trainer: LabTrainer) -> tuple[Trained, list[Point], Trained, float]:
 
 def observe(trainer: LabTrainer) -> Evidence:
     """Compare the losses before and after loading, and the numbers of parameters."""
-    (healthy, healthy_losses, healthy_loaded, step), (faulty, faulty_losses, faulty_loaded, _) = trainer.both(
+    (healthy, healthy_losses, healthy_loaded, step), (faulty, faulty_losses, faulty_loaded, _) = trainer.run_both(
         lambda _: see(trainer)
     )
     before = [averaged(trained.losses)[-1][1] for trained in (healthy, faulty)]
     sizes = [sum(p.numel() for p in trained.model.parameters()) for trained in (healthy, faulty)]
     return Evidence(
         charts=[
-            compared(
+            comparison_chart(
                 f"training loss; saved and loaded at step {step:.0f}",
                 "step",
                 "nats per token",
@@ -92,7 +92,7 @@ def observe(trainer: LabTrainer) -> Evidence:
     )
 
 
-def shows(evidence: Evidence) -> bool:
+def evidence_shows_bug(evidence: Evidence) -> bool:
     """Return whether the faulty loss jumps after loading and its model has more parameters."""
     before = evidence.number("before")
     after = evidence.number("after")

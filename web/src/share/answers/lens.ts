@@ -79,9 +79,9 @@ export function lens(shared: SharedFile, question: TextQuestion & { first?: numb
     settled: rows.map((cells) => cells.filter((cell, at) => cell.top[0]![0] === last[at]!.top[0]![0]).length / cells.length),
     python: script(
       shared,
-      ["from glassformer.inspection.attribution import case_of, lens", "from glassformer.inspection.explain import whole_subject_of"],
+      ["from glassformer.inspection.attribution import case_of, lens", "from glassformer.inspection.explain import unshortened_subject_of"],
       [
-        `subject = whole_subject_of(model, ${arguments_(question)})`,
+        `subject = unshortened_subject_of(model, ${arguments_(question)})`,
         `case = case_of(subject, everywhere=True${question.target != null ? ", end=model.tokenizer.end_id" : ""})`,
         `found = lens(case.model, case.tokens, case.outputs, case.target, top=${TOP})`,
         "print(found.curve)",

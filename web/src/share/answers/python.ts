@@ -14,9 +14,9 @@ export function script(shared: SharedFile, imports: readonly string[], lines: re
 export function recordingScript(shared: SharedFile, question: TextQuestion, names: readonly string[], lines: readonly string[]): string {
   return script(
     shared,
-    ["import torch", "from glassformer.inspection.explain import whole_subject_of", "from glassformer.inspection.recording import record"],
+    ["import torch", "from glassformer.inspection.explain import unshortened_subject_of", "from glassformer.inspection.recording import record"],
     [
-      `subject = whole_subject_of(model, ${arguments_(question)})`,
+      `subject = unshortened_subject_of(model, ${arguments_(question)})`,
       `target = ${shared.isEncoderDecoder ? "torch.tensor([subject.target_ids])" : "None"}`,
       `found = record(subject.model, torch.tensor([subject.ids]), target, keep=(${names.map(quoted).join(", ")},))`,
       ...lines,

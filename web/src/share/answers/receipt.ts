@@ -48,10 +48,10 @@ export function receipt(shared: SharedFile, question: Question): object {
       shared,
       [
         "from glassformer.inspection.attribution import case_of, split_output, split_outputs",
-        "from glassformer.inspection.explain import whole_subject_of",
+        "from glassformer.inspection.explain import unshortened_subject_of",
       ],
       [
-        `subject = whole_subject_of(model, ${arguments_(question)})`,
+        `subject = unshortened_subject_of(model, ${arguments_(question)})`,
         `case = case_of(subject${more.join("")})`,
         `output = [each for each in case.outputs${condition}][-1]`,
         `parts = split_output(case.model, case.trace(), output, ${against ?? "None"})`,

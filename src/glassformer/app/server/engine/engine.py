@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from glassformer.app.server.engine.jobs import GenerationRequest, TextJob, TextPiece
 from glassformer.app.server.engine.metrics import Metrics
 from glassformer.app.server.registry import ModelRegistry
-from glassformer.app.server.request_errors import SHORTER, RefusedRequestError
+from glassformer.app.server.request_errors import MEMORY_REMEDY, RefusedRequestError
 from glassformer.base.errors import GlassError, convert_memory_errors
 
 if TYPE_CHECKING:
@@ -135,16 +135,16 @@ class Engine:
             if self._closed:
                 raise RefusedRequestError("the server is stopping", "Start the server again.", 503)
             if len(self._queue) + len(jobs) > self._max_waiting:
-                self._metrics.refused.labels(self.name).inc()
+                self._metrics.refused_requests.labels(self.name).inc()
                 raise BusyError(self.name, len(self._queue), self._retry_seconds())
             self._queue.extend(jobs)
             self._awake.notify()
-        self._metrics.prompt.labels(self.name).inc(sum(len(job.ids) for job in jobs))
+        self._metrics.prompt_tokens.labels(self.name).inc(sum(len(job.ids) for job in jobs))
 
     def count(self, jobs: Sequence[TextJob]) -> None:
         """Count the tokens of texts that the token loop did not generate, such as results of beam search."""
-        self._metrics.prompt.labels(self.name).inc(sum(len(job.ids) for job in jobs))
-        self._metrics.generated.labels(self.name).inc(sum(job.count for job in jobs))
+        self._metrics.prompt_tokens.labels(self.name).inc(sum(len(job.ids) for job in jobs))
+        self._metrics.generated_tokens.labels(self.name).inc(sum(job.count for job in jobs))
 
     def close(self) -> None:
         """Stop the thread; unfinished texts end with an error."""
@@ -210,14 +210,14 @@ class Engine:
             checkpoint_loop.drop(row)
         if not checkpoint_loop.jobs:
             return
-        with convert_memory_errors(SHORTER):
+        with convert_memory_errors(MEMORY_REMEDY):
             step = checkpoint_loop.loop.step()
         job_pieces: list[tuple[TextJob, TextPiece]] = []
         now = time.monotonic()
         for row, token, logits in zip(step.rows, step.tokens, step.logits, strict=True):
             job = checkpoint_loop.jobs[row]
             if not job.count:
-                self._metrics.first.labels(self.name).observe(now - job.generation.created)
+                self._metrics.time_to_first_token.labels(self.name).observe(now - job.generation.created)
             try:
                 piece = job.take(token, logits, step.ended.get(row))
             except Exception as error:
@@ -225,7 +225,7 @@ class Engine:
             if piece.last:
                 checkpoint_loop.drop(row)
             job_pieces.append((job, piece))
-        self._metrics.generated.labels(self.name).inc(len(job_pieces))
+        self._metrics.generated_tokens.labels(self.name).inc(len(job_pieces))
         self._rate.add(len(job_pieces))
         _send_pieces(job_pieces)
 

@@ -106,7 +106,7 @@ class TextJob:
         ids: token ids of the prompt, or of the source.
         settings: generation settings, including stop texts.
         scores: number of likeliest tokens to return with each token; None: no scores.
-        more_ends: token ids that end the text, besides the tokenizer's end token.
+        extra_end_ids: token ids that end the text, besides the tokenizer's end token.
         scores_end: whether to return the score of an end token, too, as programs that score prompts expect.
     """
 
@@ -117,7 +117,7 @@ class TextJob:
         ids: Sequence[int],
         settings: SampleConfig,
         scores: int | None = None,
-        more_ends: frozenset[int] = frozenset(),
+        extra_end_ids: frozenset[int] = frozenset(),
         scores_end: bool = False,
     ) -> None:
         self.generation = generation
@@ -125,7 +125,7 @@ class TextJob:
         self.ids = ids
         self.settings = settings
         self.scores = scores
-        self.more_ends = more_ends
+        self.extra_end_ids = extra_end_ids
         self.scores_end = scores_end
         self.choice = len(generation.jobs)
         self.count = 0
@@ -143,7 +143,7 @@ class TextJob:
             ended: reason why the token loop ends the row with this token; None: the row continues.
         """
         self.count += 1
-        if token in self.more_ends:
+        if token in self.extra_end_ids:
             ended = "end"
         if ended != "end" and self._writer.add(token):  # an end token has no text
             ended = "stop"

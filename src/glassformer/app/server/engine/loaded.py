@@ -9,7 +9,7 @@ from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.backends.choosing import open_engine
 from glassformer.base.backends import BackendName
 from glassformer.generation.decoding import TokenLoop
-from glassformer.generation.fast import LAYOUT_STEPS
+from glassformer.generation.fast import MIN_REORDER_STEPS
 from glassformer.generation.logit_readers import make_reader
 from glassformer.model.attention import Attention
 from glassformer.tasks import TextModel, Translator
@@ -89,9 +89,9 @@ class LoadedCheckpoint:
 
     def token_loop(self) -> TokenLoop:
         """Return a new token loop of this model."""
-        reader = make_reader(self.text_model.model, LAYOUT_STEPS, self.text_model.engine, PREFILL_TOKENS)
+        reader = make_reader(self.text_model.model, MIN_REORDER_STEPS, self.text_model.engine, PREFILL_TOKENS)
         start = self.tokenizer.target_start if isinstance(self.text_model, Translator) else ()
-        return TokenLoop(reader, self.tokenizer.end_id, start, more_ends=self.tokenizer.more_ends)
+        return TokenLoop(reader, self.tokenizer.end_id, start, extra_end_ids=self.tokenizer.extra_end_ids)
 
     def writer(self, ids: Sequence[int], stop: Sequence[str]) -> TextStreamer:
         """Return the writer of the text after a prompt."""

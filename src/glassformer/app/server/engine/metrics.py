@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-SPAN = 10.0
+RATE_SECONDS = 10.0
 """Seconds over which a rate is averaged."""
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -22,12 +22,12 @@ class Metrics:
         self.requests = Counter(
             "glass_requests", "answered requests of the API", ["route", "status"], registry=registry
         )
-        self.prompt = Counter("glass_prompt_tokens", "tokens of accepted prompts", ["run"], registry=registry)
-        self.generated = Counter("glass_generated_tokens", "generated tokens", ["run"], registry=registry)
-        self.refused = Counter(
+        self.prompt_tokens = Counter("glass_prompt_tokens", "tokens of accepted prompts", ["run"], registry=registry)
+        self.generated_tokens = Counter("glass_generated_tokens", "generated tokens", ["run"], registry=registry)
+        self.refused_requests = Counter(
             "glass_queue_full", "requests refused because the queue was full", ["run"], registry=registry
         )
-        self.first = Histogram(
+        self.time_to_first_token = Histogram(
             "glass_time_to_first_token_seconds",
             "time from the request to the first token of a text",
             ["run"],
@@ -37,7 +37,10 @@ class Metrics:
         self._queue = Gauge("glass_queue_length", "texts that wait in the queue", ["run"], registry=registry)
         self._rows = Gauge("glass_batch_rows", "texts in the batch", ["run"], registry=registry)
         self._speed = Gauge(
-            "glass_tokens_per_second", f"generated tokens per second, over {SPAN:.0f} s", ["run"], registry=registry
+            "glass_tokens_per_second",
+            f"generated tokens per second, over {RATE_SECONDS:.0f} s",
+            ["run"],
+            registry=registry,
         )
 
     def watch(self, run: str, queue: Callable[[], float], rows: Callable[[], float]) -> Rate:
@@ -63,10 +66,10 @@ class Metrics:
 
 
 class Rate:
-    """Mean rate per second, over the last `SPAN` complete seconds."""
+    """Mean rate per second, over the last `RATE_SECONDS` complete seconds."""
 
     def __init__(self) -> None:
-        self._counts: deque[tuple[int, int]] = deque(maxlen=int(SPAN) + 1)  # (second, count)
+        self._counts: deque[tuple[int, int]] = deque(maxlen=int(RATE_SECONDS) + 1)  # (second, count)
 
     def add(self, count: int) -> None:
         """Add `count` to the current second. Call from one thread only."""
@@ -75,6 +78,6 @@ class Rate:
         self._counts.append((now, before + count))
 
     def per_second(self) -> float:
-        """Return the mean count per second, over the last `SPAN` complete seconds."""
+        """Return the mean count per second, over the last `RATE_SECONDS` complete seconds."""
         now = int(time.monotonic())
-        return sum(count for second, count in list(self._counts) if now - SPAN <= second < now) / SPAN
+        return sum(count for second, count in list(self._counts) if now - RATE_SECONDS <= second < now) / RATE_SECONDS

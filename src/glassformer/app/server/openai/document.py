@@ -22,13 +22,13 @@ def _content(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
 JSON = "application/json"
 TEXT = "text/plain"
 EVENTS = "text/event-stream"
-ALWAYS = {
+ACCESS_ERRORS = {
     401: "the token is missing or wrong",
     403: "the request came from a page of another origin",
     421: "the host name is not a name of the server",
 }
 """HTTP status -> meaning, for the access errors of all paths."""
-WRITING = {
+GENERATION_ERRORS = {
     400: "a parameter is invalid, unknown or not supported, or the run does not support the request",
     404: "no run with that name is served",
     408: "the body did not arrive in time",
@@ -145,12 +145,12 @@ def _post(summary: str, body: str) -> dict[str, Any]:
     return {
         "summary": summary,
         "requestBody": {"required": True, **_content(JSON, _ref(body))},
-        "responses": {"200": {"description": summary, "content": answer}, **_errors(WRITING)},
+        "responses": {"200": {"description": summary, "content": answer}, **_errors(GENERATION_ERRORS)},
     }
 
 
 def _errors(errors: dict[int, str], *kinds: str) -> dict[str, Any]:
     """Return the entries of error responses: JSON, and the other media types in `kinds`."""
-    statuses = sorted({**ALWAYS, **errors}.items())
+    statuses = sorted({**ACCESS_ERRORS, **errors}.items())
     content = {JSON: {"schema": _ref("Error")}, **{kind: {"schema": {"type": "string"}} for kind in kinds}}
     return {str(status): {"description": meaning, "content": content} for status, meaning in statuses}

@@ -15,7 +15,7 @@ from glassformer.base.errors import GlassError
 
 Body = TypeVar("Body", bound=BaseModel)
 CODES = {404: "model_not_found", 429: "queue_full"}
-NEUTRAL = {
+UNSUPPORTED_REMEDIES = {
     "best_of": "remove it, or give the value of n",
     "frequency_penalty": "remove it, or give 0",
     "presence_penalty": "remove it, or give 0",
@@ -102,9 +102,9 @@ def _as_bad_request(error: ValidationError) -> BadRequestError:
         return BadRequestError(
             reported["msg"].removeprefix("Value error, "), "See docs/serve.md for the allowed values."
         )
-    if name in NEUTRAL:
+    if name in UNSUPPORTED_REMEDIES:
         problem = f"{name} is not supported"
-        remedy = f"To continue without it, {NEUTRAL[name]}."
+        remedy = f"To continue without it, {UNSUPPORTED_REMEDIES[name]}."
         return BadRequestError(problem, remedy, name, "unsupported_parameter")
     path = ".".join(str(part) for part in reported["loc"] if not set(str(part)) & set("[-"))  # without names of types
     return BadRequestError(f"{path}: {reported['msg']}", "See docs/serve.md for the allowed values.", name)

@@ -156,7 +156,7 @@ def prepare_chat(engine: Engine, body: ChatBody, generation: GenerationRequest) 
     settings = body.settings(tokens, stop)
     _check_scores(len(settings), tokens, scores, "top_logprobs")
     for text_settings in settings:
-        TextJob(generation, loaded, ids, text_settings, scores, chat_model.more_ends)
+        TextJob(generation, loaded, ids, text_settings, scores, chat_model.extra_end_ids)
     return PendingResponse(
         engine, generation, ChatResponseBuilder(body.model, loaded.tokenizer, bool(body.logprobs)), len(ids)
     )

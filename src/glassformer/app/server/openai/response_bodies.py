@@ -61,7 +61,7 @@ class ResponseBuilder(ABC):
     """
 
     prefix = ""
-    whole_object = ""
+    complete_object = ""
     chunk_object = ""
 
     def __init__(self, model: str, tokenizer: Tokenizer, scored: bool) -> None:
@@ -73,10 +73,10 @@ class ResponseBuilder(ABC):
             "model": model,
         }
 
-    def whole(self, choices: Sequence[Choice], usage: Usage) -> dict[str, Any]:
+    def complete(self, choices: Sequence[Choice], usage: Usage) -> dict[str, Any]:
         """Return the body of a response with all texts."""
         bodies = [self._choice(choice, is_complete=True) for choice in choices]
-        return {**self._common_fields, "object": self.whole_object, "choices": bodies, "usage": usage.facts()}
+        return {**self._common_fields, "object": self.complete_object, "choices": bodies, "usage": usage.facts()}
 
     def chunk(self, choice: Choice) -> dict[str, Any]:
         """Return the chunk for a part of a text."""
@@ -121,7 +121,7 @@ class CompletionResponseBuilder(ResponseBuilder):
     """
 
     prefix = "cmpl"
-    whole_object = "text_completion"
+    complete_object = "text_completion"
     chunk_object = "text_completion"
 
     def __init__(
@@ -167,7 +167,7 @@ class ChatResponseBuilder(ResponseBuilder):
     """Form of the response bodies of /v1/chat/completions."""
 
     prefix = "chatcmpl"
-    whole_object = "chat.completion"
+    complete_object = "chat.completion"
     chunk_object = "chat.completion.chunk"
 
     def first_chunks(self, count: int) -> list[dict[str, Any]]:

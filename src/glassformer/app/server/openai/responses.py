@@ -22,7 +22,7 @@ from glassformer.app.server.openai.response_bodies import Choice, ResponseBuilde
 from glassformer.app.server.workers import Workers
 from glassformer.base.errors import GlassError
 
-GONE = 499
+CLIENT_CLOSED_REQUEST = 499
 """Conventional status of a request whose client disconnected; no client sees it."""
 SECONDS = 10.0
 """Time within which the client must accept each part of a stream, in seconds."""
@@ -43,7 +43,7 @@ class PendingResponse:
 
     engine: Engine
     generation: GenerationRequest
-    shape: ResponseBuilder
+    builder: ResponseBuilder
     prompt_tokens: int
     search: Callable[[Event], list[TextPiece]] | None = None
 
@@ -110,8 +110,8 @@ async def complete_response(request: Request, pending: PendingResponse) -> Respo
     if failed is not None:
         raise failed
     if any(choice.reason is None for choice in choices):
-        return Response(status_code=GONE)
-    return await to_thread.run_sync(lambda: json_response(pending.shape.whole(choices, pending.usage)))
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    return await to_thread.run_sync(lambda: json_response(pending.builder.complete(choices, pending.usage)))
 
 
 async def _cancel_on_disconnect(request: Request, scope: anyio.CancelScope) -> None:
@@ -151,7 +151,7 @@ class Stream(StreamingResponse):
 
 
 async def _events(pending: PendingResponse, usage: bool) -> AsyncIterator[bytes]:
-    builder = pending.shape
+    builder = pending.builder
     count = len(pending.generation.jobs)
     choices = [Choice(index) for index in range(count)]
     if first := builder.first_chunks(count):

@@ -24,9 +24,15 @@ from glassformer.app.server.engine import Engine, Engines, GenerationRequest
 from glassformer.app.server.openai.document import document
 from glassformer.app.server.openai.errors import json_response, read_body, refusal
 from glassformer.app.server.openai.request_bodies import ChatBody, CompletionBody, SamplingBody
-from glassformer.app.server.openai.responses import GONE, PendingResponse, Stream, complete_response, start_generation
+from glassformer.app.server.openai.responses import (
+    CLIENT_CLOSED_REQUEST,
+    PendingResponse,
+    Stream,
+    complete_response,
+    start_generation,
+)
 from glassformer.app.server.registry import ModelRegistry
-from glassformer.app.server.request_errors import SHORTER, RefusedRequestError
+from glassformer.app.server.request_errors import MEMORY_REMEDY, RefusedRequestError
 from glassformer.base.config import WRITERS
 from glassformer.base.errors import GlassError, convert_memory_errors
 
@@ -107,12 +113,12 @@ async def _generate(
 
     def prepare() -> tuple[Body, PendingResponse]:
         body = read_body(kind, data)
-        with convert_memory_errors(SHORTER):
+        with convert_memory_errors(MEMORY_REMEDY):
             return body, prepare_response(engines.engine(body.model), body, generation)
 
     body, pending = await to_thread.run_sync(prepare)
     if not await start_generation(request, pending, request.app.state.searchers):
-        return Response(status_code=GONE)
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
     return Stream(pending, body.includes_usage) if body.stream else await complete_response(request, pending)
 
 

@@ -40,7 +40,7 @@ from glassformer.inspection.ablation import (
     ablate,
     ablation_loss,
     check_ablation,
-    written_without,
+    generate_ablated,
 )
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.pruning.removal import refuse_unprunable
@@ -86,7 +86,7 @@ def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
     after = predict(model, subject, ablated, first)
     return {
         "switches": ablatable(model.model),
-        "off": list(ablation.off),
+        "off": list(ablation.removed_parts),
         "instead": ablation.kind,
         "kinds": {kind: ABLATION_KINDS[kind] for kind in PART_KINDS},
         "text": _losses_on_text(opened, subject, question, ablated),
@@ -135,7 +135,7 @@ def _losses_on_text(
         "whole": intact_losses.mean,
         "off": ablated_losses.mean,
         "tokens": sum(nats is not None for nats in intact_losses.nats),
-        "how": intact_losses.how,
+        "how": intact_losses.conditioning,
         "target": target,
     }
 
@@ -151,11 +151,11 @@ def _generated_texts(opened: ServedModel, question: AblationQuestion, ablated: A
         }
 
     def generate_intact() -> str:
-        return written_without(AblatedModel(model.model, Ablation(())), model, question.text, question.write)
+        return generate_ablated(AblatedModel(model.model, Ablation(())), model, question.text, question.write)
 
     before = opened.cached(("written", question.text, question.write), generate_intact, len)
     try:
-        after = written_without(ablated, model, question.text, question.write)
+        after = generate_ablated(ablated, model, question.text, question.write)
     except GlassError as error:
         return {"before": before, "after": None, "why": error.problem}
     return {"before": before, "after": after, "why": None}
@@ -172,10 +172,10 @@ def _validation(opened: ServedModel, ablated: AblatedModel, tokens: int) -> dict
     )
     loss = ablation_loss(ablated, data, intact_loss)
     return {
-        "whole": loss.whole.loss,
-        "off": loss.off.loss,
-        "tokens": loss.whole.tokens,
-        "rows": loss.whole.rows,
+        "whole": loss.full.loss,
+        "off": loss.ablated.loss,
+        "tokens": loss.full.tokens,
+        "rows": loss.full.rows,
         "unit": data.task.unit,
         "why": None,
     }
@@ -183,19 +183,19 @@ def _validation(opened: ServedModel, ablated: AblatedModel, tokens: int) -> dict
 
 def _removable_heads(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
     """Return the ablated heads if pruning can remove them permanently, or the reason why it cannot."""
-    not_heads = [name for name in ablation.off if not name.rpartition(".")[2].isdigit()]
+    not_heads = [name for name in ablation.removed_parts if not name.rpartition(".")[2].isdigit()]
     why = None
     if ablation.kind != "zero":
         why = "only heads that are replaced by zero can be removed permanently"
     elif not_heads:
         why = f"only heads can be removed permanently, but {not_heads[0]} is ablated too"
-    elif not ablation.off:
+    elif not ablation.removed_parts:
         why = "no part is ablated"
     try:
         refuse_unprunable(opened.model.config.model)
     except GlassError as error:
         why = error.problem
-    return {"heads": [] if why else list(ablation.off), "why": why}
+    return {"heads": [] if why else list(ablation.removed_parts), "why": why}
 
 
 def python(opened: ServedModel, question: AblationQuestion) -> str:
@@ -224,7 +224,7 @@ def python(opened: ServedModel, question: AblationQuestion) -> str:
     if question.tokens is not None:
         lines += [
             "loss = ablation_loss(off, data)",
-            "print(loss.whole.loss, loss.off.loss)",
+            "print(loss.full.loss, loss.ablated.loss)",
         ]
     names = ["ablation_loss"] if question.tokens is not None else []
     names += ["ablate", "check_ablation"] if needs_rows else ["AblatedModel", "check_ablation"]

@@ -133,7 +133,7 @@ def _search(model: TextModel | Translator, question: BeamQuestion, steps: list[B
         model.tokenizer.end_id,
         start=model.tokenizer.target_start,
         watch=steps.append,
-        more_ends=model.more_ends,
+        extra_end_ids=model.extra_end_ids,
     )
     return hypotheses
 
@@ -144,7 +144,7 @@ def python(opened: ServedModel, question: BeamQuestion) -> str:
     if isinstance(opened.model, Translator):
         extra_arguments = ", start=model.tokenizer.target_start"
     if isinstance(opened.model, ChatModel):
-        extra_arguments = ", more_ends=model.more_ends"
+        extra_arguments = ", extra_end_ids=model.extra_end_ids"
     sample_settings = f"beams={question.beams}, tokens={question.tokens}, length_penalty={question.length_penalty!r}"
     return script(
         opened,

@@ -73,7 +73,7 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
                 "mean": run_losses.mean,
                 "per_character": total / characters if characters else None,
                 "tokens": len(run_losses.tokens),
-                "how": run_losses.how,
+                "how": run_losses.conditioning,
                 "target": target,
             }
             for each, prediction, run_losses, total, target in zip(
@@ -105,7 +105,7 @@ def targets_of(pair: tuple[ServedModel, ServedModel], question: TextQuestion) ->
 def _shared_spans(one: Surprisals, other: Surprisals) -> tuple[list[SharedSpan] | None, str | None]:
     for each in (one, other):
         if each.mean is None:
-            return None, each.how
+            return None, each.conditioning
     try:
         return shared_spans(one, other), None
     except GlassError as error:

@@ -21,7 +21,7 @@ from torch import Tensor
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Name, PageView, ViewQuestion, script
 from glassformer.inspection.embeddings import Components, components, neighbours, table_named, tables
-from glassformer.inspection.explain.sections import shown
+from glassformer.inspection.explain.sections import visible_text
 from glassformer.inspection.receipt.naming import token_named
 from glassformer.tasks import Translator
 from glassformer.text.tokenizers import Tokenizer
@@ -58,7 +58,7 @@ def answer(opened: ServedModel, question: EmbeddingsQuestion) -> dict[str, Any]:
     chosen_row = None if question.token is None else _row(tokenizer, question.token)
 
     def name(row: int) -> str:
-        return str(row) if tokenizer is None else shown(tokenizer.token_text(row))
+        return str(row) if tokenizer is None else visible_text(tokenizer.token_text(row))
 
     nearest = [] if chosen_row is None else neighbours(vectors, chosen_row, NEIGHBOURS)
     chosen_entry = (

@@ -32,7 +32,7 @@ from glassformer.inspection.trace import Trace
 from glassformer.tasks import AnyTextModel, Translator
 from glassformer.text.tokenizers import Tokenizer
 
-MOST_WORK = 6e11
+MAX_FLOPS = 6e11
 """Maximum FLOPs of occluding all tokens in turn: about half a minute on a laptop."""
 
 
@@ -84,11 +84,11 @@ def _compute(
     case = case_at(opened, question)
     tokens = case.tokens.shape[1]
     target = None if case.target is None else case.target.shape[1]
-    if (flops := occlusion_flops(case.model, tokens, target)) > MOST_WORK:
+    if (flops := occlusion_flops(case.model, tokens, target)) > MAX_FLOPS:
         longest = max(tokens, target or 0)
         raise GlassError(
             f"occlusion of each of {longest:,} tokens would take {flops:.1e} FLOPs",
-            f"Give a text of at most about {int(longest * (MOST_WORK / flops) ** (1 / 3)):,} tokens.",
+            f"Give a text of at most about {int(longest * (MAX_FLOPS / flops) ** (1 / 3)):,} tokens.",
         )
     trace = case.trace()
     occlusion = occlude(case, *replacements(opened.model))
@@ -101,7 +101,7 @@ def _nbytes(cached: tuple[AttributionCase, Trace, Occlusion, RankAgreement]) -> 
     occlusion = cached[2]
     stacks = [trace.stack, *([] if trace.source is None else [trace.source])]
     attentions = [part for stack in stacks for block in stack.blocks for part in (block.attention, block.cross)]
-    return 4 * sum(part.scores.nbytes for part in attentions if part is not None) + 2 * occlusion.own.nbytes
+    return 4 * sum(part.scores.nbytes for part in attentions if part is not None) + 2 * occlusion.row.nbytes
 
 
 def replacements(model: AnyTextModel) -> tuple[int, int | None]:

@@ -35,7 +35,7 @@ WINDOW = 64
 """Maximum number of positions in a response."""
 CELLS = 2_500
 """Maximum number of cells in a response."""
-MOST_WORK = 6e11
+MAX_FLOPS = 6e11
 """Maximum FLOPs of the forward passes and of the logits of all layers: about half a minute on a laptop."""
 SORTING = 128
 """Cost of the logarithm, the rank and the sorting of one logit, in FLOPs."""
@@ -70,7 +70,7 @@ def answer(opened: ServedModel, question: LensQuestion) -> dict[str, Any] | Bina
         "layers": layers,
         "count": len(case.outputs),
         "first": first,
-        "holes": list(subject.places) if case.model.config.family == "encoder" else [],
+        "holes": list(subject.positions) if case.model.config.family == "encoder" else [],
         "outputs": [
             {**_output(case, n), "text": subject.name(case.outputs[n].answer), "loss": float(losses[n])}
             for n in columns
@@ -96,7 +96,7 @@ def _compute(opened: ServedModel, question: LensQuestion) -> tuple[AttributionCa
     )
 
 
-def lens_work(case: AttributionCase) -> float:
+def lens_flops(case: AttributionCase) -> float:
     """Return the approximate FLOPs of a response: two forward passes, and the logits of all layers.
 
     For a classifier, each layer takes a separate forward pass.
@@ -113,11 +113,11 @@ def lens_work(case: AttributionCase) -> float:
 def _refuse_long(case: AttributionCase) -> None:
     """Raise a `GlassError` if the lens would take too long, or too much memory."""
     tokens = max(each.shape[1] for each in (case.tokens, case.target) if each is not None)
-    flops = lens_work(case)
-    if flops > MOST_WORK:
+    flops = lens_flops(case)
+    if flops > MAX_FLOPS:
         raise GlassError(
             f"the lens of all layers at {tokens:,} positions would take {flops:.1e} FLOPs",
-            f"Give a text of at most about {int(tokens * (MOST_WORK / flops) ** 0.5):,} tokens.",
+            f"Give a text of at most about {int(tokens * (MAX_FLOPS / flops) ** 0.5):,} tokens.",
         )
     if len(case.outputs) * case.model.vocab_size > MOST_LOGITS:
         raise GlassError(

@@ -26,7 +26,7 @@ from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.app.server.views.tokens import Counts, count_tokens
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.probes.row_probabilities import ScorableModel, require_scorable
-from glassformer.evaluation.probes.surprisal import Listed, SurprisalResult
+from glassformer.evaluation.probes.surprisal import SurprisalResult, TokenSurprisal
 from glassformer.evaluation.probes.texts import surprisal_of_split, surprisal_of_target, surprisal_of_text
 from glassformer.evaluation.simple_predictors import counts_of
 from glassformer.runs.opening import OpenedRun
@@ -109,7 +109,7 @@ def _facts(result: SurprisalResult) -> dict[str, Any]:
 
 def _columns(result: SurprisalResult) -> dict[str, list[Any]]:
     """Return the figures of single tokens as columns: name -> one value for each token."""
-    return {name: [getattr(each, name) for each in result.each] for name in Listed._fields}
+    return {name: [getattr(each, name) for each in result.each] for name in TokenSurprisal._fields}
 
 
 def _split(opened: ServedModel, start: bool) -> dict[str, Any]:

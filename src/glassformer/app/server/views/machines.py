@@ -80,7 +80,7 @@ def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
             "ends": list(losses.ends),
             "nats": list(losses.nats),
             "mean": losses.mean,
-            "how": losses.how,
+            "how": losses.conditioning,
         },
         "guess": None if question.at is None else _prediction(opened, question, losses),
         "writes": _greedy_text(opened, question),

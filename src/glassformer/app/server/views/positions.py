@@ -36,7 +36,7 @@ from glassformer.inspection.position_curves import (
     by_distance,
     distances_of,
     embedding_of,
-    evenly,
+    evenly_spaced,
     position_vectors,
     rotary_effect_by_distance,
     shuffle_test,
@@ -52,7 +52,7 @@ DISTANCES = 257
 """Maximum number of distances of a curve, in each direction."""
 PAIRS = 6
 """Maximum number of rotary pairs with a curve."""
-MOST_WORK = 3e11
+MAX_FLOPS = 3e11
 """Maximum FLOPs of a shuffle test; for long texts, fewer orders are tested."""
 
 
@@ -91,7 +91,7 @@ def _curves(opened: ServedModel, question: PositionsQuestion) -> Binary:
     bias = bias_by_distance(stack, distances)
     rotary = rotary_effect_by_distance(stack, distances)
     similarities = None if vectors is None else by_distance(vectors)
-    rows = [] if vectors is None else evenly(stack.context, min(PLACES, CELLS // vectors.shape[1]))
+    rows = [] if vectors is None else evenly_spaced(stack.context, min(PLACES, CELLS // vectors.shape[1]))
     header = {
         "stacks": names,
         "stack": stack_name,
@@ -108,7 +108,7 @@ def _curves(opened: ServedModel, question: PositionsQuestion) -> Binary:
         "turn": None,
     }
     if rotary is not None:
-        pairs = evenly(len(rotary.frequencies), PAIRS)
+        pairs = evenly_spaced(len(rotary.frequencies), PAIRS)
         header["turn"] = {
             "frequencies": rotary.frequencies.tolist(),
             "mean": rotary.mean.tolist(),
@@ -147,11 +147,11 @@ def _shuffle_result(opened: ServedModel, question: PositionsQuestion) -> dict[st
 
 
 def times_of(opened: ServedModel, question: PositionsQuestion) -> int:
-    """Return the number of orders to test: `times`, or fewer to stay below `MOST_WORK`, but at least one."""
+    """Return the number of orders to test: `times`, or fewer to stay below `MAX_FLOPS`, but at least one."""
     subject = opened.subject(_text_question(question).text, question.target)
     target = None if subject.target_ids is None else len(subject.target_ids)
     flops = estimate_forward_flops(subject.model, len(subject.ids), target)
-    return max(1, min(question.times, int(MOST_WORK / flops)))
+    return max(1, min(question.times, int(MAX_FLOPS / flops)))
 
 
 def fixed_of(opened: ServedModel) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ def answer(opened: ServedModel, question: ProbesQuestion) -> dict[str, Any]:
         run = opened.copy()
 
         def run_probes(on_result: OnResult) -> ProbeReport:
-            return probe_run(ProbeRequest(opened.folder, without=WITHOUT, size=question.size, tell=on_result), run)
+            return probe_run(ProbeRequest(opened.folder, without=WITHOUT, size=question.size, on_result=on_result), run)
 
         task = opened.task(name, run_probes)
     report = task.result() if task is not None and task.succeeded else None

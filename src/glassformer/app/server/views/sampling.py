@@ -37,7 +37,7 @@ from glassformer.tasks import TextModel, Translator
 
 RANKS = 160
 """Maximum number of ranks in `curve`."""
-RUNNERS = 12
+RACE_TOKENS = 12
 """Number of tokens in `race`."""
 LAST = 12
 """Number of tokens of the text in `after`."""
@@ -168,7 +168,7 @@ def _draw(draw: Draw, name: Any) -> dict[str, Any]:
                 "number": each.number,
                 "arrival": each.arrival,
             }
-            for each in draw.runners[:RUNNERS]
+            for each in draw.runners[:RACE_TOKENS]
         ],
     }
 

@@ -192,9 +192,9 @@ def python(opened: ServedModel, question: TapeQuestion) -> str:
     """Return a script that prints the matrix and its difference, the computation of the cell, or the list of steps."""
     target = "" if question.target is None else f", {question.target!r}"
     lines = [
-        "from glassformer.inspection.explain import make_tape, whole_subject_of",
+        "from glassformer.inspection.explain import make_tape, unshortened_subject_of",
         "",
-        f"tape = make_tape(whole_subject_of(model, {question.text!r}{target}))",
+        f"tape = make_tape(unshortened_subject_of(model, {question.text!r}{target}))",
     ]
     if question.matrix is None:
         lines += [

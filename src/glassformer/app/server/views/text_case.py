@@ -99,9 +99,9 @@ def case_lines(
     target = "" if question.target is None else f", {question.target!r}"
     return [
         "from glassformer.inspection.attribution import case_of",
-        "from glassformer.inspection.explain import whole_subject_of",
+        "from glassformer.inspection.explain import unshortened_subject_of",
         "",
-        f"subject = whole_subject_of(model, {question.text!r}{target})",
+        f"subject = unshortened_subject_of(model, {question.text!r}{target})",
         f"case = case_of(subject{arguments})",
     ]
 

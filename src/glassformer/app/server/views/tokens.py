@@ -174,8 +174,8 @@ def python(opened: ServedModel, question: TokensQuestion) -> str:
     if isinstance(model, Translator):
         tokenizer_of = {f"model.frame.around(model.source_tokenizer.encode({text}))": "model.source_tokenizer"}
         if question.target is None:
-            imports = ("from glassformer.inspection.explain import whole_subject_of",)
-            tokenizer_of[f"whole_subject_of(model, {text}).target_ids"] = "model.tokenizer"
+            imports = ("from glassformer.inspection.explain import unshortened_subject_of",)
+            tokenizer_of[f"unshortened_subject_of(model, {text}).target_ids"] = "model.tokenizer"
         else:
             tokenizer_of[f"[*model.tokenizer.target_start, *model.tokenizer.encode({question.target!r})]"] = (
                 "model.tokenizer"

@@ -25,7 +25,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.base.errors import GlassError
 from glassformer.base.files import sha256
 from glassformer.runs.folder import Run
-from glassformer.verification.own_process import verify_apart
+from glassformer.verification.own_process import verify_in_subprocess
 from glassformer.verification.report import CHECKS, saved_report
 
 SHOWN = ("ok", "checkpoint", "date", "text", "seconds", "versions", "checks")
@@ -44,7 +44,7 @@ class VerificationQuestion(view.ViewQuestion):
 
 def answer(opened: ServedModel, question: VerificationQuestion) -> dict[str, Any]:
     """Return the saved report and the progress of a new verification."""
-    do = (lambda on_result: verify_apart(opened.folder, tell=on_result)) if question.start else None
+    do = (lambda on_result: verify_in_subprocess(opened.folder, tell=on_result)) if question.start else None
     task = opened.task("verify", do)
     report = _saved_report(opened)
     report_fields = None if report is None else {key: report.get(key) for key in SHOWN}

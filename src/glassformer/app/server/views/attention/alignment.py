@@ -29,7 +29,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, Name, PageView, TextQuestion
 from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.cells import FULL, HIDDEN, Form, as_bytes, cells_of
-from glassformer.app.server.views.attention.scripts import recorded
+from glassformer.app.server.views.attention.scripts import recording_script
 from glassformer.base.errors import GlassError
 from glassformer.inspection.heads.cross import COVERED
 from glassformer.inspection.heads.numbers import entropy
@@ -87,7 +87,7 @@ def answer(opened: ServedModel, question: AlignmentQuestion) -> Binary:
     target, source = attention_pass.labels(attention_pass.head(f"{site}.{layer.heads[0]}")[0].site)
     header = {
         "site": site,
-        "pass": attention_pass.which,
+        "pass": attention_pass.kind,
         "head": question.head,
         "form": question.form,
         "shape": list(cells.cells.shape),
@@ -172,7 +172,7 @@ def python(opened: ServedModel, question: AlignmentQuestion) -> str:
             "    print(sample.score, sample.text)",
         ]
     imports = ["from glassformer.inspection.heads.numbers import entropy"]
-    return recorded(opened, question, [f"{site}.pattern"], *lines, more=imports)
+    return recording_script(opened, question, [f"{site}.pattern"], *lines, more=imports)
 
 
 VIEW = PageView(AlignmentQuestion, answer, python)

@@ -21,7 +21,7 @@ from glassformer.generation.decoding import check_finite
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.hooks import Tap, tapped
 from glassformer.inspection.sites import HeadSite, Site, attentions, find_head, stacks
-from glassformer.inspection.trace import check_given
+from glassformer.inspection.trace import check_inputs
 from glassformer.model.attention import EVERY_KEY, Attention, Mask, self_attention_mask
 from glassformer.model.evaluation_mode import evaluation_mode
 from glassformer.model.pruned_attention import head_numbers, kv_index, mask_of_heads
@@ -129,13 +129,13 @@ class AttentionPass:
     Attributes:
         subject: the model and its input.
         layers: attention layers by site, in the order of the forward pass, without layers whose heads were all removed.
-        which: kind of the forward pass; see `Pass`.
+        kind: kind of the forward pass; see `Pass`.
         nbytes: size of all tensors in bytes.
     """
 
     subject: Subject
     layers: dict[Site, LayerPass]
-    which: Pass
+    kind: Pass
     nbytes: int
 
     def head(self, name: str) -> tuple[HeadSite, LayerPass, int]:
@@ -180,7 +180,7 @@ def run_pass(subject: Subject) -> AttentionPass:
     if not layers:
         raise GlassError("all heads of this run were removed", "Choose another run.")
     target_ids = None if subject.target_ids is None else torch.tensor([subject.target_ids])
-    tokens, target, _ = check_given(model, torch.tensor([subject.ids]), target_ids, None)
+    tokens, target, _ = check_inputs(model, torch.tensor([subject.ids]), target_ids, None)
     which: Pass = "observed" if _nbytes(layers, tokens, target) <= OBSERVED else "recomputed"
     with ExitStack() as hooks, evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
         qkv = {site: hooks.enter_context(recorded_qkv(layer)) for site, layer in layers.items()}

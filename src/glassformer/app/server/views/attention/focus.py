@@ -24,13 +24,13 @@ from pydantic import Field
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, PageView, TextQuestion
 from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
-from glassformer.app.server.views.attention.scripts import recorded
+from glassformer.app.server.views.attention.scripts import recording_script
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.inspection.plots import Floats, block_for, pooled
 from glassformer.inspection.sites import HeadSite, Site
 
-ROOM = 180_000
+MAX_WEIGHTS = 180_000
 """Maximum number of weights in a response."""
 MOST_TOP = 16
 
@@ -61,7 +61,7 @@ def answer(opened: ServedModel, question: FocusQuestion) -> Binary:
             f"Give a position from 0 to {len(tokens) - 1}.",
         )
     weight_count = sum(layer.shape[1] * len(layer.heads) for layer in layers.values())
-    block = block_for(weight_count, ROOM)
+    block = block_for(weight_count, MAX_WEIGHTS)
     heads: list[dict[str, Any]] = []
     rows: list[Floats] = []
     offset = 0
@@ -85,7 +85,7 @@ def answer(opened: ServedModel, question: FocusQuestion) -> Binary:
             rows.append(cells)
             offset += len(cells)
     header = {
-        "pass": attention_pass.which,
+        "pass": attention_pass.kind,
         "place": question.place,
         "stack": next(iter(layers)).stack,
         "label": tokens[question.place],
@@ -120,7 +120,7 @@ def python(opened: ServedModel, question: FocusQuestion) -> str:
     """Return a script that prints the row of each head."""
     attention_pass = attention_pass_of(opened, question.text, question.target)
     sites = [f"{site}.pattern" for site in _layers(attention_pass, question)]
-    return recorded(
+    return recording_script(
         opened,
         question,
         sites,

@@ -27,7 +27,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, Name, PageView, TextQuestion
 from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.cells import FULL, HIDDEN, Aggregate, Form, Span, as_bytes, cells_of, window
-from glassformer.app.server.views.attention.scripts import recorded
+from glassformer.app.server.views.attention.scripts import recording_script
 from glassformer.inspection.plots import Scale, block_for
 
 MOST = 512
@@ -65,7 +65,7 @@ def answer(opened: ServedModel, question: HeadMapQuestion) -> Binary:
     cells = cells_of(layer, rows, keys, block, question.agg, lambda chunk: layer.pattern(chunk, [index])[0])
     header = {
         "head": str(head),
-        "pass": attention_pass.which,
+        "pass": attention_pass.kind,
         "scale": question.scale,
         "agg": question.agg,
         "form": question.form,
@@ -119,7 +119,7 @@ def python(opened: ServedModel, question: HeadMapQuestion) -> str:
             "cells = np.add.reduceat(np.add.reduceat(weights, ends, axis=1), starts, axis=0) / sizes[:, None]",
         ]
     kinds = f"{site}.pattern", f"{site}.scores"
-    return recorded(opened, question, kinds, *lines, "print(cells.tolist())", more=imports)
+    return recording_script(opened, question, kinds, *lines, "print(cells.tolist())", more=imports)
 
 
 VIEW = PageView(HeadMapQuestion, answer, python)

@@ -30,7 +30,7 @@ from glassformer.inspection.sites import HeadSite, Site
 
 MOST = 64
 """Maximum number of cells on the longer side of a map."""
-ROOM = 900_000
+MAX_BYTES = 900_000
 """Maximum size of all maps in bytes; with very many heads, the maps are smaller."""
 
 
@@ -72,7 +72,7 @@ def answer(opened: ServedModel, question: HeadsQuestion) -> Binary:
             )
             data += as_bytes([head_cells], "uint8", question.scale)
     header = {
-        "pass": attention_pass.which,
+        "pass": attention_pass.kind,
         "block": block,
         "form": "uint8",
         "scale": question.scale,
@@ -108,7 +108,7 @@ def _chosen_layers(attention_pass: AttentionPass, question: HeadsQuestion) -> di
 
 def _max_cells(layers: dict[Site, LayerPass], px: int) -> int:
     """Return the maximum number of cells on the longer side for which all maps fit into one response."""
-    return max(1, min(px, math.isqrt(ROOM // sum(len(layer.heads) for layer in layers.values()))))
+    return max(1, min(px, math.isqrt(MAX_BYTES // sum(len(layer.heads) for layer in layers.values()))))
 
 
 def python(opened: ServedModel, question: HeadsQuestion) -> str:
@@ -117,12 +117,12 @@ def python(opened: ServedModel, question: HeadsQuestion) -> str:
     layers = _chosen_layers(attention_pass, question)
     return script(
         opened,
-        f"subject = whole_subject_of(model, {question.text!r}, {question.target!r})",
+        f"subject = unshortened_subject_of(model, {question.text!r}, {question.target!r})",
         f"sites = [find_site(subject.model, name) for name in {[str(site) for site in layers]}]",
         f"for head, cells in read_maps(subject, sites, {_max_cells(layers, question.px)}).maps.items():",
         "    print(head, cells.tolist())",
         imports=[
-            "from glassformer.inspection.explain import whole_subject_of",
+            "from glassformer.inspection.explain import unshortened_subject_of",
             "from glassformer.inspection.plots.run_maps import find_site, read_maps",
         ],
     )

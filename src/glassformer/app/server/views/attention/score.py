@@ -29,7 +29,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Name, PageView, TextQuestion
 from glassformer.app.server.views.attention.attention_pass import attention_pass_of
 from glassformer.app.server.views.attention.cells import window
-from glassformer.app.server.views.attention.scripts import recorded
+from glassformer.app.server.views.attention.scripts import recording_script
 
 MOST_KEYS = 8_192
 """Maximum number of keys for which `row` is returned."""
@@ -74,7 +74,7 @@ def answer(opened: ServedModel, question: ScoreQuestion) -> dict[str, Any]:
     query_labels, key_labels = attention_pass.labels(head.site)
     return {
         "head": str(head),
-        "pass": attention_pass.which,
+        "pass": attention_pass.kind,
         "query": i,
         "key": j,
         "query_label": query_labels[i],
@@ -106,7 +106,7 @@ def python(opened: ServedModel, question: ScoreQuestion) -> str:
     site = question.head.rpartition(".")[0]
     i = question.query
     j = question.key
-    return recorded(
+    return recording_script(
         opened,
         question,
         [f"{site}.{kind}" for kind in ("q", "k", "scores", "pattern")],

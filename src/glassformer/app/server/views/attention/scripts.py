@@ -11,12 +11,12 @@ from glassformer.tasks import Translator
 
 IMPORTS = (
     "import torch",
-    "from glassformer.inspection.explain import whole_subject_of",
+    "from glassformer.inspection.explain import unshortened_subject_of",
     "from glassformer.inspection.recording import record",
 )
 
 
-def recorded(
+def recording_script(
     opened: ServedModel, question: TextQuestion, kinds: Sequence[str], *lines: str, more: Sequence[str] = ()
 ) -> str:
     """Return a script that records activations of the forward pass in `found`, and runs the given lines.
@@ -28,13 +28,13 @@ def recorded(
         lines: lines that print the activations.
         more: further imports.
     """
-    if attention_pass_of(opened, question.text, question.target).which == "observed":
+    if attention_pass_of(opened, question.text, question.target).kind == "observed":
         kinds = [*kinds, "pattern"]  # record all layers, as in the forward pass of the view
     keep = ", ".join(map(repr, kinds))
     target = "torch.tensor([subject.target_ids])" if isinstance(opened.model, Translator) else "None"
     return script(
         opened,
-        f"subject = whole_subject_of(model, {question.text!r}, {question.target!r})",
+        f"subject = unshortened_subject_of(model, {question.text!r}, {question.target!r})",
         "tokens = torch.tensor([subject.ids])",
         f"target = {target}",
         f"found = record(subject.model, tokens, target, keep=({keep},), budget=2 * 10**9)",
