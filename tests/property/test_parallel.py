@@ -124,7 +124,7 @@ def test_a_loss_that_is_not_finite_in_one_process_stops_all_with_one_message(fou
         first, *others = (each[f"{kind} refusal"] for each in found.together[world])
         assert first.startswith("GlassError step 1 was not taken: the loss is nan, and the first non-finite tensor is")
         assert "the output of stack.blocks.1.feedforward.down" in first
-        assert all(other == first.replace("GlassError", "SaidElsewhereError") for other in others)
+        assert all(other == first.replace("GlassError", "ReportedElsewhereError") for other in others)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -135,7 +135,7 @@ def test_an_error_of_the_process_that_writes_is_raised_in_all(found: Found, kind
     for world in WORLDS:
         first, *others = (each[f"{kind} {case}"] for each in found.together[world])
         assert first.startswith(f"GlassError {problem}")
-        assert all(other == first.replace("GlassError", "SaidElsewhereError") for other in others)
+        assert all(other == first.replace("GlassError", "ReportedElsewhereError") for other in others)
 
 
 def test_a_sharded_checkpoint_has_a_file_for_each_process_and_whole_weights(found: Found) -> None:

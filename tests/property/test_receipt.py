@@ -147,7 +147,10 @@ def test_each_part_is_its_vector_through_the_frozen_norm(norm: dict[str, Any]) -
         expected[f"layer {layer} feed-forward"] = written @ (held_gradient(last, written, u) if outputs else u)
         if outputs and norm.get("norm_bias"):
             expected[f"layer {layer} feed-forward norm bias"] = last.bias @ u
-        for kind, each, last in (("", block.attention, own.attention_norm), ("cross ", block.cross, own.cross_norm)):
+        for kind, each, last in (
+            ("", block.attention, own.attention_norm),
+            ("cross-attention ", block.cross, own.cross_norm),
+        ):
             assert each.output_bias is not None
             through = held_gradient(last, each.output[0, PLACE], u) if outputs else u
             expected[f"layer {layer} {kind or 'attention '}bias"] = each.output_bias @ through
@@ -187,7 +190,7 @@ def test_a_head_is_split_by_the_token_it_read(kv_heads: int) -> None:
         block = model.decoder.blocks[layer]
         for name, module, each in (
             ("head", block.attention, made.stack.blocks[layer].attention),
-            ("cross head", block.cross, made.stack.blocks[layer].cross),
+            ("cross-attention head", block.cross, made.stack.blocks[layer].cross),
         ):
             columns = module.output.weight[:, 10 * head : 10 * head + 10]  # type: ignore[union-attr, index]
             assert each is not None
@@ -224,7 +227,10 @@ def test_the_parts_add_up_where_heads_were_removed(choice: dict[str, Any]) -> No
     assert_adds_up(encoder(removed_heads=some_heads("encoder"), **choice))
     found = {part.name for part in split_logit(model, seen(model)[0], [PLACE], TOKEN)}
     first = {name for name in found if name.startswith("layer 0") and "head" in name}
-    assert first == {*(f"layer 0 head {n}" for n in (1, 2, 3)), *(f"layer 0 cross head {n}" for n in (0, 2, 3))}
+    assert first == {
+        *(f"layer 0 head {n}" for n in (1, 2, 3)),
+        *(f"layer 0 cross-attention head {n}" for n in (0, 2, 3)),
+    }
     assert not any(name.startswith("layer 1 head") for name in found)
 
 
@@ -470,6 +476,6 @@ def test_an_empty_text_and_a_contrast_with_itself_are_refused() -> None:
 
 
 def test_parts_are_named_for_people() -> None:
-    assert LogitPart("cross head", 1.0, layer=2, head=3).name == "layer 2 cross head 3"
+    assert LogitPart("cross head", 1.0, layer=2, head=3).name == "layer 2 cross-attention head 3"
     assert LogitPart("head bias", 1.0).name == "head bias"
     assert as_if_trained(tiny()).config.norm_order == "pre"

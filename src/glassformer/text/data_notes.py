@@ -136,7 +136,7 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
     count = sum(unseen.values())
     matches = difflib.get_close_matches(by_frequency[0], labels, n=1, cutoff=0.6)
     hint = f"nearest to {by_frequency[0]} is {matches[0]}" if matches else f"known are {listed(list(labels))}"
-    return [f"left out {counted(count, 'texts')} whose label was never learnt: {listing}; {hint}"]
+    return [f"left out {counted(count, 'texts')} whose label is not in the training split: {listing}; {hint}"]
 
 
 def overlap_notes(survey: Survey, validation_survey: Survey | None, held_out: HeldOutMask) -> list[str]:

@@ -65,12 +65,13 @@ class LogitPart:
 
     Attributes:
         kind: kind of part; "attention bias" is the bias of an attention layer's output projection, "head bias" that of
-            the model's output layer.
+            the model's output layer; "cross …" are parts of cross-attention.
         value: contribution to the logit, in units of the logit.
         layer: block of the part, from 0; None if it belongs to no block.
         head: attention head, from 0; None if the part is not a head.
         sources: split of `value` by the position that the contribution comes from, (S), for heads and embeddings: a
-            position of the row, or of the encoder's memory for a cross head. None for other parts, or without a split.
+            position of the row, or of the encoder's memory for a cross-attention head. None for other parts, or without
+            a split.
     """
 
     kind: Kind
@@ -81,9 +82,10 @@ class LogitPart:
 
     @property
     def name(self) -> str:
-        """Return the display name of the part, such as "layer 1 head 0"."""
-        where = [] if self.layer is None else [f"layer {self.layer}"]
-        return " ".join([*where, self.kind, *([] if self.head is None else [str(self.head)])])
+        """Return the display name of the part, such as "layer 1 head 0" or "layer 1 cross-attention head 0"."""
+        layer = [] if self.layer is None else [f"layer {self.layer}"]
+        head = [] if self.head is None else [str(self.head)]
+        return " ".join([*layer, self.kind.replace("cross", "cross-attention"), *head])
 
 
 @dataclass(frozen=True, eq=False)

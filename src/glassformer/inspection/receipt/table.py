@@ -89,7 +89,7 @@ def _source_lines(receipt: Receipt) -> list[str]:
         "contributions by token, through all heads and embeddings", receipt.by_source(), receipt.read
     )
     if receipt.source is not None:
-        title = "contributions by token of the source, through all cross heads"
+        title = "contributions by token of the source, through all cross-attention heads"
         lines += _contribution_lines(title, receipt.by_source(cross=True), receipt.source)
     without_source = sum(part.value for part in receipt.parts if part.sources is None)
     return [*lines, f"{without_source:>+10.4f}  feed-forward layers and biases, which have no source token"]

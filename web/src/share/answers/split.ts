@@ -28,7 +28,8 @@ export function splitLogit(shared: SharedFile, subject: Subject, readPositions: 
 }
 
 export function nameOfPart({ kind, layer, head }: Part): string {
-  return [...(layer === null ? [] : [`layer ${layer}`]), kind, ...(head === null ? [] : [String(head)])].join(" ");
+  const named = kind.replace("cross", "cross-attention");
+  return [...(layer === null ? [] : [`layer ${layer}`]), named, ...(head === null ? [] : [String(head)])].join(" ");
 }
 
 function added(one: Part, other: Part): Part {
