@@ -142,6 +142,7 @@ def test_rows_of_a_long_text_are_those_of_a_recording(
             wanted = found[f"{site}.{number}.pattern"][0].numpy()
             np.testing.assert_allclose(np.nan_to_num(numbers(rows)).reshape(wanted.shape), wanted, atol=1e-6)
         assert not any(part._forward_hooks for part in layer.modules())
+    monkeypatch.undo()
     assert ask(whole, "heads").header["pass"] == "observed"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -59,3 +60,13 @@ def quoted(path: Path | str) -> str:
     if os.name == "nt":  # Windows shells have no single quotes, and paths contain backslashes
         return f'"{text}"' if " " in text else text
     return shlex.quote(text)
+
+
+def listed(names: Sequence[str], max_names: int) -> str:
+    """Return the first names, separated by commas, and the number of further names.
+
+    >>> listed(["a", "b"], 5), listed(["a", "b", "c", "d"], 2)
+    ('a, b', 'a, b and 2 more')
+    """
+    more = f" and {len(names) - max_names:,} more" if len(names) > max_names else ""
+    return ", ".join(names[:max_names]) + more

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.base.errors import GlassError
-from glassformer.base.wording import counted
+from glassformer.base.wording import counted, listed
 from glassformer.corpora import CORPORA, LabelledCorpus
 from glassformer.evaluation.classification import (
     ClassificationScores,
@@ -23,7 +23,7 @@ from glassformer.evaluation.metrics import Metric, facts_of, paired_tests, propo
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import words
 from glassformer.tasks import TextClassifier
-from glassformer.text.data_notes import listed
+from glassformer.text.data_notes import SHOWN_LABELS
 from glassformer.text.record_store import RecordStore
 from glassformer.training.validation import LossEstimate
 
@@ -137,7 +137,7 @@ def _same_labels(ours: Sequence[str], theirs: Sequence[str]) -> None:
     """Raise a `GlassError` if two runs have different labels, because a label of only one run would bias the test."""
     exclusive_labels = [("this run", sorted(set(ours) - set(theirs))), ("the other", sorted(set(theirs) - set(ours)))]
     differing = "; ".join(
-        f"only {run_name} has {listed([shortened_label(name) for name in names])}"
+        f"only {run_name} has {listed([shortened_label(name) for name in names], SHOWN_LABELS)}"
         for run_name, names in exclusive_labels
         if names
     )

@@ -228,7 +228,7 @@ def difference(old: Grid, new: Grid) -> str | None:
         new_settings = _flat_settings(new_cell.config)
         for key in old_settings:
             if old_settings[key] != new_settings[key]:
-                return f"{key} = {_format_value(old_settings[key])}, not {_format_value(new_settings[key])}"
+                return f"{key} = {format_setting(old_settings[key])}, not {format_setting(new_settings[key])}"
     if new.seeds < old.seeds:
         return f"{old.seeds} seeds, not {new.seeds}"
     return None
@@ -253,5 +253,6 @@ def _flat_settings(config: Config) -> dict[str, Any]:
     }
 
 
-def _format_value(value: Any) -> str:
+def format_setting(value: Any) -> str:
+    """Return the value of a setting as text."""
     return UNSET if value is None else str(value)

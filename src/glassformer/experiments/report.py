@@ -10,8 +10,7 @@ from typing import Any
 
 from glassformer.base.files import write_text
 from glassformer.base.pages import render_page
-from glassformer.base.settings import UNSET
-from glassformer.experiments.grid import Grid, shared_settings
+from glassformer.experiments.grid import Grid, format_setting, shared_settings
 from glassformer.experiments.statistics import CLAIM, CellResult, ResultTable, warnings_of
 
 ROWS = ("model.context", "train.batch", "train.batch_tokens", "train.task")
@@ -115,7 +114,7 @@ def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str
     measured = f"{measure.capitalize()} on the validation split, at the best checkpoint of each run."
     same_rows = " All cells of one seed see the same rows in the same order."
     paragraphs.append(measured + ("" if any(map(_changes_rows, grid.varied)) else same_rows))
-    settings = "\n".join(f"{key} = {_format_value(value)}" for key, value in shared_settings(grid).items())
+    settings = "\n".join(f"{key} = {format_setting(value)}" for key, value in shared_settings(grid).items())
     texts = [("Shared settings", settings)] if settings else []
     if removals:
         texts += [(f"Sample of {row.name}", row.writes[:400]) for row in table.rows if row.writes]
@@ -143,10 +142,6 @@ def _row_cells(row: CellResult, removals: bool) -> list[str]:
         "" if row.seconds is None else f"{row.seconds:.1f}",
         "" if row.parameters is None else f"{row.parameters:,}",
     ]
-
-
-def _format_value(value: Any) -> str:
-    return UNSET if value is None else str(value)
 
 
 def _report_fields(grid: Grid, table: ResultTable) -> dict[str, Any]:

@@ -225,7 +225,7 @@ class SlotLayer(LayerCache):
 def remaining_slots(removed: Sequence[bool]) -> list[int]:
     """Return the slots that remain; the last slots fill the gaps, so at most one slot moves per gap.
 
-    >>> kept_slots([False, True, False, False, True])
+    >>> remaining_slots([False, True, False, False, True])
     [0, 3, 2]
     """
     slots = list(range(len(removed)))

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution.case import AttributionCase, check_number
+from glassformer.inspection.attribution.occlusion import MOST_LOGITS
 from glassformer.inspection.sites import embedding_below, stacks
 from glassformer.model.transformer import Embedding, Model, Stack
 
@@ -27,8 +28,6 @@ __all__ = [
     "rotary_effect_by_distance",
     "shuffle_test",
 ]
-MOST_LOGITS = 1 << 23
-"""Maximum number of logits in one forward pass of the shuffle test, unless it has one row."""
 
 
 def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
@@ -77,11 +76,15 @@ def distances_of(stack: Stack, max_count: int) -> Tensor:
 def evenly_spaced(count: int, max_count: int) -> list[int]:
     """Return at most `max_count` evenly spaced numbers below `count`, including the first and the last.
 
-    >>> evenly(3, 5), evenly(9, 3)
+    If `max_count` is 1, only the first is returned.
+
+    >>> evenly_spaced(3, 5), evenly_spaced(9, 3)
     ([0, 1, 2], [0, 4, 8])
     """
     if count <= max_count:
         return list(range(count))
+    if max_count == 1:
+        return [0]
     return sorted({round(n * (count - 1) / (max_count - 1)) for n in range(max_count)})
 
 

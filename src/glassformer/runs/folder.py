@@ -271,6 +271,13 @@ class Run:
             path = self.folder / "manifest.json"
             raise GlassError(f"{path} is damaged", "Copy it from the original run folder.") from None
 
+    def checkpoint_name(self, which: Which = "best") -> str | None:
+        """Return the name of the checkpoint in the file `best` or `last`; None if the file is missing or damaged."""
+        try:
+            return (self.folder / which).read_text(encoding="utf-8").strip() or None
+        except (OSError, UnicodeDecodeError):
+            return None
+
     def checkpoint(self, which: Which = "best") -> Path:
         """Return the checkpoint folder that `best` or `last` names, after verifying every byte.
 

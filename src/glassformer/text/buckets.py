@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from glassformer.text.document_rows import shuffled
 
-Lengths = npt.NDArray[np.int64]
-
 
 class AnyLength:
     """Batches of `batch` examples of any length. Each epoch contains every example once, in a new random order."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from glassformer.base.config import DataConfig
-from glassformer.base.wording import counted
+from glassformer.base.wording import counted, listed
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RecordKind
 from glassformer.text.source import Source
@@ -40,15 +40,9 @@ def survey_notes(survey: Survey) -> list[str]:
     if kind.labels != "none":
         counts = survey.label_counts()
         labels = sorted(survey.label_names, key=lambda name: (-counts[survey.label_names[name]], name))
-        listing = listed([f"{name} ({counts[survey.label_names[name]]:,})" for name in labels])
+        listing = listed([f"{name} ({counts[survey.label_names[name]]:,})" for name in labels], SHOWN_LABELS)
         notes.append(f"{counted(len(labels), 'labels')}: {listing}")
     return notes
-
-
-def listed(names: list[str]) -> str:
-    """Return up to `SHOWN_LABELS` names, separated by commas, and the number of further names."""
-    more = f" and {len(names) - SHOWN_LABELS:,} more" if len(names) > SHOWN_LABELS else ""
-    return ", ".join(names[:SHOWN_LABELS]) + more
 
 
 def document_split_notes(survey: Survey, split: DocumentSplit, data: DataConfig, stores: Stores) -> list[str]:
@@ -104,7 +98,8 @@ def label_notes(survey: Survey, validation_survey: Survey | None, labels: Mappin
         notes.append("the labels look like numbers: each is a name (1, 01 and 1.0 would be three)")
     counts = survey.label_counts()
     if single_labels := sorted(name for name, number in survey.label_names.items() if counts[number] == 1):
-        notes.append(f"{counted(len(single_labels), 'labels are', 'label is')} seen once only: {listed(single_labels)}")
+        names = listed(single_labels, SHOWN_LABELS)
+        notes.append(f"{counted(len(single_labels), 'labels are', 'label is')} seen once only: {names}")
     unseen = {name: int(counts[number]) for name, number in survey.label_names.items() if name not in labels}
     if unseen:  # these labels occur only in the held-out end of the source
         notes += [*unseen_notes(unseen, list(labels)), "data.split = random keeps some of each label in both parts"]
@@ -132,10 +127,14 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
     if not unseen:
         return []
     by_frequency = sorted(unseen, key=lambda name: (-unseen[name], name))
-    listing = listed([f"{name} ({unseen[name]:,})" for name in by_frequency])
+    listing = listed([f"{name} ({unseen[name]:,})" for name in by_frequency], SHOWN_LABELS)
     count = sum(unseen.values())
     matches = difflib.get_close_matches(by_frequency[0], labels, n=1, cutoff=0.6)
-    hint = f"nearest to {by_frequency[0]} is {matches[0]}" if matches else f"known are {listed(list(labels))}"
+    hint = (
+        f"nearest to {by_frequency[0]} is {matches[0]}"
+        if matches
+        else f"known are {listed(list(labels), SHOWN_LABELS)}"
+    )
     return [f"left out {counted(count, 'texts')} whose label is not in the training split: {listing}; {hint}"]
 
 

@@ -14,7 +14,7 @@ from typing import IO
 
 from glassformer.base.errors import GlassError
 from glassformer.base.files import convert_os_errors
-from glassformer.base.wording import counted
+from glassformer.base.wording import counted, listed
 
 BLOCK = 1 << 20
 SHOWN_NAMES = 5
@@ -122,7 +122,7 @@ def _locate_folder(folder: Path) -> Located:
                 unreadable.append(f"{relative_name} ({reason})")
             elif path.is_file() and not name.startswith("."):
                 located_files.append((path, relative_name))
-    left_out = f": left out {listed(sorted(unreadable))}" if unreadable else ""
+    left_out = f": left out {listed(sorted(unreadable), SHOWN_NAMES)}" if unreadable else ""
     if not located_files:
         raise GlassError(
             f"the folder {folder} holds no files to read{left_out}", "Put text files (.txt, .md, .csv ...) into it."
@@ -131,7 +131,9 @@ def _locate_folder(folder: Path) -> Located:
     notes = [f"left out {counted(hidden, 'hidden entries', 'hidden entry')} of {folder}"] if hidden else []
     if unreadable:
         entries = counted(len(unreadable), "entries", "entry")
-        notes.append(f"left out {entries} of {folder} that cannot be read as files: {listed(sorted(unreadable))}")
+        notes.append(
+            f"left out {entries} of {folder} that cannot be read as files: {listed(sorted(unreadable), SHOWN_NAMES)}"
+        )
     return Located(files=tuple(located_files), folder=True, notes=notes)
 
 
@@ -144,12 +146,6 @@ def _why_not_read(path: Path) -> str:
     if not path.is_file() and not path.is_dir():
         return "a pipe or a device"
     return ""
-
-
-def listed(names: list[str]) -> str:
-    """Return the first names, separated by commas, and the number of further names."""
-    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
-    return ", ".join(names[:SHOWN_NAMES]) + more
 
 
 def _locate_standard_input(cache: Path) -> Located:

@@ -14,12 +14,13 @@ from typing import Literal
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import convert_os_errors
+from glassformer.base.wording import listed
 from glassformer.text import tables
 from glassformer.text.columnar import columnar_of, json_lines
 from glassformer.text.columns import ChosenColumns
 from glassformer.text.encodings import BinaryError, Encoding, Scan, UndecodableError, decode, scan
 from glassformer.text.left_out import Tally
-from glassformer.text.locating import BLOCK, SHOWN_NAMES, Located, listed
+from glassformer.text.locating import BLOCK, SHOWN_NAMES, Located
 
 GZIP = b"\x1f\x8b"
 TABLE_SUFFIXES: dict[str, tables.Format] = {
@@ -141,7 +142,7 @@ def scan_files(source_name: str, encoding: str, location: Located, read_tables: 
                 raise
             left_out.append(f"{file.name} ({error.kind})")
     if not sum(file.scan.size - file.scan.encoding.skip for file in scanned):
-        left_out_note = f"; left out: {listed(left_out)}" if left_out else ""
+        left_out_note = f"; left out: {listed(left_out, SHOWN_NAMES)}" if left_out else ""
         name = location.files[0][1] if location.temporary else source_name
         raise GlassError(f"{name} holds no text (0 bytes){left_out_note}", "Give a source with some text in it.")
     digest = hashlib.sha256("".join(f"{file.format} {file.scan.digest}\n" for file in scanned).encode("utf-8"))
@@ -151,7 +152,7 @@ def scan_files(source_name: str, encoding: str, location: Located, read_tables: 
     if len(remarks) > SHOWN_NAMES:
         notes.append(f"the same holds for {len(remarks) - SHOWN_NAMES} more files")
     if left_out:
-        notes.append(f"left out {len(left_out)} of {len(location.files)} files: {listed(left_out)}")
+        notes.append(f"left out {len(left_out)} of {len(location.files)} files: {listed(left_out, SHOWN_NAMES)}")
     return ScannedFiles(tuple(scanned), digest.hexdigest(), tuple(notes))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
-from glassformer.base.wording import counted
+from glassformer.base.wording import counted, listed
 from glassformer.text.chat_template import NO_NAMES, ChatTemplate
 from glassformer.text.cleaning import cleaned
 from glassformer.text.columns import (
@@ -26,7 +26,7 @@ from glassformer.text.conversations import conversation_records
 from glassformer.text.delimited import text_lines
 from glassformer.text.documents import documents
 from glassformer.text.left_out import Tally
-from glassformer.text.locating import Located, listed, located
+from glassformer.text.locating import SHOWN_NAMES, Located, located
 from glassformer.text.reading import (
     SourceFile,
     describe_tables,
@@ -430,7 +430,7 @@ def _without_unlabelled(location: Located) -> Located:
     others = [f"{name} (not in a label folder)" for _, name in location.files if "/" not in name]
     if not others:
         return location
-    note = f"left out {len(others)} of {len(location.files)} files: {listed(others)}"
+    note = f"left out {len(others)} of {len(location.files)} files: {listed(others, SHOWN_NAMES)}"
     return replace(location, files=labelled, notes=[*location.notes, note])
 
 

@@ -129,7 +129,7 @@ def duration(seconds: float) -> str:
     """Format seconds as a duration.
 
     >>> duration(75), duration(3700)
-    ('1m 15s', '1h 2m')
+    ('1m 15s', '1h 1m')
     """
     total = round(seconds)
     if total < 60:

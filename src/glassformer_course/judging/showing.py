@@ -15,7 +15,7 @@ def format_value(value: Any) -> str:
     """Return a value as text: arrays with dtype and shape, and short ones with their numbers.
 
     >>> import numpy as np
-    >>> shown(3), shown("ab"), shown(np.zeros((2, 5))), shown(np.array([1, 2]))
+    >>> format_value(3), format_value("ab"), format_value(np.zeros((2, 5))), format_value(np.array([1, 2]))
     ('3', "'ab'", 'float64 (2, 5)', 'int64 (2,) [1 2]')
     """
     if isinstance(value, np.ndarray):
@@ -33,7 +33,7 @@ def format_value(value: Any) -> str:
 def describe_type(value: Any) -> str:
     """Return the type of a value, with its length or shape if it has one.
 
-    >>> described(1.5), described([1, 2]), described(None)
+    >>> describe_type(1.5), describe_type([1, 2]), describe_type(None)
     ('float', 'list of 2', 'None')
     """
     if isinstance(value, np.ndarray):

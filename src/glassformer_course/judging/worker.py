@@ -174,7 +174,7 @@ def _install_audit_hook() -> None:
         for path in paths:
             if isinstance(path, (str, bytes, os.PathLike)) and path != os.devnull:
                 real_path = os.path.realpath(os.fsdecode(path))
-                if real_path.startswith(REFERENCE):
+                if real_path.startswith(REFERENCE + os.sep):
                     raise PermissionError("the reference solutions cannot be read here: write your own answer")
                 if writes and real_path != folder and not real_path.startswith(folder + os.sep):
                     raise PermissionError("an answer may write files only in its temporary folder")

@@ -116,7 +116,7 @@ class Evidence:
 def format_number(value: float) -> str:
     """Return a number as text: four significant digits (two below 0.0001), or an integer from 1000 on.
 
-    >>> shown(3.14159), shown(1234567.0), shown(0.0), shown(0.000123)
+    >>> format_number(3.14159), format_number(1234567.0), format_number(0.0), format_number(0.000123)
     ('3.142', '1,234,567', '0', '0.000123')
     """
     if not math.isfinite(value):

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--reach",
         type=float,
-        metavar="SHARE",
+        metavar="FRACTION",
         help=f"fraction of the peak that training achieves (default: {DEFAULT_UTILIZATION})",
     )
     group.add_argument(

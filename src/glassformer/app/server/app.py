@@ -15,7 +15,6 @@ The routes of the OpenAI-compatible API are in `openai.routes`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,6 +33,7 @@ from glassformer.app.server.access import Access, AccessMiddleware
 from glassformer.app.server.bundle import PAGE, page_routes
 from glassformer.app.server.engine import Engines
 from glassformer.app.server.events import events_of
+from glassformer.app.server.json_response import json_response
 from glassformer.app.server.keep_pruned import save_pruned_run
 from glassformer.app.server.listing import Listing
 from glassformer.app.server.openai import routes as api_routes
@@ -75,10 +75,10 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
         await to_thread.run_sync(text_engines.close)
 
     async def runs(request: Request) -> Response:
-        return _json({"runs": await request.app.state.workers(listing.all)})
+        return json_response({"runs": await request.app.state.workers(listing.all)})
 
     async def views(request: Request) -> Response:
-        return _json(await request.app.state.workers(_views))
+        return json_response(await request.app.state.workers(_views))
 
     async def view(request: Request) -> Response:
         run = request.path_params["run"]
@@ -97,7 +97,7 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
         result = await request.app.state.workers(
             save_pruned_run, registry, request.path_params["run"], await request.body()
         )
-        return _json(result)
+        return json_response(result)
 
     routes: list[BaseRoute] = [
         Route("/api/runs", runs, methods=["GET"]),
@@ -144,17 +144,11 @@ async def _open_first(workers: Workers, registry: ModelRegistry) -> None:
         await workers(_views)
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    """Return a JSON response in UTF-8, with lone surrogates escaped."""
-    body = json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace")
-    return Response(body, status, media_type="application/json")
-
-
 async def _error_response(request: Request, error: Exception) -> Response:
     """Return the response for a `GlassError`: JSON for the APIs, otherwise plain text."""
     assert isinstance(error, GlassError)
     if request.url.path.startswith(("/api/", "/v1/")):
-        return _json(as_json(error), status_of(error))
+        return json_response(as_json(error), status_of(error))
     return PlainTextResponse(f"{error}\n", status_of(error))
 
 

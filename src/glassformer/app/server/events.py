@@ -77,7 +77,7 @@ class Follower:
         return events
 
     def _checkpoint(self) -> list[ServerSentEvent]:
-        checkpoints = {which: _checkpoint_name(self.run, which) for which in ("best", "last")}
+        checkpoints = {"best": self.run.checkpoint_name("best"), "last": self.run.checkpoint_name("last")}
         if checkpoints == self._checkpoints or not any(checkpoints.values()):
             return []
         self._checkpoints = checkpoints
@@ -132,11 +132,3 @@ def _parse_metrics(line: bytes) -> dict[str, Any] | None:
 
 def _size(run: Run) -> int:
     return run.metrics_file.stat().st_size if run.metrics_file.exists() else 0
-
-
-def _checkpoint_name(run: Run, which: str) -> str | None:
-    """Return the name of the checkpoint in the file `best` or `last`; None if there is none."""
-    try:
-        return (run.folder / which).read_text(encoding="utf-8").strip() or None
-    except (OSError, UnicodeDecodeError):
-        return None

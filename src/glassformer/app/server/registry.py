@@ -196,10 +196,7 @@ class ModelRegistry:
 
     def version(self, name: str) -> str | None:
         """Return the name of the run's current best checkpoint; None if there is none yet."""
-        try:
-            return (self.run(name).folder / "best").read_text(encoding="utf-8").strip() or None
-        except (OSError, UnicodeDecodeError):
-            return None
+        return self.run(name).checkpoint_name("best")
 
     def open(self, name: str) -> ServedModel:
         """Return the run's best checkpoint, loaded at the first call; later calls return it until there is a new one.

@@ -63,7 +63,7 @@ def probe_pairs(
     groups = pair_groups(pairs, ratios, rules)
     mean = float(np.mean(ratios))
     figures = {"mean log-ratio, good over bad, in nats": mean}
-    return ProbeResult(name, about, groups, figures, list(_tie_notes(model, pairs, decoded_pairs)))
+    return ProbeResult(name, about, groups, figures, list(_tie_notes(decoded_pairs)))
 
 
 def pair_groups(
@@ -118,9 +118,7 @@ def _heuristic_scores(
     return scored(tokenizer, rows, rule(rows))
 
 
-def _tie_notes(
-    model: ScorableModel, pairs: Sequence[MinimalPair], decoded_pairs: Sequence[MinimalPair]
-) -> Iterator[str]:
+def _tie_notes(decoded_pairs: Sequence[MinimalPair]) -> Iterator[str]:
     """Yield a note on pairs whose two sentences have the same tokens."""
     tie_count = sum(pair.good == pair.bad for pair in decoded_pairs)
     if tie_count:

@@ -161,12 +161,12 @@ def parameters(x: Tensor) -> Numbers:
 def edges(size: int, max_entries: int) -> list[int | None]:
     """Return the indices below `size`; if more than `max_entries`, the first few, None for a gap, and the last two.
 
-    A shortened list has `max_entries` entries, but at least four.
+    A shortened list has `max_entries` entries, but at least four; up to three indices are always returned in full.
 
-    >>> edges(3, 5), edges(9, 6)
-    ([0, 1, 2], [0, 1, 2, None, 7, 8])
+    >>> edges(3, 5), edges(9, 6), edges(3, 1)
+    ([0, 1, 2], [0, 1, 2, None, 7, 8], [0, 1, 2])
     """
-    if size <= max_entries:
+    if size <= max(max_entries, 3):
         return list(range(size))
     return [*range(max(1, max_entries - 3)), None, size - 2, size - 1]
 
@@ -185,7 +185,7 @@ def write_number(value: Cell) -> str:
 def visible_text(name: str) -> str:
     """Return a token's text with spaces made visible, or a symbol if the text is empty.
 
-    >>> shown(" cat"), shown("")
+    >>> visible_text(" cat"), visible_text("")
     ('␣cat', '∅')
     """
     return name.replace(" ", "␣") or "∅"

@@ -45,7 +45,7 @@ def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str
             if left_out.part == part:
                 reasons.setdefault(left_out.reason, []).append(left_out.role)
         for reason, roles in reasons.items():
-            yield f"left out of {part}: {', '.join(map(_display_name, roles))} ({reason})"
+            yield f"left out of {part}: {', '.join(map(display_name, roles))} ({reason})"
     yield from report.notes
 
 
@@ -62,19 +62,19 @@ def head_lines(report: HeadSurvey, head_report: HeadReport) -> Iterator[str]:
         rows = f"{role_score.probe}, {role_score.rows:,} rows" if role_score.rows else role_score.probe
         detail = "".join(f", {name} {value:+g}" for name, value in role_score.detail.items() if name == "offset")
         yield (
-            f"{_display_name(role):<24}{role_score.score:>8.3f}{_cell(role_score.chance, 8, 3)}"
+            f"{display_name(role):<24}{role_score.score:>8.3f}{_cell(role_score.chance, 8, 3)}"
             f"{_cell(role_score.lift, 8, 1)}{interval:>18}"
             f"{role_score.threshold:>8.2f}  {rows}{detail}"
         )
     yield ""
     for name, value in head_report.statistics.items():
-        yield f"{_display_name(name):<24}{value:>8.3f}  {NUMBERS[name]}"
+        yield f"{display_name(name):<24}{value:>8.3f}  {NUMBERS[name]}"
     if head_report.importance is not None:
         yield f"{'importance':<24}{head_report.importance:>8.4f}"
     part = f"{head.site.stack}.{head.site.part}"
     for left_out in report.left_out:
         if left_out.part == part:
-            yield f"left out: {_display_name(left_out.role)} ({left_out.reason})"
+            yield f"left out: {display_name(left_out.role)} ({left_out.reason})"
 
 
 def _earned_roles(head_report: HeadReport) -> str:
@@ -96,10 +96,11 @@ def _nearest_role(head_report: HeadReport) -> str:
 def _role_text(role: str, role_score: RoleScore) -> str:
     offset = role_score.detail.get("offset")
     offset_text = "" if offset is None else f" {offset:+.0f}"
-    return f"{_display_name(role)}{offset_text} {role_score.score:.2f}"
+    return f"{display_name(role)}{offset_text} {role_score.score:.2f}"
 
 
-def _display_name(role: str) -> str:
+def display_name(role: str) -> str:
+    """Return the name of a role with spaces."""
     return role.replace("_", " ")
 
 

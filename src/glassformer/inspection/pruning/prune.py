@@ -16,7 +16,6 @@ from glassformer.inspection.pruning.direct_effects import direct_effects
 from glassformer.inspection.pruning.importance import head_importance
 from glassformer.inspection.pruning.l0 import L0
 from glassformer.inspection.pruning.new_run import (
-    PrunedModel,
     open_for_pruning,
     prune_by_gates,
     prune_model,
@@ -323,7 +322,7 @@ def _write_pruned_run(
     max_heads: int,
 ) -> None:
     assert request.out is not None
-    parameters_before = _parameter_count(opened)
+    parameters_before = sum(parameter.numel() for parameter in opened.model.parameters())
     if request.l0 is not None:
         pruned_model = prune_by_gates(opened, request.l0, request.note)
         facts: dict[str, Any] = {"by": "l0", **asdict(request.l0)}
@@ -336,7 +335,8 @@ def _write_pruned_run(
     report.new_run = request.out
     report.removed = pruned_model.names
     report.new_loss = loss_on_rows(pruned_model.model, evaluation_rows).loss
-    report.parameters = (parameters_before, _pruned_parameter_count(pruned_model))
+    parameters_after = sum(parameter.numel() for parameter in pruned_model.model.parameters())
+    report.parameters = (parameters_before, parameters_after)
 
 
 def _heads_by_order(
@@ -363,11 +363,3 @@ def _heads_by_order(
         report.points.append(point)
         request.note(f"{counted(point.removed, 'heads')} removed: loss {point.loss:.4f}")
     return [name for point in report.points for name in point.names]
-
-
-def _parameter_count(opened: OpenedRun) -> int:
-    return sum(parameter.numel() for parameter in opened.model.parameters())
-
-
-def _pruned_parameter_count(pruned_model: PrunedModel) -> int:
-    return sum(parameter.numel() for parameter in pruned_model.model.parameters())

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from glassformer.base.wording import counted
+from glassformer.inspection.heads.table import display_name
 from glassformer.inspection.replay.history import IN_A_ROW, History
 
 BAR = 20
@@ -23,12 +24,12 @@ def birth_lines(history: History, role: str | None = None, head: str | None = No
         yield f"{'head':<{heads}}  {'role':<{roles}}  {'born at':>8}  {'loss':>6}  {'score':>5}  {'at the end':>10}"
         for birth in births:
             yield (
-                f"{birth.head:<{heads}}  {_display_name(birth.role):<{roles}}  {birth.step:>8,}  {birth.loss:>6.3f}  "
+                f"{birth.head:<{heads}}  {display_name(birth.role):<{roles}}  {birth.step:>8,}  {birth.loss:>6.3f}  "
                 f"{birth.score:>5.2f}  {birth.last_score:>10.2f}"
             )
     else:
         subject = "head" if head is None else head
-        yield f"no {subject} had {'any role' if role is None else _display_name(role)} in {IN_A_ROW} snapshots in a row"
+        yield f"no {subject} had {'any role' if role is None else display_name(role)} in {IN_A_ROW} snapshots in a row"
     yield ""
     yield (
         f"{counted(len(steps), 'snapshots')}; loss {losses[0]:.3f} at step {steps[0]:,}, "
@@ -38,7 +39,7 @@ def birth_lines(history: History, role: str | None = None, head: str | None = No
 
 def curve_lines(history: History, head: str, role: str) -> Iterator[str]:
     """Yield a table with the loss and the score of one head in one role for each snapshot, as a bar chart."""
-    yield f"{_display_name(role)}, {head}"
+    yield f"{display_name(role)}, {head}"
     yield f"{'step':>8}  {'loss':>6}  {'score':>5}"
     scores = history.curve(head, role)
     born = next((birth.step for birth in history.births(role, head)), None)
@@ -46,7 +47,3 @@ def curve_lines(history: History, head: str, role: str) -> Iterator[str]:
         clipped = 0.0 if math.isnan(score) else min(max(score, 0.0), 1.0)
         mark = "  born" if step == born else ""
         yield f"{step:>8,}  {loss:>6.3f}  {score:>5.2f}  {'#' * round(BAR * clipped)}{mark}".rstrip()
-
-
-def _display_name(role: str) -> str:
-    return role.replace("_", " ")

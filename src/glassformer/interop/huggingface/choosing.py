@@ -121,7 +121,8 @@ def choose(
                 f"{architecture.needs_padding}, which this run's tokenizer lacks",
                 f"Nearest: --architecture {architecture.name.replace('roberta', 'bert')}.",
             )
-        architecture.to_theirs(closest_form(architecture, config, ours)[1], closest_form(architecture, config, ours)[0])
+        form, tensors = closest_form(architecture, config, ours)
+        architecture.to_theirs(tensors, form)
         return architecture
     candidates = [
         each for each in ARCHITECTURES.values() if task in each.classes and each.needs_padding in (None, padding_id)

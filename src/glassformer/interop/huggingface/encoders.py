@@ -153,7 +153,7 @@ BERT = Architecture(
     prefix="bert.",
     ignored=(".embeddings.position_ids", "bert.pooler.dense.weight", "bert.pooler.dense.bias"),
     renamed=_OLD_NORM_SUFFIXES,
-    rewrites=("sinusoids_as_table", "own_head"),
+    rewrites=("sinusoids_as_table", "untied_head"),
 )
 _BERT_MEAN_AUTO_MAP = {
     "AutoConfig": "bert_mean.BertMeanConfig",
@@ -232,7 +232,7 @@ ROBERTA = Architecture(
     rules=_bert_rules("roberta", rows_before(2), 1, {"head": "classifier"}),
     prefix="roberta.",
     ignored=(".embeddings.position_ids", "roberta.pooler.dense.weight", "roberta.pooler.dense.bias"),
-    rewrites=("sinusoids_as_table", "own_head"),
+    rewrites=("sinusoids_as_table", "untied_head"),
     needs_padding=1,
 )
 ROBERTA_MASKED = Architecture(
@@ -328,7 +328,7 @@ ESM = Architecture(
     prefix="esm.",
     ignored=_ESM_IGNORED,
     renamed=_OLD_NORM_SUFFIXES,
-    rewrites=("own_head",),
+    rewrites=("untied_head",),
     pads_with_end=True,
 )
 ESM_MASKED = Architecture(

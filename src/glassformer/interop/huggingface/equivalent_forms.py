@@ -83,11 +83,11 @@ def scale_inside(config: ModelConfig, ours: Tensors) -> Form:
     """Multiply the embedding by its scale; the head keeps the unscaled matrix, so it is no longer tied."""
     if not config.embedding_scale:
         return config, ours
-    config, ours = own_head(config, ours)
+    config, ours = untied_head(config, ours)
     return config.replace(embedding_scale=False), {**ours, TOKENS: ours[TOKENS] * math.sqrt(config.width)}
 
 
-def own_head(config: ModelConfig, ours: Tensors) -> Form:
+def untied_head(config: ModelConfig, ours: Tensors) -> Form:
     """Replace a tied head by a head with a copy of the embedding."""
     if not config.tied:
         return config, ours
@@ -95,7 +95,7 @@ def own_head(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def tied_head(config: ModelConfig, ours: Tensors) -> Form:
-    """Reverse `own_head` for an encoder whose head is a copy of the embedding."""
+    """Reverse `untied_head` for an encoder whose head is a copy of the embedding."""
     if config.family != "encoder" or config.tied or HEAD not in ours or not same(ours[HEAD], ours[TOKENS]):
         return config, ours
     return config.replace(tied=True), {name: tensor for name, tensor in ours.items() if name != HEAD}
@@ -142,7 +142,7 @@ def centred_stream(config: ModelConfig, ours: Tensors) -> Form:
     plain = config.positions == "rotary" and config.norm_order == "pre" and config.qk_norm == "none"
     if config.norm != "layernorm" or config.norm_bias or config.embedding_norm or not plain:
         return config, ours
-    config, ours = own_head(config, ours)
+    config, ours = untied_head(config, ours)
     centred = Tensors()
     for name, tensor in ours.items():
         if name == TOKENS:
@@ -180,16 +180,16 @@ def _reordered(config: ModelConfig, ours: Tensors, order: torch.Tensor) -> Form:
     for name, tensor in ours.items():
         if name.endswith((*READERS, "tokens.weight")) or name == HEAD:
             reordered[name] = tensor[:, order]
-        elif name.endswith(WRITERS) or (tensor.ndim == 1 and "norm." in name and "_norm.weight" not in _inner(name)):
+        elif name.endswith(WRITERS) or (tensor.ndim == 1 and "norm." in name and not _is_query_or_key_norm(name)):
             reordered[name] = tensor[order]
         else:
             reordered[name] = tensor
     return config, reordered
 
 
-def _inner(name: str) -> str:
-    """Return the name if it is a query or key norm, whose channels are not those of the stream; else ""."""
-    return name if name.endswith(("query_norm.weight", "key_norm.weight")) else ""
+def _is_query_or_key_norm(name: str) -> bool:
+    """Return whether a tensor belongs to a query or key norm, whose channels are not those of the residual stream."""
+    return name.endswith(("query_norm.weight", "key_norm.weight"))
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -201,10 +201,18 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 EXPORT_FORMS: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
     form.__name__: form
-    for form in (sinusoids_as_table, scale_inside, own_head, same_biases, two_embeddings, centred_stream, sines_first)
+    for form in (
+        sinusoids_as_table,
+        scale_inside,
+        untied_head,
+        same_biases,
+        two_embeddings,
+        centred_stream,
+        sines_first,
+    )
 }
 IMPORT_FORMS: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
-    "own_head": tied_head,
+    "untied_head": tied_head,
     "two_embeddings": one_embedding,
     "sines_first": sines_interleaved,
 }

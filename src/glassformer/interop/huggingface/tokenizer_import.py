@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import tokenizers
 
@@ -141,18 +141,23 @@ def _end_id(theirs: tokenizers.Tokenizer, names: dict[str, str], config: Json, p
             return token_id
     ids = config.get("eos_token_id")
     id = ids[0] if isinstance(ids, list) and ids else ids
-    if isinstance(id, int) and 0 <= id < theirs.get_vocab_size() and theirs.id_to_token(id) is not None:
+    if _is_id(id, theirs.get_vocab_size()) and theirs.id_to_token(id) is not None:
         return id
     raise GlassError(
         f"{path} has no token that ends a text: there is no eos_token", 'Set "eos_token" in tokenizer_config.json.'
     )
 
 
+def _is_id(value: Any, size: int) -> TypeGuard[int]:
+    """Return whether a value of a JSON file is a token id below `size`; in Python, true and false are also integers."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
+
+
 def _more_end_ids(config: Json, end_id: int, size: int) -> list[int]:
     """Return the tokens that end a text besides the end token, if `eos_token_id` is a list."""
     ids = config.get("eos_token_id")
     listed_ids = ids if isinstance(ids, list) else []
-    return sorted({id for id in listed_ids if isinstance(id, int) and 0 <= id < size and id != end_id})
+    return sorted({id for id in listed_ids if _is_id(id, size) and id != end_id})
 
 
 def _kind_and_unknown_id(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str, int | None]:
@@ -219,7 +224,7 @@ def target_start(config: Json, size: int) -> list[int]:
         id = config.get(name)
         if id is None and name.startswith("forced"):
             continue
-        if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < size:
+        if not _is_id(id, size):
             raise GlassError(
                 f"config.json has {name} = {id!r}, but targets must begin with a token",
                 f"Set it to the id of that token, below {size} (in mbart, the token of the target language).",

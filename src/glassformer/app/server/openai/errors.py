@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -10,6 +9,7 @@ from pydantic_core import from_json
 from starlette.responses import Response
 
 from glassformer.app.server.engine.engine import BusyError
+from glassformer.app.server.json_response import json_response
 from glassformer.app.server.request_errors import RefusedRequestError, as_json, status_of
 from glassformer.base.errors import GlassError
 
@@ -54,12 +54,6 @@ def refusal(error: GlassError) -> Response:
     """Return the error response, with `Retry-After` if the queue is full."""
     headers = {"retry-after": str(error.seconds)} if isinstance(error, BusyError) else {}
     return json_response(error_body(error), status_of(error), headers)
-
-
-def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return a JSON response in UTF-8, with lone surrogates escaped."""
-    body = json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace")
-    return Response(body, status, headers, media_type="application/json")
 
 
 def read_body(kind: type[Body], data: bytes) -> Body:

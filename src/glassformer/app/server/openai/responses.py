@@ -17,7 +17,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from glassformer.app.server.engine import Engine, GenerationRequest
 from glassformer.app.server.engine.jobs import TextPiece
-from glassformer.app.server.openai.errors import error_body, json_response
+from glassformer.app.server.json_response import json_response
+from glassformer.app.server.openai.errors import error_body
 from glassformer.app.server.openai.response_bodies import Choice, ResponseBuilder, Usage
 from glassformer.app.server.workers import Workers
 from glassformer.base.errors import GlassError

@@ -21,8 +21,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from glassformer.app.server.engine import Engine, Engines, GenerationRequest
+from glassformer.app.server.json_response import json_response
 from glassformer.app.server.openai.document import document
-from glassformer.app.server.openai.errors import json_response, read_body, refusal
+from glassformer.app.server.openai.errors import read_body, refusal
 from glassformer.app.server.openai.request_bodies import ChatBody, CompletionBody, SamplingBody
 from glassformer.app.server.openai.responses import (
     CLIENT_CLOSED_REQUEST,

@@ -23,7 +23,7 @@ from typing import Any
 from glassformer.app.server.background import IDLE
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import PageView, TextQuestion, script
-from glassformer.app.server.views.tokens import Counts, count_tokens
+from glassformer.app.server.views.tokens import training_counts
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.probes.row_probabilities import ScorableModel, require_scorable
 from glassformer.evaluation.probes.surprisal import SurprisalResult, TokenSurprisal
@@ -53,7 +53,7 @@ class LossQuestion(TextQuestion):
 def answer(opened: ServedModel, question: LossQuestion) -> dict[str, Any]:
     """Return the loss of each token of the text, and the loss on the validation split if it is measured."""
     model = _scorable(opened.model)
-    counts, why = _counts(opened)
+    counts, why = training_counts(opened)
     role = "target" if isinstance(model, Translator) else "text"
     role_counts = None if counts is None else counts[role]
     target = _target(opened, question)
@@ -83,14 +83,6 @@ def _scorable(model: AnyTextModel) -> ScorableModel | Translator:
         GlassError: the model cannot; the error gives the reason.
     """
     return model if isinstance(model, Translator) else require_scorable(model)
-
-
-def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
-    """Return the training counts of each token (None until counted), or the reason why there are none."""
-    try:
-        return opened.later("token counts", lambda: count_tokens(opened)), None
-    except GlassError as error:
-        return None, error.problem
 
 
 def _target(opened: ServedModel, question: LossQuestion) -> str | None:
@@ -135,7 +127,7 @@ def python(opened: ServedModel, question: LossQuestion) -> str:
     """Return a script that prints the loss of each token of the text."""
     with opened.lock:
         target = _target(opened, question)
-        (counts, _) = _counts(opened)
+        (counts, _) = training_counts(opened)
     translates = isinstance(opened.model, Translator)
     name = "surprisal_of_target" if translates else "surprisal_of_text"
     arguments = f"{question.text!r}, {target!r}" if translates else f"{question.text!r}"

@@ -47,7 +47,7 @@ def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
     """Return the tokens of the text, or of the source and the target, with bytes and training counts."""
     model = opened.model
     tokenizer = opened.model.tokenizer
-    counts, why = _counts(opened)
+    counts, why = training_counts(opened)
     if isinstance(model, Translator):
         source_ids = model.frame.around(model.source_tokenizer.encode(question.text))
         target, target_ids = _target(opened, question)
@@ -145,7 +145,7 @@ def _roles(tokenizer: Tokenizer) -> list[tuple[str, int]]:
     return [(role, id) for id, role in sorted(roles.items())]
 
 
-def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
+def training_counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
     """Return the training counts of each token (None until counted), or the reason why there are none."""
     try:
         return opened.later("token counts", lambda: count_tokens(opened)), None
