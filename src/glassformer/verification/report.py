@@ -179,7 +179,9 @@ def saved_report(run: Run) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, *MALFORMED):
-        raise GlassError(f"{path} is damaged", "Write it again: glass verify " + quoted(run.folder)) from None
+        raise GlassError(
+            f"{path} is damaged or cannot be read", "Write it again: glass verify " + quoted(run.folder)
+        ) from None
     return facts
 
 

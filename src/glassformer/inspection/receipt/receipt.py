@@ -151,7 +151,7 @@ def write_receipt(
 
     Raises:
         GlassError: the logits have no exact split, the text is empty or does not fit, there is no such generated token
-            or [MASK], a named token or label does not exist, or `against` is the explained token itself.
+            or [MASK], a named token or label does not exist, or `against` is the explained token or label.
     """
     refuse_inexact(model.model)
     if not text:
@@ -165,7 +165,7 @@ def write_receipt(
     token_id = prediction.draw.token if token is None else _output_id(model, token)
     against_id = None if against is None else _output_id(model, against)
     if against_id == token_id:
-        problem = f"{against!r} is the explained token itself: there is nothing to compare"
+        problem = f"{against!r} is the explained token or label itself: there is nothing to compare"
         raise GlassError(problem, "Name another token or label.")
     difference = prediction.logits[token_id].double() - (
         0.0 if against_id is None else prediction.logits[against_id].double()

@@ -183,7 +183,9 @@ def _kind_and_unknown_id(document: Json, theirs: tokenizers.Tokenizer, path: Pat
     if kind == "WordPiece":
         if model.get("continuing_subword_prefix") != "##":
             raise GlassError(
-                f"{path} continues words with {model.get('continuing_subword_prefix')!r}, not ##", SUPPORTED_TOKENIZERS
+                f"{path} has continuing_subword_prefix = {model.get('continuing_subword_prefix')!r}, "
+                "but only '##' is supported",
+                SUPPORTED_TOKENIZERS,
             )
         return "wordpiece", theirs.token_to_id(model.get("unk_token", ""))
     if kind == "Unigram":
