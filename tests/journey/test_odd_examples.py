@@ -100,7 +100,7 @@ def test_labels_that_were_never_learnt(folder: Path) -> None:
     append(folder / "test.csv", "Spam,win a prize\nSpam,win another prize\nnews,the day in short\n")
     done = here("evaluate", "run", "test.csv", folder=folder)
     assert done.returncode == 0, done.stderr
-    assert "left out 3 texts whose label is not in the training split: Spam (2), news (1)" in done.stderr
+    assert "left out 3 texts whose label was never learnt: Spam (2), news (1)" in done.stderr
     assert "; nearest to Spam is spam" in done.stderr
     assert "36 texts, " in done.stdout
     (folder / "test.csv").write_text("label,text\nhum,who is it\nhum,what is it\nhim,is it\n", encoding="utf-8")

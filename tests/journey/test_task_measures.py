@@ -175,7 +175,7 @@ def test_json_says_what_was_left_out_and_what_was_learnt_before(task_home: Path)
         "label,text\nspam,win a 2 pound prize now\nunheard,hello there\n", encoding="utf-8", newline=""
     )
     notes = facts("evaluate", "runs/classify", "odd.csv", folder=task_home)["notes"]
-    assert any("not in the training split: unheard (1)" in note for note in notes)
+    assert any("never learnt: unheard (1)" in note for note in notes)
     for name in ("train.en", "train.de", "mails.csv"):  # most of what was learnt, in other files
         lines = (task_home / name).read_text(encoding="utf-8").splitlines(keepends=True)
         (task_home / f"most-{name}").write_text("".join(lines[:-1]), encoding="utf-8")

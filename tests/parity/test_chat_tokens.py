@@ -82,7 +82,11 @@ class Case:
         path.write_text("\n".join(rows), encoding="utf-8")
         self.config = self.config.with_changes({"data.source": str(path)})
         self.data: Prepared = prepare(
-            RECORD_KINDS["chat"], self.config.data, self.config.tokenizer, folder / ".tokens", given=(self.tokenizer,)
+            RECORD_KINDS["chat"],
+            self.config.data,
+            self.config.tokenizer,
+            folder / ".tokens",
+            existing_tokenizers=(self.tokenizer,),
         )
         torch.manual_seed(0)
         model = build_model(self.config.model, size)

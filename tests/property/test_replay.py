@@ -121,7 +121,7 @@ def assert_same(found: Snapshot, wanted: Snapshot) -> None:
         wanted.sample,
     )
     assert (found.reached == wanted.reached).all()
-    for name in ("scores", "numbers", "losses", "repeated"):
+    for name in ("scores", "statistics", "losses", "repeated"):
         np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=0, atol=1e-6)
     assert found.maps.keys() == wanted.maps.keys()
     for key, value in found.maps.items():

@@ -281,12 +281,12 @@ def test_labels_that_only_the_validation_part_has(write: Write, tmp_path: Path) 
     found = made(tmp_path, "classify", source=source, validation=own, label_column="1", column="2")
     assert found.labels == ("ham", "spam")
     assert list(found.validation.texts()) == [("win now", "spam")]
-    note = "left out 3 texts whose label is not in the training split: news (2), Spam (1); known are ham, spam"
+    note = "left out 3 texts whose label was never learnt: news (2), Spam (1); known are ham, spam"
     assert note in found.notes
     rows = [*((b, a) for a, b in SPAM), ("spam", "one more of them"), ("news", "of today")]
     found = made(tmp_path, "classify", source=write("s.tsv", tsv(rows)), split="tail", validation_fraction=0.05)
     assert list(found.validation.texts()) == [("one more of them", "spam")]
-    assert "left out 1 text whose label is not in the training split: news (1); known are ham, spam" in found.notes
+    assert "left out 1 text whose label was never learnt: news (1); known are ham, spam" in found.notes
 
 
 # The split

@@ -195,7 +195,7 @@ def test_uniform_attention_scores_chance_in_every_role(both_sides: bool) -> None
     real[1, -5:] = False
     allowed = np.ones((N, T, T), dtype=bool) if both_sides else causal(N, T)
     allowed = allowed & real[:, None, :]
-    here = make_attention_arrays(uniform(allowed), ids, allowed=allowed, real=real, special={BEGIN})
+    here = make_attention_arrays(uniform(allowed), ids, allowed=allowed, query_mask=real, special={BEGIN})
     votes = roles.positional(*roles.offset_votes(here, T))[0]
     pattern = np.random.default_rng(3).random((N, T, T)) < 0.1
     for name, tally in {**all_roles(here), "positional": votes, "gold": roles.voted(here, pattern)}.items():
@@ -298,9 +298,9 @@ def test_weight_on_padding_is_noticed_however_small() -> None:
     weights = np.repeat((real / real.sum(axis=1, keepdims=True))[:, None, None, :], 5, axis=2)
     weights = np.concatenate([weights, weights], axis=1)
     ids = distinct(8)
-    assert cross.hidden_weight(make_attention_arrays(weights, ids[:, :5], ids, real_keys=real)).tolist() == [0.0, 0.0]
+    assert cross.hidden_weight(make_attention_arrays(weights, ids[:, :5], ids, key_mask=real)).tolist() == [0.0, 0.0]
     weights[1, 1, 2, 7] = 1e-12
-    assert cross.hidden_weight(make_attention_arrays(weights, ids[:, :5], ids, real_keys=real)).tolist() == [0.0, 1e-12]
+    assert cross.hidden_weight(make_attention_arrays(weights, ids[:, :5], ids, key_mask=real)).tolist() == [0.0, 1e-12]
 
 
 def test_copying_goes_from_minus_one_to_one() -> None:
@@ -383,7 +383,7 @@ def test_rows_of_padding_and_special_tokens_are_left_out() -> None:
     ids[:, 3] = BEGIN
     real = np.ones((N, 7), dtype=bool)
     real[2, 5:] = False
-    here = make_attention_arrays(uniform(causal(N, 7)), ids, causal=True, real=real, special={BEGIN})
+    here = make_attention_arrays(uniform(causal(N, 7)), ids, causal=True, query_mask=real, special={BEGIN})
     assert here.rows[0].tolist() == [False, True, True, False, True, True, True]
     assert here.rows[2].tolist() == [False, True, True, False, True, False, False]
     assert not make_attention_arrays(uniform(np.ones((N, 7, 7), dtype=bool)), ids).rows[:, 0].any()  # in an encoder too

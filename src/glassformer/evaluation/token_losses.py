@@ -48,7 +48,7 @@ class Surprisals:
         nats: -ln P of each token; None if the run assigns it no probability.
         ends: end of each token in the text: one past the last character to which the token contributes.
         text: decoded text of the tokens.
-        how: description of what each probability is conditioned on.
+        conditioning: description of what each probability is conditioned on.
     """
 
     tokens: tuple[int, ...]

@@ -79,7 +79,7 @@ class Law:
         theory: expected exponents of time and of memory.
         sizes: values of the size.
         seconds: seconds per forward and backward pass at each size.
-        kept: bytes saved for the backward pass at each size.
+        saved_bytes: bytes saved for the backward pass at each size.
     """
 
     part: str

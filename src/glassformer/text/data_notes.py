@@ -135,7 +135,7 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
         if matches
         else f"known are {listed(list(labels), SHOWN_LABELS)}"
     )
-    return [f"left out {counted(count, 'texts')} whose label is not in the training split: {listing}; {hint}"]
+    return [f"left out {counted(count, 'texts')} whose label was never learnt: {listing}; {hint}"]
 
 
 def overlap_notes(survey: Survey, validation_survey: Survey | None, held_out: HeldOutMask) -> list[str]:

@@ -36,7 +36,7 @@ class Dialect:
             with spaces around the delimiter. "line": a quoted cell ends on its own line, and a stray quote is an
             ordinary character. "none": every quote is an ordinary character.
         skipped: number of lines above row 1.
-        wary: for standard quoting, whether to refuse a quoted cell that seems to contain rows.
+        refuse_embedded_rows: for standard quoting, whether to refuse a quoted cell that seems to contain rows.
     """
 
     delimiter: str

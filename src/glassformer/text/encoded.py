@@ -18,7 +18,7 @@ from glassformer.text.tokenizers import Tokenizer
 
 
 def encode_here(
-    kind: RecordKind, data: DataConfig, vocabulary: TokenizerOrigin, out: Path, progress: Callable[[str], None]
+    kind: RecordKind, data: DataConfig, tokenizer_origin: TokenizerOrigin, out: Path, progress: Callable[[str], None]
 ) -> Prepared:
     """Read and split a text, make its tokenizer, and encode it in this process; `out` appears when it is complete.
 
@@ -28,7 +28,7 @@ def encode_here(
     """
     refuse_taken(out)
     with no_empty_folders(out.parent), open_source(kind, data, out.parent) as source:
-        write_folder(out, lambda folder: write_prepared(source, None, vocabulary, folder, progress))
+        write_folder(out, lambda folder: write_prepared(source, None, tokenizer_origin, folder, progress))
     return open_prepared(kind, out)
 
 
@@ -58,14 +58,14 @@ def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
 
 
 def open_encoded(
-    kind: RecordKind, data: DataConfig, tokenizer: TokenizerConfig, given: tuple[Tokenizer, ...] = ()
+    kind: RecordKind, data: DataConfig, tokenizer: TokenizerConfig, existing_tokenizers: tuple[Tokenizer, ...] = ()
 ) -> Prepared:
     """Open the encoded text that `data.source` names, for a run with these settings.
 
     Args:
         kind: the kind of records.
         data, tokenizer: settings of the run.
-        given: the tokenizer that the run must use; empty: any tokenizer.
+        existing_tokenizers: the tokenizer that the run must use; empty: any tokenizer.
 
     Raises:
         GlassError: a setting or the tokenizer differs from the one that encoded the text; the task needs a mask token
@@ -82,7 +82,7 @@ def open_encoded(
                     f"Leave {section}.{name} out, or encode the text again into another folder.",
                 )
     prepared = open_prepared(kind, folder)
-    if given and prepared.tokenizer.digest != given[0].digest:
+    if existing_tokenizers and prepared.tokenizer.digest != existing_tokenizers[0].digest:
         raise GlassError(
             f"the text in {folder} was not encoded with the tokenizer of the run that --from names",
             "Encode it with that tokenizer: glass data encode DATA --tokenizer RUN/tokenizer.json --out OUT",

@@ -17,8 +17,8 @@ class Tally:
     Attributes:
         left_out: number left out, by reason.
         remarks: number used but noted, by remark.
-        places: for each reason or remark, the weight and the position of an example, which has the largest weight or is
-            the first of equal weight.
+        example_positions: for each reason or remark, the weight and the position of an example, which has the largest
+            weight or is the first of equal weight.
     """
 
     left_out: Counter[str] = field(default_factory=Counter)

@@ -149,7 +149,7 @@ def prepare(
     tokenizer: TokenizerConfig,
     cache: Path,
     progress: Progress = silent,
-    given: tuple[Tokenizer, ...] = (),
+    existing_tokenizers: tuple[Tokenizer, ...] = (),
 ) -> Prepared:
     """Read, split and encode data, and train the tokenizers; or reuse the result for the same data and settings.
 
@@ -170,10 +170,10 @@ def prepare(
         validation_source = (
             stack.enter_context(open_source(kind, data, cache, validation=True)) if data.validation else None
         )
-        if given:
-            source = with_names(source, given[0])
-            validation_source = with_names(validation_source, given[0]) if validation_source else None
-        return prepare_source(source, validation_source, tokenizer, cache, progress, given)
+        if existing_tokenizers:
+            source = with_names(source, existing_tokenizers[0])
+            validation_source = with_names(validation_source, existing_tokenizers[0]) if validation_source else None
+        return prepare_source(source, validation_source, tokenizer, cache, progress, existing_tokenizers)
 
 
 def prepare_source(
@@ -182,16 +182,20 @@ def prepare_source(
     tokenizer: TokenizerConfig,
     cache: Path,
     progress: Progress = silent,
-    given: tuple[Tokenizer, ...] = (),
+    existing_tokenizers: tuple[Tokenizer, ...] = (),
 ) -> Prepared:
     """Prepare open sources, as `prepare` does; `validation_source` is the separate validation source, or None."""
     kind = source.kind
-    folder = folder_of(cache, _cache_inputs(source, validation_source, tokenizer, given))
+    folder = folder_of(cache, _cache_inputs(source, validation_source, tokenizer, existing_tokenizers))
     if prepared := reusable(folder, lambda folder: open_prepared(kind, folder)):
         return _with_current_names(prepared, source, validation_source)
     with building(cache, folder, lambda folder: open_prepared(kind, folder)) as temporary:
         write_prepared(
-            source, validation_source, TokenizerOrigin(tokenizer, existing_tokenizers=given), temporary, progress
+            source,
+            validation_source,
+            TokenizerOrigin(tokenizer, existing_tokenizers=existing_tokenizers),
+            temporary,
+            progress,
         )
     return _open_folder(kind, folder, reused=False)
 
@@ -216,7 +220,10 @@ def open_prepared(kind: RecordKind, folder: Path) -> Prepared:
 
 
 def _cache_inputs(
-    source: Source, validation_source: Source | None, tokenizer: TokenizerConfig, given: tuple[Tokenizer, ...]
+    source: Source,
+    validation_source: Source | None,
+    tokenizer: TokenizerConfig,
+    existing_tokenizers: tuple[Tokenizer, ...],
 ) -> dict[str, Any]:
     """Return all inputs that determine the result, in a form that gives the same folder names as older versions.
 
@@ -225,8 +232,8 @@ def _cache_inputs(
     kind = source.kind
     data = source.data
     inputs: dict[str, Any] = {"version": kind.version, "tokenizer": tokenizer.model_dump()}
-    if given:
-        inputs["tokenizer"] = [each.digest for each in given]
+    if existing_tokenizers:
+        inputs["tokenizer"] = [each.digest for each in existing_tokenizers]
     readings = [*source.readings, *(validation_source.readings if validation_source else [])]
     if kind.running_text:
         settings = data.model_dump(include=set(RUNNING_TEXT_SETTINGS))
@@ -260,7 +267,7 @@ class RecordPlan:
 
     Attributes:
         source: the source.
-        own: the separate validation source, or None.
+        validation_source: the separate validation source, or None.
         source_survey, validation_survey: the survey of each source.
         split: the split.
     """
@@ -333,16 +340,20 @@ def plan_records(source: Source, validation_source: Source | None = None) -> Rec
 
 
 def write_prepared(
-    source: Source, validation_source: Source | None, vocabulary: TokenizerOrigin, folder: Path, progress: Progress
+    source: Source,
+    validation_source: Source | None,
+    tokenizer_origin: TokenizerOrigin,
+    folder: Path,
+    progress: Progress,
 ) -> None:
     """Fill an empty folder with all files that `open_prepared` reads."""
     kind = source.kind
     progress(f"counting {'documents' if kind.running_text else 'examples'}")
     plan = plan_records(source, validation_source)
-    if vocabulary.file is None and not vocabulary.existing_tokenizers:
-        progress(f"training the tokenizer ({vocabulary.config.kind})")
-    tokenizers = vocabulary.tokenizers(kind, plan.training_texts)
-    if kind.loss_spans and not vocabulary.existing_tokenizers:
+    if tokenizer_origin.file is None and not tokenizer_origin.existing_tokenizers:
+        progress(f"training the tokenizer ({tokenizer_origin.config.kind})")
+    tokenizers = tokenizer_origin.tokenizers(kind, plan.training_texts)
+    if kind.loss_spans and not tokenizer_origin.existing_tokenizers:
         _refuse_special_names(source.data.chat_template, tokenizers[kind.roles[0]])
     save_tokenizers(folder, kind, tokenizers)
     writers = _write_stores(plan, tokenizers, folder, Meter("encoding", plan.characters, progress))
@@ -351,7 +362,7 @@ def write_prepared(
     if isinstance(plan.split, DocumentSplit):
         notes = [*source.notes, *survey_notes(plan.source_survey)]
         notes += document_split_notes(plan.source_survey, plan.split, source.data, stores)
-        write_text_facts(folder, source, vocabulary, tokenizers[kind.roles[0]], [*notes, *encoding_notes])
+        write_text_facts(folder, source, tokenizer_origin, tokenizers[kind.roles[0]], [*notes, *encoding_notes])
         return
     source_notes = _source_notes(source, validation_source, writers["train"].records, writers["validation"].records)
     write_facts(
@@ -418,12 +429,12 @@ def save_tokenizers(folder: Path, kind: RecordKind, tokenizers: Mapping[str, Tok
 
 
 def write_text_facts(
-    folder: Path, source: Source, vocabulary: TokenizerOrigin, tokenizer: Tokenizer, notes: list[str]
+    folder: Path, source: Source, tokenizer_origin: TokenizerOrigin, tokenizer: Tokenizer, notes: list[str]
 ) -> None:
     """Write the metadata of running text beside its stores; a training run adopts the `settings` in it."""
     data = source.data.model_dump(include={*RUNNING_TEXT_SETTINGS, *OMITTED_WHEN_DEFAULT, "seed"})
-    settings: dict[str, dict[str, Any]] = {"data": data, "tokenizer": vocabulary.config.model_dump()}
-    if vocabulary.file is not None:
+    settings: dict[str, dict[str, Any]] = {"data": data, "tokenizer": tokenizer_origin.config.model_dump()}
+    if tokenizer_origin.file is not None:
         tokenizer_settings = {
             name: getattr(tokenizer, name) for name in ("kind", "vocab_size", "normalization", "lowercase")
         }

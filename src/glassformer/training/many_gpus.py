@@ -74,7 +74,7 @@ class ModelSize:
         blocks: number of parameters of each block.
         parameters_outside_blocks: number of parameters outside the blocks: embeddings, last norm, head.
         forward_flops: FLOPs of one token's forward pass at the end of a full context (`count_model`).
-        kept: bytes of activations that one block stores per token for the backward pass.
+        activation_bytes_per_token: bytes of activations that one block stores per token for the backward pass.
         context, width: as in the model's settings.
         layers: number of blocks, of encoder and decoder together.
         vocab_size: V, of the target if there are two vocabularies.

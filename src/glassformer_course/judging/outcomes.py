@@ -19,7 +19,7 @@ class Fault:
 
     Args:
         kind: "raised" (an exception), or "changed" (an argument was changed).
-        words: description in one line.
+        message: description in one line.
         sign: identifies the fault by the exception's type, or by the indices of the changed arguments.
     """
 
@@ -41,7 +41,7 @@ class Difference:
     """Difference between the expected value and the value received.
 
     Args:
-        words: description in one line, with the index of the first wrong element.
+        message: description in one line, with the index of the first wrong element.
         expected, actual: the two values as text.
         extent: for arrays, the number of wrong elements and the largest difference; else empty.
     """

@@ -41,7 +41,7 @@ class AnswerVerdict:
 
     Attributes:
         right: whether the answer names the bug.
-        words: explanation.
+        text: explanation.
     """
 
     right: bool

@@ -54,7 +54,7 @@ class ProbeRequest:
         which: checkpoint to probe.
         device: device to compute on.
         note: called with each note for the user.
-        tell: called with each result as soon as it is available.
+        on_result: called with each result as soon as it is available.
     """
 
     folder: Folder

@@ -16,7 +16,7 @@ class Group:
 
     Attributes:
         name: name of the group.
-        share: proportion that the run answers correctly.
+        proportion: proportion that the run answers correctly.
         chance: proportion that guessing gets right.
         rules: heuristic -> proportion of the same questions that it gets right.
     """

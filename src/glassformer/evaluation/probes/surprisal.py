@@ -32,7 +32,7 @@ class SurprisalGroup:
         name: name of the group.
         tokens: number of tokens.
         nats: mean surprisal in nats.
-        share: fraction of the total nats of the text.
+        fraction_of_nats: fraction of the total nats of the text.
     """
 
     name: str

@@ -37,7 +37,7 @@ class AttentionCaptions:
 
     Attributes:
         queries, keys: texts of the query tokens and of the key tokens.
-        place: position of the query that notes describe.
+        position: position of the query that notes describe.
         x, source: names of the matrices that queries, and that keys and values, are projected from.
         layer: number of the layer.
         heads: numbers of the heads to show; None: all.

@@ -61,11 +61,11 @@ class FormulaContext:
 
     Attributes:
         subject: the model and its input.
-        known: matrices computed before, by name.
+        matrices: matrices computed before, by name.
         source: True if the operation belongs to the encoder of an encoder-decoder.
         layer, head: numbers of the layer and head that the operation belongs to; None if there is none.
         cross: True if the operation belongs to cross-attention.
-        shown: result of the operation in the forward pass.
+        result: result of the operation in the forward pass.
     """
 
     subject: Subject

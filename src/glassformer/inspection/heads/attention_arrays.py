@@ -88,8 +88,8 @@ def make_attention_arrays(
     *,
     allowed: Any = None,
     causal: bool = False,
-    real: Any = None,
-    real_keys: Any = None,
+    query_mask: Any = None,
+    key_mask: Any = None,
     special: Collection[int] = (),
 ) -> AttentionArrays:
     """Combine attention weights and token ids (NumPy arrays or torch tensors) into `AttentionArrays`; copy the weights.
@@ -102,7 +102,7 @@ def make_attention_arrays(
             Keys at padding are masked in either case.
         causal: True if each query sees only itself and earlier tokens; ignored if `allowed` is given.
         query_mask: (N, T) bool, False at padding; None: no padding.
-        real_keys: (N, S) bool, False at padding; None: `real` for self-attention, no padding for cross-attention.
+        key_mask: (N, S) bool, False at padding; None: `query_mask` for self-attention, no padding for cross-attention.
         special: ids of special tokens that are not text.
 
     Raises:
@@ -117,10 +117,12 @@ def make_attention_arrays(
     if key_ids.shape != (values.shape[0], values.shape[3]):
         raise ValueError(f"weights of shape {values.shape} do not match keys of shape {key_ids.shape}")
     N, _, T, S = values.shape
-    query_mask = np.ones((N, T), dtype=np.bool_) if real is None else _array(real).astype(np.bool_)  # (N, T)
-    key_mask = np.ones((N, S), dtype=np.bool_) if cross or real is None else query_mask  # (N, S)
-    if real_keys is not None:
-        key_mask = _array(real_keys).astype(np.bool_)  # (N, S)
+    if query_mask is None:
+        query_mask = np.ones((N, T), dtype=np.bool_)  # (N, T)
+    query_mask = _array(query_mask).astype(np.bool_)  # (N, T)
+    if key_mask is None:
+        key_mask = np.ones((N, S), dtype=np.bool_) if cross else query_mask  # (N, S)
+    key_mask = _array(key_mask).astype(np.bool_)  # (N, S)
     if allowed is None:
         mask = np.tri(T, S, dtype=np.bool_) if causal else np.ones((T, S), dtype=np.bool_)  # (T, S)
     else:

@@ -112,8 +112,8 @@ def _probed_layers(
                 inputs.ids,
                 None if key_inputs is None else key_inputs.ids,
                 allowed=attention.allowed,
-                real=inputs.real,
-                real_keys=None if key_inputs is None else key_inputs.real,
+                query_mask=inputs.real,
+                key_mask=None if key_inputs is None else key_inputs.real,
                 special=(key_inputs or inputs).special,
             )
             raised = None

@@ -40,7 +40,7 @@ class HeadProbe:
 
     Attributes:
         name: kind of the sequences: "text", "repeated", "distinct" or "sentences".
-        words: description of the sequences for reports.
+        description: description of the sequences for reports.
         rows: ids of each sequence; for an encoder-decoder the source ids.
         targets: decoder input ids of each sequence of an encoder-decoder; otherwise None.
         gold: for "sentences", relation -> (T, T) mask of its gold partners in each sequence; otherwise empty.

@@ -103,7 +103,7 @@ class PruningReport:
         points: pruning curve from the full model to the new run; empty with learned gates.
         curves: pruning curves by order; "random" has several curves.
         attentions: change of the loss without all heads of an attention layer, by attention site.
-        new: folder of the new run.
+        new_run: folder of the new run.
         removed: names of the heads that the new run no longer has.
         new_loss: loss of the new run.
         parameters: numbers of parameters of the run and of the new run.

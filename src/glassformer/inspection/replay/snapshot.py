@@ -52,7 +52,7 @@ class SnapshotLabels:
 
     Attributes:
         heads: names of the heads, in order of execution.
-        roles, statistics: names of roles and statistics, as in `heads.survey`.
+        roles, numbers: names of roles and statistics, as in `heads.survey`.
         texts: texts whose maps are stored.
     """
 

@@ -48,7 +48,7 @@ class ConfigReader:
     Attributes:
         values: the fields.
         path: path of the file, for error messages.
-        asked: names of the fields that were read.
+        read_names: names of the fields that were read.
     """
 
     values: Mapping[str, Any]

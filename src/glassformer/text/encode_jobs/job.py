@@ -66,7 +66,7 @@ class EncodingJob:
 
     Attributes:
         source: running text, opened by `source.open_source`; its files have absolute paths.
-        vocabulary: origin of the tokenizer.
+        tokenizer_origin: origin of the tokenizer.
         out: the folder to make.
         portions: files and parts of each reading task.
         part_bytes: number of bytes after which a part is complete; its last document is kept whole.
@@ -166,7 +166,7 @@ class EncodingJob:
         return json.dumps({"job": self.digest()}) + "\n"
 
 
-def plan_job(source: Source, vocabulary: TokenizerOrigin, out: Path, parts: int | None = None) -> EncodingJob:
+def plan_job(source: Source, tokenizer_origin: TokenizerOrigin, out: Path, parts: int | None = None) -> EncodingJob:
     """Divide the work into tasks: small files are read together, and a large file is cut into parts while it is read.
 
     The division depends only on the sizes of the files and on `parts`, the approximate number of parts, never on the
@@ -185,4 +185,4 @@ def plan_job(source: Source, vocabulary: TokenizerOrigin, out: Path, parts: int 
             number += count
     if source.corpus is not None:
         portions.append(Portion(0, 0, 0, 1))
-    return EncodingJob(source, vocabulary, out.absolute(), tuple(portions), part_bytes)
+    return EncodingJob(source, tokenizer_origin, out.absolute(), tuple(portions), part_bytes)

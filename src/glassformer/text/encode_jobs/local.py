@@ -27,7 +27,7 @@ from glassformer.text.source import open_source
 def encode_with_datatrove(
     kind: RecordKind,
     data: DataConfig,
-    vocabulary: TokenizerOrigin,
+    tokenizer_origin: TokenizerOrigin,
     out: Path,
     progress: Callable[[str], None],
     workers: int,
@@ -42,7 +42,7 @@ def encode_with_datatrove(
     Args:
         kind: the kind of records, which must be running text.
         data: the source and how to read it.
-        vocabulary: origin of the tokenizer.
+        tokenizer_origin: origin of the tokenizer.
         out: the folder to make.
         progress: receives the name of each stage as it begins.
         workers: number of processes.
@@ -56,7 +56,7 @@ def encode_with_datatrove(
     with ExitStack() as stack:
         stack.enter_context(no_empty_folders(out.parent))
         source = stack.enter_context(open_source(kind, data, out.parent))
-        job = plan_job(source, vocabulary, out, parts)
+        job = plan_job(source, tokenizer_origin, out, parts)
         if not (job.begun() and is_complete(out)):  # else an earlier call was killed after the last stage
             refuse_taken(out)
         job.work_folder.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ class PendingResponse:
     Attributes:
         engine: engine of the run.
         generation: generation request with its jobs.
-        shape: form of the response body.
+        builder: form of the response body.
         prompt_tokens: number of prompt tokens; each prompt counts once.
         search: returns all texts without the engine, usually by beam search, which stops when the event is set; None:
             the engine samples the texts.
