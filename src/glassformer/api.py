@@ -67,7 +67,7 @@ from glassformer.training.thread_choice import torch_state_restored
 __all__ = ["TextTokens", "Transformer", "fit", "import_model", "load"]
 
 MEAN_TOKENS = 4_096
-"""Number of held-out target tokens that mean ablation averages over."""
+"""Approximate number of targets in the held-out rows over which mean ablation averages."""
 
 
 @dataclass(frozen=True, eq=False)

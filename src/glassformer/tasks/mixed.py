@@ -20,7 +20,7 @@ class MixedTask:
     Attributes:
         main_task: the run's own task.
         other_task: the task that provides the other rows, for the same type of model head.
-        other_fraction: probability that a row, or a whole step, comes from `other`.
+        other_fraction: probability that a row, or a whole step, comes from `other_task`.
         seed: seed of the random choice.
         whole_steps: whether to choose between the tasks once per step instead of per row, which avoids padding if the
             rows of a step have similar lengths.
@@ -58,7 +58,7 @@ class MixedTask:
         return self.main_task.steps_per_epoch / (1 - self.other_fraction)
 
     def rows(self, step: int) -> Sequence[Row]:
-        """Return the rows of a step; each row, or the whole step, is from the other task with probability `share`."""
+        """Return the rows of a step; a row, or the step, is from the other task with probability `other_fraction`."""
         random = np.random.default_rng((self.seed, step))
         if self.whole_steps:
             return (self.other_task if random.random() < self.other_fraction else self.main_task).rows(step)

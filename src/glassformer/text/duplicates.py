@@ -94,7 +94,7 @@ class Sketch:
 class DuplicateFinder:
     """Find duplicate documents.
 
-    Until `found` is called, memory is 16 bytes for each document, and 112 more to find near duplicates.
+    Until `duplicate_flags` is called, memory is 16 bytes for each document, and 112 more to find near duplicates.
     """
 
     def __init__(self) -> None:

@@ -108,7 +108,7 @@ class Pace:
             self.state.times.began = self.clock.now
 
     def _seconds_per_row(self, loss: Callable[[int], object], max_rows: int) -> float:
-        """Return the seconds per row that `loss` takes; it is called with numbers of rows up to `most`."""
+        """Return the seconds per row that `loss` takes; it is called with numbers of rows up to `max_rows`."""
         trial_seconds = min(LONGEST_TRIAL, TRIAL_SHARE * self.budget.seconds)
         count = 1
         while True:

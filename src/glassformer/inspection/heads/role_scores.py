@@ -21,8 +21,8 @@ class RoleTally:
 
     Attributes:
         score: (N, H) score summed over rows.
-        chance: (N, H) score of uniform attention over the keys that can count, summed over rows: the visible keys, for
-            votes on a pattern without special tokens.
+        chance: (N, H) score of uniform attention, summed over rows: uniform over the visible keys or, for votes on a
+            pattern, over the visible keys that are not special tokens.
         rows: (N,) number of rows of each sequence; a score with one value per sequence counts as one row.
     """
 

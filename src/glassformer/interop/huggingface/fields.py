@@ -155,7 +155,7 @@ class ChoiceField:
     default: Any = REQUIRED
 
     def read(self, theirs: ConfigReader) -> dict[str, Any]:
-        """Return the setting for their word, or raise a `GlassError` for an unknown word."""
+        """Return the setting for the field's value, or raise a `GlassError` for an unknown value."""
         value = theirs.get(self.theirs, self.default)
         if not isinstance(value, str) or value not in self.choices:
             raise theirs.refuse(self.theirs, value, f"Supported values: {', '.join(self.choices)}.")
@@ -217,7 +217,7 @@ class RestrictedField:
         return {}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """Return the field with its first allowed value; no field if `said` is False."""
+        """Return the field with its first allowed value; no field if `written` is False."""
         return {self.theirs: self.values[0]} if self.written else {}
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:

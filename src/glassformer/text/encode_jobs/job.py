@@ -128,7 +128,7 @@ class EncodingJob:
         )
 
     def digest(self) -> str:
-        """Return a hash of all inputs that determine the files in `work`."""
+        """Return a hash of all inputs that determine the files in `work_folder`."""
         tokenizer_file = self.tokenizer_origin.file
         inputs = {
             "version": self.source.kind.version,

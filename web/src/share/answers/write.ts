@@ -114,7 +114,7 @@ async function* beamSearchEvents(shared: SharedFile, text: string, settings: Sam
   yield { ended, tokens: found.tokens.length, score: found.score };
 }
 
-/** Passes text on up to the first stop text, and holds back a possible beginning of a stop text. */
+/** Passes text on up to the first stop string, and holds back a possible beginning of a stop string. */
 class StopFilter {
   #buffer = "";
   found = false;

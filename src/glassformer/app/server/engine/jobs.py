@@ -104,7 +104,7 @@ class TextJob:
         generation: request of the text; the job is appended to its `jobs`.
         loaded: checkpoint that generates the text.
         ids: token ids of the prompt, or of the source.
-        settings: generation settings, including stop texts.
+        settings: generation settings, including stop strings.
         scores: number of likeliest tokens to return with each token; None: no scores.
         extra_end_ids: token ids that end the text, besides the tokenizer's end token.
         scores_end: whether to return the score of an end token, too, as programs that score prompts expect.

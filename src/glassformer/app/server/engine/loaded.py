@@ -98,7 +98,7 @@ class LoadedCheckpoint:
         return TextStreamer(self.tokenizer, self.text_model.ids_before_text(ids), stop)
 
     def decoder(self, ids: Sequence[int]) -> StreamDecoder:
-        """Return a decoder of the text after a prompt, which ignores stop texts."""
+        """Return a decoder of the text after a prompt, which ignores stop strings."""
         decoder = self.tokenizer.stream_decoder()
         for id in self.text_model.ids_before_text(ids):
             decoder.feed(id)

@@ -92,7 +92,7 @@ class SamplingBody(BaseModel):
 
         Args:
             tokens: maximum number of tokens of each text.
-            stop: stop texts in addition to those of the body.
+            stop: stop strings in addition to those of the body.
             defaults: defaults for fields that the body does not set.
         """
         first_seed = secrets.randbits(63) if self.seed is None else self.seed

@@ -19,7 +19,7 @@ IMPORTS = (
 def recording_script(
     opened: ServedModel, question: TextQuestion, kinds: Sequence[str], *lines: str, more: Sequence[str] = ()
 ) -> str:
-    """Return a script that records activations of the forward pass in `found`, and runs the given lines.
+    """Return a script that records activations of the forward pass as `found`, and runs the given lines.
 
     Args:
         opened: loaded checkpoint of the run.
