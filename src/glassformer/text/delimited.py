@@ -69,7 +69,8 @@ def records(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Recor
 
     Raises:
         GlassError: a quote is not closed or is closed inside a cell, an unquoted cell has a carriage return inside, a
-            cell is longer than `FIELD_LIMIT` characters, or a quoted cell seems to contain rows (if `dialect.refuse_embedded_rows`).
+            cell is longer than `FIELD_LIMIT` characters, or a quoted cell seems to contain rows (if
+            `dialect.refuse_embedded_rows`).
     """
     table_lines = islice(lines, dialect.skipped, None)
     if dialect.quoting == "standard":

@@ -64,7 +64,7 @@ def attention_sections(trace: AttentionTrace, layer: Attention, captions: Attent
 
 
 def _largest_weights(weights: Tensor, captions: AttentionCaptions) -> str:
-    """Return a note on the keys (at most three) with the largest weights (T, S) for the query at `captions.position`."""
+    """Return a note on up to three keys with the largest weights (T, S) for the query at `captions.position`."""
     row = numbers(weights[captions.position])[0]  # (S)
     top_keys = np.argsort(-row, kind="stable")[:3]
     attended = ", ".join(f"{captions.keys[key]} {row[key]:.4f}" for key in top_keys if row[key] > 0)
