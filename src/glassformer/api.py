@@ -551,12 +551,13 @@ def fit(
         data: a text file, a folder, a .gz, CSV, TSV or JSONL file, or the name of a generated corpus.
         target: file with the targets, parallel to the sources in `data`.
         task: "lm" (the default), "masked", "classify", "translate", "summarize" or "chat".
-        minutes: wall-clock time of the whole call; if neither `minutes` nor `steps` is given, the limit of the recipe:
-            10 minutes for the default recipes.
+        minutes: wall-clock time of the whole call; if neither `minutes` nor `steps` is given, the limit of the recipe
+            (10 minutes for the default recipes of the tasks) or of the generated corpus.
         steps: number of optimizer steps; on the same machine, a call with the same `steps` and settings gives the same
             weights, bit for bit.
         out: new run folder; None: runs/NAME-OF-DATA.
-        recipe: name of a recipe, a set of settings; None: the default recipe of the task.
+        recipe: name of a recipe, a set of settings; None: "fine-tune" with `begin_from`, the corpus's own settings for a
+            generated corpus, otherwise the default recipe of the task.
         begin_from: folder of a run to fine-tune, which provides the tokenizer, the model settings and the initial
             weights; the call then takes 3 minutes by default.
         settings: any other settings by name: {"model.layers": 4, "train.seed": 1}.

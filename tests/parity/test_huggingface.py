@@ -125,7 +125,7 @@ def test_a_planted_error_moves_the_logits(name: str, tmp_path: Path) -> None:
 FORMS: dict[str, dict[str, Any]] = {
     "sinusoids_as_table": {"positions": "sinusoidal"},
     "scale_inside": {"embedding_scale": True},
-    "own_head": {},
+    "untied_head": {},
     "same_biases": {"attention_bias": True},
     "two_embeddings": {"family": "encoder-decoder", "embedding_norm": True},
     "centred_stream": {"positions": "rotary", "activation": "swiglu", "attention_bias": True, "feedforward_bias": True},

@@ -22,8 +22,8 @@ from glassformer.model.cache import Cache
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
 GROUP_TOKENS = {"cpu": 384}
-"""Device -> maximum number of tokens of new rows per forward pass, padding included, unless one row has more. A CPU is
-not faster with more."""
+"""Device -> maximum number of tokens of new rows per forward pass if `SlotReader` has no `limit`, padding included,
+unless one row has more. A CPU is not faster with more."""
 MOST_GROUP_TOKENS = 16_384  # on other devices
 
 

@@ -21,7 +21,10 @@ def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str
         OSError: the disk is full, or another write error occurs; `errno` is read from the message of safetensors.
     """
     try:
+        path.touch()
+        mode = path.stat().st_mode  # safetensors replaces the file by one that only its owner may read
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path, metadata)
+        path.chmod(mode)
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         if number is None:

@@ -48,8 +48,8 @@ def prepare_run_text(
             raise GlassError(
                 f"{store.unknown_share:.1%} of the tokens of {config.data.source} ({role}) are unknown to the "
                 f"tokenizer of the run to start from: {data.tokenizers[role].description()}",
-                "Start from a run whose tokenizer was trained on such texts or falls back to bytes (bpe, bytes), or "
-                "leave --from out.",
+                "Start from a run whose tokenizer was trained on such texts or encodes any byte (bpe, bytes, unigram), "
+                "or leave --from out.",
             )
     return data
 

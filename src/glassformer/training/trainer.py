@@ -30,10 +30,12 @@ from glassformer.training.stepping import Gradients, Stepper
 from glassformer.training.stopwatch import Stopwatch
 from glassformer.training.thread_choice import ThreadChoice
 from glassformer.training.validation import LossEstimate, validation_loss
-from glassformer.training.verdicts import verdict
+from glassformer.training.verdicts import NOISE, verdict
 
 WATCHED_EVALUATIONS = 3
 """Number of evaluations up to which the task's concerns about the data are reported with each sample."""
+RISING_EVALUATIONS = 3
+"""Number of evaluations without improvement after which a rising validation loss is reported."""
 SHORT_SAMPLE = 16
 """Maximum number of tokens in the samples that are generated only to measure their time."""
 
@@ -420,6 +422,15 @@ class Trainer:
             state.waited = 0
         else:
             state.waited += 1
+            self._note_rising_loss(estimate.loss, state.best_loss)
+
+    def _note_rising_loss(self, loss: float, best_loss: float) -> None:
+        """Report once that the validation loss rises, so that a person need not wait for the end of the run."""
+        if self.state.waited == RISING_EVALUATIONS and loss > best_loss * (1 + NOISE):
+            self.reporter.note(
+                f"step {self.state.step:>6}  the validation loss has risen since step {self.state.best_step}: more "
+                "steps may not help; after Ctrl-C, the best checkpoint can be used"
+            )
 
     def _loss_of(self, model: Model, rows: Sequence[Any], processes: Processes | None = None) -> LossEstimate:
         """Return the loss over validation rows."""

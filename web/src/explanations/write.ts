@@ -71,7 +71,7 @@ const COPY_METER: Explanation["depths"] = {
   school: "Coloured parts occur word for word in the text that the model learned from.",
   student: "The shading is a copy meter: the stronger the colour of a passage, the longer its exact match in the training text. Click a passage to see where the match is.",
   practitioner: "A long match means that the model recites its training text. Short matches also occur between texts that were not copied from each other.",
-  engineer: "The matches are the maximal common substrings with the training split, from a minimum length on, found with a suffix automaton of the generated text.",
+  engineer: "The matches are the maximal substrings, of at least a minimum length, that the generated text shares with the training split. They are found with a suffix automaton of the generated text.",
   researcher: "Each shaded character belongs to a verbatim match with the training split that is maximal and not shorter than the threshold. A claim of memorisation needs a base rate: compare with the matches of held-out text of equal length.",
 };
 

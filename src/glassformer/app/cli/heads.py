@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Literal
 from glassformer.app.cli import heads_history
 from glassformer.base.errors import GlassError, nearest_file
 from glassformer.base.report import SimpleReport, emit
+from glassformer.base.wording import counted
 
 if TYPE_CHECKING:
     from glassformer.inspection.heads import HeadReport
@@ -113,6 +114,7 @@ def _plot(heads: list[HeadReport], path: Path) -> None:
             chances[cell] = np.nan if scored.chance is None else scored.chance
     names = [role.replace("_", " ") for role in roles]
     save(draw_roles([str(head_report.head) for head_report in heads], names, scores, chances, earned), path)
+    _note(f"{path} shows {counted(len(heads), 'heads')} and {counted(len(roles), 'roles')}")
 
 
 def _given_texts(model: AnyTextModel, text: str) -> TextSample:

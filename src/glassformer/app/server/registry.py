@@ -215,7 +215,7 @@ class ModelRegistry:
             if version is None and is_held(run.folder):
                 raise RefusedRequestError(
                     f"{name} has just started training: it has no checkpoint yet",
-                    "Wait for the first evaluation, which saves one; train.evaluate_every sets its step.",
+                    "Try again in a moment: the first checkpoint is saved at step 0, before the first training step.",
                     409,
                 )
             try:

@@ -68,7 +68,10 @@ def surprisal_of_file(
         encoded = encode_evaluation_data(kind, data, {"text": model.tokenizer}, Path(temporary))
         store = encoded.store.tokens["text"]
         if len(store) < 2:
-            raise GlassError(f"{text} has {counted(len(store), 'tokens')}", "Give a longer text: --text FILE.")
+            raise GlassError(
+                f"{text} has {counted(len(store), 'tokens')}, but surprisal needs at least 2",
+                "Give a longer text: --text FILE.",
+            )
         if max_tokens is not None and len(store) > max_tokens:
             raise GlassError(
                 f"the text has {len(store):,} tokens, but at most {max_tokens:,} are allowed", "Give a shorter text."
@@ -99,7 +102,10 @@ def surprisal_of_split(model: ScorableModel | Translator, data: Prepared, counts
         return _surprisal_of_pairs(model, pair_rows(data.validation, model.config), counts, about)
     store = data.validation.tokens["text"]
     if len(store) < 2:
-        raise GlassError(f"the validation split has {counted(len(store), 'tokens')}", "Name a text: --text FILE.")
+        raise GlassError(
+            f"the validation split has {counted(len(store), 'tokens')}, but surprisal needs at least 2",
+            "Name a longer text: --text FILE.",
+        )
     return _surprisal_of_store(model, store, counts, about)
 
 

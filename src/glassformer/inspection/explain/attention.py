@@ -38,7 +38,7 @@ class AttentionCaptions:
     Attributes:
         queries, keys: texts of the query tokens and of the key tokens.
         position: position of the query that notes describe.
-        x, source: names of the matrices that queries, and that keys and values, are projected from.
+        x, source: names of the input matrices: `x` is projected to queries, `source` to keys and values.
         layer: number of the layer.
         heads: numbers of the heads to show; None: all.
         positions: value of `model.positions`; empty for cross-attention.

@@ -102,7 +102,9 @@ def unshortened_subject_of(
     for what, tokens in excess_tokens.items():
         if tokens > 0:
             problem = f"the {what} has {context + tokens:,} tokens, but the model reads at most {context:,}"
-            raise GlassError(problem, f"Give a shorter {what}.")
+            raise GlassError(
+                problem, f"Give a shorter {what}; a run's context is set by --model.context when it is trained."
+            )
     return subject_of(model, text, target, name)
 
 

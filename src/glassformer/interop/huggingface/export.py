@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.base.config import LABELLED, OF_DECODERS, PAIRS, WRITERS, Task
+from glassformer.base.config import LABELLED, OF_DECODERS, PAIRS, WRITERS, SampleConfig, Task
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import write_text
 from glassformer.base.packages import version_of
@@ -111,10 +111,25 @@ def export(request: ExportRequest) -> ExportReport:
     use += f'\ntokenizer = AutoTokenizer.from_pretrained("{request.out}")'
     if opened.config.train.task == "lm":
         use += '\nids = tokenizer("TEXT", return_tensors="pt")'
-        use += "\nprint(tokenizer.decode(model.generate(**ids, max_new_tokens=50, do_sample=True)[0]))"
+        use += f"\nids = model.generate(**ids, max_new_tokens=50, {_sampling_arguments(opened.config.sample)})"
+        use += "\nprint(tokenizer.decode(ids[0]))"
     if class_name.endswith(WHOLE):
         use = f'from transformers import pipeline\nclassify = pipeline("text-classification", model={load_arguments})'
     return ExportReport("hf", class_name, request.out, size, comparisons, version_of("transformers"), tuple(notes), use)
+
+
+def _sampling_arguments(sample: SampleConfig) -> str:
+    """Return the arguments of transformers' `generate` that sample from the distribution of `glass generate`."""
+    if not sample.temperature:
+        return "do_sample=False"
+    arguments = {"temperature": sample.temperature, "top_k": sample.top_k or 0}
+    if sample.top_p is not None:
+        arguments["top_p"] = sample.top_p
+    if sample.min_p is not None:
+        arguments["min_p"] = sample.min_p
+    if sample.repetition_penalty != 1:
+        arguments["repetition_penalty"] = sample.repetition_penalty
+    return ", ".join(["do_sample=True", *(f"{name}={value:g}" for name, value in arguments.items())])
 
 
 def class_task(opened: OpenedRun) -> Task:
