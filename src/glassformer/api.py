@@ -556,8 +556,8 @@ def fit(
         steps: number of optimizer steps; on the same machine, a call with the same `steps` and settings gives the same
             weights, bit for bit.
         out: new run folder; None: runs/NAME-OF-DATA.
-        recipe: name of a recipe, a set of settings; None: "fine-tune" with `begin_from`, the corpus's own settings for a
-            generated corpus, otherwise the default recipe of the task.
+        recipe: name of a recipe, a set of settings; None: "fine-tune" with `begin_from`, the settings of a generated
+            corpus, or the default recipe of the task.
         begin_from: folder of a run to fine-tune, which provides the tokenizer, the model settings and the initial
             weights; the call then takes 3 minutes by default.
         settings: any other settings by name: {"model.layers": 4, "train.seed": 1}.
