@@ -293,7 +293,7 @@ class Transformer:
             GlassError: the model is not a classifier.
         """
         if not isinstance(self.text_model, TextClassifier):
-            raise self._wrong_task("name labels")
+            raise self._wrong_task("classify texts")
         return self.text_model.classify([text])[0]
 
     def chat(self, messages: str | Sequence[Mapping[str, str]]) -> str:

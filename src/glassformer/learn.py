@@ -13,7 +13,9 @@ NAMES = ("check", "hint")
 
 def __getattr__(name: str) -> Any:
     if name not in NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: only check and hint remain here")
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}: the course has moved. Write: import glassformer_course"
+        )
     from glassformer.app.course import course_module
 
     return getattr(course_module("notebook"), name)

@@ -41,7 +41,7 @@ def build_model(
     )
     C = _resolve_size("classes", config.classes, classes, "the data has {} labels")
     if V is None:
-        raise GlassError("the model's vocabulary size is not known", "Set model.vocab_size, or give a tokenizer.")
+        raise GlassError("the model's vocabulary size is not known", "Set model.vocab_size, or pass vocab_size.")
     model: Model
     with warnings.catch_warnings():  # from torch, about the empty matrices of an attention layer without heads
         warnings.filterwarnings("ignore", "Initializing zero-element tensors")

@@ -68,7 +68,7 @@ TASK_FACTS: Mapping[str, TaskFacts] = {
     "classify": TaskFacts(
         family="encoder",
         records="labelled",
-        verb="name labels",
+        verb="classify texts",
         command="classify {} TEXT",
         method="classify",
         recipe="auto-classify",

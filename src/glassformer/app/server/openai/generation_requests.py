@@ -209,7 +209,9 @@ def _check_length(loaded: LoadedCheckpoint, ids: Sequence[int], name: str, unrea
     if len(ids) + unread > loaded.context:
         raise BadRequestError(
             f"{name} has {len(ids) + unread} tokens, but the model reads at most {loaded.context}",
-            "Shorten it. Only the generated text may exceed the context; then the oldest tokens are dropped.",
+            "Shorten it."
+            if loaded.is_encoder_decoder
+            else "Shorten it. Only the generated text may exceed the context; then the oldest tokens are dropped.",
             name,
             "context_length_exceeded",
         )
