@@ -115,7 +115,7 @@ def test_texts_from_right_to_left_and_in_bangla(page: Visit) -> None:
 
 def test_the_address_holds_the_whole_state(page: Visit, server: Served) -> None:
     first = page("attention", "en-de")
-    first.get_by_label("Part").select_option(label="Decoder to source")
+    first.get_by_label("Part").select_option(label="Cross-attention")
     first.get_by_label("Layer").select_option("1")
     first.get_by_label("Scale").select_option(label="log")
     first.get_by_label("Depth").select_option(label="researcher")

@@ -9,7 +9,7 @@ export interface HeadName {
 }
 
 const TITLES: Record<string, string> = {
-  "enc.self": "Encoder", "dec.self": "Decoder", "dec.cross": "Decoder to source",
+  "enc.self": "Encoder", "dec.self": "Decoder", "dec.cross": "Cross-attention",
 };
 
 export function titleOf(part: string): string {

@@ -75,7 +75,7 @@ def refuse_long(subject: Subject) -> None:
     if size > MOST_TRACE:
         max_tokens = int(max(T, S) * (MOST_TRACE / size) ** 0.5)
         raise GlassError(
-            f"the text has {max(T, S):,} tokens: all attention scores would take {size / 2**30:.1f} GiB",
+            f"the text has {max(T, S):,} tokens: attention scores and weights would take {size / 2**30:.1f} GiB",
             f"Give a text of at most about {max_tokens:,} tokens, or use the attention map of one head.",
         )
 
