@@ -67,8 +67,8 @@ class Budget:
         """Return the number of validation rows in the final evaluation.
 
         Args:
-            now: wall second at which this evaluation begins, so that the remaining time limits the rows too, but to no
-                less than half of `FINAL`; None: not known yet.
+            now: wall-clock seconds of the run at the beginning of this evaluation, so that the remaining time limits
+                the rows too, but to no less than half of `FINAL`; None: not known yet.
         """
         available_seconds = FINAL * self.seconds
         if now is not None:
@@ -92,7 +92,7 @@ class Budget:
         return self.save + rows * self.row + self.parents_text + self.reserved_seconds
 
     def training_ends(self, rows: int) -> float:
-        """Return the wall second at which training must end."""
+        """Return the wall-clock seconds since the beginning of the run at which training must end."""
         return self.seconds - self.after_training(rows)
 
     def must_end(self, now: float, rows: int) -> bool:
@@ -106,7 +106,7 @@ class Budget:
         available in proportion to the elapsed time.
 
         Args:
-            now: current wall second.
+            now: wall-clock seconds since the run began.
             spent: seconds spent on evaluations so far.
             rows: number of rows per evaluation.
             first: whether there was no evaluation yet. In the second half of training, the first evaluation may use all
@@ -119,7 +119,7 @@ class Budget:
         return spent + evaluation_seconds <= evaluations_limit * min(1.0, (now + evaluation_seconds) / self.seconds)
 
     def fraction_done(self, now: float, began: float, rows: int) -> float:
-        """Return the fraction of training that is done, 0 to 1, if the first step began at wall second `began`."""
+        """Return the fraction of training that is done, 0 to 1, if the first step began after `began` seconds."""
         training_seconds = self.training_ends(rows) - began
         elapsed = now - began
         if elapsed <= 0:

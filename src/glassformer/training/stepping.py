@@ -113,7 +113,7 @@ class Stepper:
         return nullcontext() if self.average is None else self.average.exchanged()
 
     def gradient_norm(self) -> Tensor:
-        """Return the total norm () of all gradients, the same in all processes."""
+        """Return the total norm of all gradients, the same in all processes, as a tensor of shape ()."""
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         return self.processes.norm(gradients)
 

@@ -84,7 +84,7 @@ class ThreadChoice:
 
         Args:
             step_seconds: seconds of the step.
-            now: current wall second.
+            now: wall-clock seconds since the run began.
         """
         if self._next_trial is None:
             self._next_trial = now + EVERY

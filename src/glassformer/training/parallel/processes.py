@@ -67,7 +67,7 @@ class Processes(Protocol):
         """Return the maximum of the number over all processes, the same in every process."""
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
-        """Return the total norm () of the whole model's gradients, after they were summed over processes."""
+        """Return the total norm of the whole model's gradients, summed over processes, as a tensor of shape ()."""
 
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all processes, in order of rank."""
@@ -127,7 +127,7 @@ class OneProcess:
         return number
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
-        """Return the total norm () of the gradients."""
+        """Return the total norm of the gradients, as a tensor of shape ()."""
         return torch.nn.utils.get_total_norm(gradients)
 
     def gather(self, value: Value) -> list[Value]:

@@ -90,7 +90,7 @@ class Replicas:
         return numbers
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
-        """Return the total norm () of the gradients, which are the same in all processes."""
+        """Return the total norm of the gradients, which are the same in all processes, as a tensor of shape ()."""
         return torch.nn.utils.get_total_norm(gradients)
 
     def gather(self, value: Value) -> list[Value]:

@@ -60,7 +60,7 @@ class Shards(Replicas):
         return nullcontext()
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
-        """Return the total norm () of the gradients of all processes."""
+        """Return the total norm of the gradients of all processes, as a tensor of shape ()."""
         norm = torch.nn.utils.get_total_norm(gradients)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
