@@ -13,9 +13,7 @@ NAMES = ("check", "hint")
 
 def __getattr__(name: str) -> Any:
     if name not in NAMES:
-        raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}: the course has moved. Write: import glassformer_course"
-        )
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: it provides only check and hint")
     from glassformer.app.course import course_module
 
     return getattr(course_module("notebook"), name)

@@ -99,5 +99,5 @@ def test_notebooks_of_an_earlier_version_find_the_check(capsys: pytest.CaptureFi
     exec('from glassformer.learn import check, hint\nhint("softmax", 1)', names)
     assert (names["check"], names["hint"]) == (glassformer_course.check, glassformer_course.hint)
     assert capsys.readouterr().out.startswith("Hint 1: ")
-    with pytest.raises(AttributeError, match="has no attribute 'checking': the course has moved"):
+    with pytest.raises(AttributeError, match="has no attribute 'checking': it provides only check and hint"):
         learn.checking  # noqa: B018
