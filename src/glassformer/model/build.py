@@ -84,7 +84,7 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
         for module in model.modules()
         if isinstance(module, Attention | FeedForward)
     }
-    # Without norms, nothing normalises the output of the head's transform.
+    # Without norms, nothing normalizes the output of the head's transform.
     shrunk = writers | ({id(getattr(model.head, "transform", None))} if config.norm == "none" else set())
     tied = config.tied and not isinstance(model, Classifier)
     for name, module in model.named_modules():

@@ -35,7 +35,7 @@ class PrunedAttention(Attention):
         numbers = config.kept_heads(site)
         kv_numbers = config.kept_kv_heads(site)
         super().__init__(config, len(numbers), len(kv_numbers))
-        if not numbers:  # without heads there is nothing to normalise
+        if not numbers:  # without heads there is nothing to normalize
             self.query_norm = None
             self.key_norm = None
         self.head_numbers = numbers

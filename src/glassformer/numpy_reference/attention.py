@@ -120,7 +120,7 @@ class ProjectedHeads(NamedTuple):
 def project(
     x: Array, weights: Weights, name: str, heads: int, angles: RotaryAngles | None, settings: Settings
 ) -> tuple[Array, ProjectedHeads]:
-    """Return the queries, keys or values of all heads: projected, normalised and rotated as the settings require.
+    """Return the queries, keys or values of all heads: projected, normalized and rotated as the settings require.
 
     Queries and keys may have an RMSNorm (QK-norm), over each head (Henry et al. 2020, section 3) or over all heads as
     one vector (Team OLMo 2025), depending on the width of its gain.
@@ -147,7 +147,7 @@ def project_backward(dy: Array, saved: ProjectedHeads, name: str) -> tuple[Array
         dy = rotate_backward(dy, saved.rotation)  # (B, heads, T, K)
     dflat = joined(dy)  # (B, T, heads K)
     if saved.norm is not None:
-        dparts, norm_gradients = norm_backward(dflat.reshape(saved.norm.normalised.shape), saved.norm)
+        dparts, norm_gradients = norm_backward(dflat.reshape(saved.norm.normalized.shape), saved.norm)
         dflat = dparts.reshape(dflat.shape)  # (B, T, heads K)
         gradients = with_prefix(f"{name}_norm", norm_gradients)
     dx, linear_gradients = linear_backward(dflat, saved.linear)  # (B, T, D)

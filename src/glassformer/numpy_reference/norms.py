@@ -1,4 +1,4 @@
-"""Normalisation of each vector: LayerNorm, RMSNorm or the identity."""
+"""Normalization of each vector: LayerNorm, RMSNorm or the identity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class NumpyNorm(NamedTuple):
     """Values saved by `norm` for the backward pass."""
 
     kind: str
-    normalised: Array  # (..., D) before the gain
+    normalized: Array  # (..., D) before the gain
     size: Array  # (..., 1) divisor
     weights: Weights
 
@@ -32,11 +32,11 @@ def norm(x: Array, weights: Weights, kind: str, epsilon: float) -> tuple[Array, 
     if kind == "layernorm":
         x = x - x.mean(axis=-1, keepdims=True)  # (..., D)
     size = np.sqrt((x * x).mean(axis=-1, keepdims=True) + epsilon)  # (..., 1)
-    normalised = x / size  # (..., D)
-    y = normalised * weights["weight"]  # (..., D)
+    normalized = x / size  # (..., D)
+    y = normalized * weights["weight"]  # (..., D)
     if "bias" in weights:
         y = y + weights["bias"]  # (..., D)
-    return y, NumpyNorm(kind, normalised, size, weights)
+    return y, NumpyNorm(kind, normalized, size, weights)
 
 
 def norm_backward(dy: Array, saved: NumpyNorm) -> tuple[Array, dict[str, Array]]:
@@ -48,13 +48,13 @@ def norm_backward(dy: Array, saved: NumpyNorm) -> tuple[Array, dict[str, Array]]
     if saved.kind == "none":
         return dy, {}
     D = dy.shape[-1]
-    normalised = saved.normalised  # (..., D)
+    normalized = saved.normalized  # (..., D)
     size = saved.size  # (..., 1)
-    gradients = {"weight": (dy * normalised).reshape(-1, D).sum(axis=0)}  # (D)
+    gradients = {"weight": (dy * normalized).reshape(-1, D).sum(axis=0)}  # (D)
     if "bias" in saved.weights:
         gradients["bias"] = dy.reshape(-1, D).sum(axis=0)  # (D)
-    dnormalised = dy * saved.weights["weight"]  # (..., D)
-    dx = (dnormalised - normalised * (dnormalised * normalised).mean(axis=-1, keepdims=True)) / size  # (..., D)
+    dnormalized = dy * saved.weights["weight"]  # (..., D)
+    dx = (dnormalized - normalized * (dnormalized * normalized).mean(axis=-1, keepdims=True)) / size  # (..., D)
     if saved.kind == "layernorm":
         dx = dx - dx.mean(axis=-1, keepdims=True)  # (..., D)
     return dx, gradients

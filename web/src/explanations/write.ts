@@ -61,7 +61,7 @@ export const TRANSLATE: Explanation = {
     student: "The encoder reads the whole text, up to the context length. Then the decoder writes one token at a time; the probabilities of each token depend on your text and on the tokens written so far.",
     practitioner: "The page generates text with the settings of `glass generate`. With one beam, each token is sampled; with more beams, beam search looks for the likeliest text, which is the usual choice for translation and summarization.",
     engineer: "One pass of the encoder reads the text. Each pass of the decoder generates one token, with cached keys and values; cross-attention reads the encoder's output.",
-    researcher: "With one beam, the output is a sample from p(y | x), as modified by the settings; with more beams, it is the hypothesis of beam search with the best score. This score is length-normalised and the search is not exact, so the result need not be the mode of p(y | x).",
+    researcher: "With one beam, the output is a sample from p(y | x), as modified by the settings; with more beams, it is the hypothesis of beam search with the best score. This score is length-normalized and the search is not exact, so the result need not be the mode of p(y | x).",
   },
   formula: "yᵢ ~ p(yᵢ | y₁ … yᵢ₋₁, x)",
   check: "the text equals that of `glass generate` with these settings and this seed.",

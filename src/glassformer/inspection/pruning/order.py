@@ -41,27 +41,27 @@ class Point:
     names: tuple[str, ...]
 
 
-def choose_by(order: Order, data: TaskRows, normalised: bool = False, seed: int = 0) -> Choose:
+def choose_by(order: Order, data: TaskRows, normalized: bool = False, seed: int = 0) -> Choose:
     """Return a function that chooses the next heads to remove, from the current state of the model.
 
     Args:
         order: "importance": least important head first (Michel et al. 2019); "ablation": head with the smallest loss
             increase by zero ablation first; "random"; or "reverse": most important head first.
         data: rows for choosing heads; keep them separate from the rows that the curve is measured on.
-        normalised: divide importance by its l2 norm in each attention layer, as Michel et al. 2019 do. All layers are
+        normalized: divide importance by its l2 norm in each attention layer, as Michel et al. 2019 do. All layers are
             then pruned to a similar degree, including the more important ones. Not used by "ablation" and "random".
         seed: seed of the random order.
     """
     if order == "random":
         return partial(_random_heads, torch.Generator().manual_seed(seed))
-    return partial(_lowest_heads, partial(_scores, order, data, normalised))
+    return partial(_lowest_heads, partial(_scores, order, data, normalized))
 
 
-def _scores(order: Order, data: TaskRows, normalised: bool, model: Model) -> dict[str, float]:
+def _scores(order: Order, data: TaskRows, normalized: bool, model: Model) -> dict[str, float]:
     if order == "ablation":
         return ablation_effects(model, data, "zero")
     scores = head_importance(model, data)
-    scores = per_layer(scores) if normalised else scores
+    scores = per_layer(scores) if normalized else scores
     return {name: -score for name, score in scores.items()} if order == "reverse" else scores
 
 

@@ -28,7 +28,7 @@ def refuse_unprunable(config: ModelConfig) -> None:
     """Raise a `GlassError` if removing a head would change the other heads."""
     if config.qk_norm == "whole":
         raise GlassError(
-            "model.qk_norm = whole normalises the queries of all heads as one vector: removing one head would change "
+            "model.qk_norm = whole normalizes the queries of all heads as one vector: removing one head would change "
             "the others",
             "Give a run with model.qk_norm = none or head.",
         )

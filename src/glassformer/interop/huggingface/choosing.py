@@ -130,7 +130,10 @@ def choose(
     if task == "classify":  # only on request: pipelines would load a class for tokens with an untrained head
         candidates = [each for each in candidates if not each.classes[task].endswith("ForTokenClassification")]
     if not candidates:
-        raise GlassError(f"no Hugging Face class is known for train.task = {task}", "Name a class with --architecture.")
+        raise GlassError(
+            f"no Hugging Face class is known for train.task = {task}",
+            "Name an architecture with --architecture, such as bert.",
+        )
     candidates.sort(key=lambda each: each.name != imported_from)
     tried = [(each, _refusals(each, config, ours)) for each in candidates]
     for each, refusals in tried:

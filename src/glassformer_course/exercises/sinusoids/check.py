@@ -57,8 +57,8 @@ def _distances(positions: Ints, steps: int, width: int) -> Case:
 
     return Case(
         ask,
-        note=f"where positions {positions[0]} and {positions[1]} are each compared with the one {steps} later: equal "
-        "dot products",
+        note=f"where positions {positions[0]} and {positions[1]} are each compared with the position {steps} later: "
+        "equal dot products",
         description=f"dot products of sinusoids(positions, {width}) and sinusoids(positions + {steps}, {width})",
     )
 
