@@ -80,7 +80,7 @@ class Exercise:
 
     @property
     def takes_text(self) -> bool:
-        """Whether the exercise has cases on a text that the class supplies."""
+        """Whether the exercise has cases on a text that a teacher supplies for an assignment (`--text`)."""
         return hasattr(self._check, "cases_on")
 
     def cases(self, seed: int, text: str | None = None) -> Iterator[Case]:

@@ -110,7 +110,7 @@ def future_blind(subject: VerifiedRun) -> Finding:
 
 
 def _logit_pairs(subject: VerifiedRun, batch: Batch, changed_ids: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return pairs of logits, of the batch and of `changed_ids`: of a decoder, without and with a padding mask."""
+    """Return pairs of logits (batch, `changed_ids`); for a decoder, one pair without and one with a padding mask."""
     model = subject.model
     ids = batch.inputs
     if isinstance(model, EncoderDecoder):

@@ -12,9 +12,11 @@ rollout and flow (attention traced back to the tokens), occlusion (the drop in t
 token is replaced), agreement (rank correlations of attention, rollout and occlusion), patching (the layers and
 positions in which the difference between two texts decides the answer).
 
-The explained answers are the next tokens of the text and the likeliest token after its end; for runs of task masked,
-the likeliest token at each [MASK] (lens: at every position); for classifiers, the likeliest label. --token replaces the
-answer at every position. Logits and lens refuse post-norm models, in which no residual stream runs through to the head;
+The explained answers are the next tokens of the text and the likeliest token after its end; for runs of task translate
+or summarize, the next tokens of the target and the likeliest token after its end (with --target: the end token); for
+runs of task masked, the likeliest token at each [MASK] (lens: at every position); for classifiers, the likeliest label.
+--token replaces the answer at every position. Logits and lens refuse post-norm models, in which no residual stream runs
+through to the head;
 logits also refuses models with model.head_transform. Layers, heads and positions count from 0.
 """
 
