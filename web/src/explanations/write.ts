@@ -72,7 +72,7 @@ const COPY_METER: Explanation["depths"] = {
   student: "The shading is a copy meter: the stronger the colour of a passage, the longer its exact match in the training text. Click a passage to see where the match is.",
   practitioner: "A long match means that the model recites its training text. Short matches also occur between texts that were not copied from each other.",
   engineer: "The matches are the maximal substrings, of at least a minimum length, that the generated text shares with the training split. They are found with a suffix automaton of the generated text.",
-  researcher: "Each shaded character belongs to a verbatim match with the training split that is maximal and not shorter than the threshold. A claim of memorisation needs a base rate: compare with the matches of held-out text of equal length.",
+  researcher: "Each shaded character belongs to a maximal verbatim match with the training split, at least as long as the threshold. A claim of memorization needs a base rate: compare with the matches of held-out text of equal length.",
 };
 
 /** The explanation with that of the copy meter added, for pages that can search the training text. */

@@ -86,7 +86,7 @@ function refuseInexact({ model: { settings } }: SharedFile): void {
   if (settings.head_transform) {
     throw new GlassError(
       "This model has an activation before the output layer (model.head_transform = true), so a logit has no exact split into parts.",
-      "Choose a run with model.head_transform = false.",
+      "Share a run with model.head_transform = false.",
     );
   }
 }
