@@ -149,7 +149,7 @@ def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
     plan = facts("plan", *words, folder=folder)
     assert 0.95 * 300 <= plan["whole_seconds"] <= 300
     assert plan["train_seconds"] < plan["whole_seconds"]
-    assert any("memorised" in warning for warning in plan["warnings"])
+    assert any("memorized" in warning for warning in plan["warnings"])
     text = shown("plan", *words, folder=folder)
     for words_of in (
         "model    decoder, 1 layer,",

@@ -177,7 +177,7 @@ def test_warnings(tmp_path: Path) -> None:
     assert list(calm.warnings()) == []
     short = replace(MEASURED, peak_bytes=2 * GIB + 1, free_bytes=2 * GIB)
     for words, plan in {
-        "may be memorised": replace(calm, steps=math.ceil(20 * calm.steps_per_epoch) + 1),
+        "may be memorized": replace(calm, steps=math.ceil(20 * calm.steps_per_epoch) + 1),
         "lower train.batch": replace(calm, steps=1, steps_per_epoch=0.99),
         "longest row has 20 tokens": replace(calm, longest=20),
         "may need 2,147,483,649 bytes of memory, but only 2,147,483,648 are free": replace(calm, probe=short),

@@ -271,7 +271,7 @@ class _Selection:
         """Select the rows of a tensor (slots, G, columns, K), in place unless it has too few slots; return it.
 
         In a larger tensor, unused columns are zero, because masked values must be finite. If all rows have the same
-        length, unused columns are left uninitialised: only beam search repeats rows, and there rows keep equal lengths.
+        length, unused columns are left uninitialized: only beam search repeats rows, and there rows keep equal lengths.
         """
         columns = tensor.narrow(2, 0, self.filled)  # (slots, G, filled, K)
         if self.count > tensor.shape[0]:

@@ -68,7 +68,7 @@ def _resolve_size(name: str, configured: int | None, measured: int | None, descr
 
 
 def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
-    """Initialise all parameters in place, with a separate random generator.
+    """Initialize all parameters in place, with a separate random generator.
 
     Matrices are normal with standard deviation 1 / sqrt(inputs), which preserves the size of a vector. Matrices that
     write into the residual stream are divided by sqrt(number of such matrices), which preserves the size of the stream

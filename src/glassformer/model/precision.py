@@ -103,7 +103,7 @@ def as_recorded(config: Config, device: torch.device) -> Config:
     """Return the settings of a recorded run with every precision `auto` replaced by the precision that was used.
 
     New runs record `fp32` or `bf16`. Older runs may have recorded `auto`, which was float32 except on a GPU with
-    bfloat16, and had no `muon_precision`: Muon orthogonalised in bfloat16.
+    bfloat16, and had no `muon_precision`: Muon orthogonalized in bfloat16.
     """
     chosen: dict[str, str] = {}
     if config.train.precision == "auto":

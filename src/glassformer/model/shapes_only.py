@@ -14,14 +14,14 @@ from torch.overrides import TorchFunctionMode
 def shapes_only() -> Iterator[None]:
     """Create modules on torch's meta device inside the context: their tensors have shapes but no data.
 
-    Initialisation is skipped too: to sample numbers on the meta device, torch would load its compiler, 70 MiB of
+    Initialization is skipped too: to sample numbers on the meta device, torch would load its compiler, 70 MiB of
     modules, which would distort later measurements of this process's memory.
     """
-    with torch.device("meta"), _WithoutInitialisation():
+    with torch.device("meta"), _WithoutInitialization():
         yield
 
 
-class _WithoutInitialisation(TorchFunctionMode):
+class _WithoutInitialization(TorchFunctionMode):
     """Mode in which the functions of `torch.nn.init` return their tensor unchanged."""
 
     def __torch_function__(

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 Ids = npt.NDArray[np.integer[Any]]
 MASK_REPLACE_PROBABILITY = 0.8
-"""Fraction of the tokens to predict that the mask token replaces (Devlin et al. 2019)."""
+"""Probability that a token chosen for prediction is replaced by the mask token (Devlin et al. 2019)."""
 RANDOM_REPLACE_PROBABILITY = 0.1
-"""Fraction of the tokens to predict that a random token replaces; the others stay unchanged."""
+"""Probability that a token chosen for prediction is replaced by a random token; the others stay unchanged."""
 
 
 @dataclass(frozen=True)

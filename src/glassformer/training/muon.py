@@ -1,4 +1,4 @@
-"""Muon optimizer (Jordan et al. 2024): updates matrices with their orthogonalised momentum."""
+"""Muon optimizer (Jordan et al. 2024): updates matrices with their orthogonalized momentum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALLEST_NORM = 1e-7
 
 
 def orthogonalized(matrices: Tensor, dtype: torch.dtype) -> Tensor:
-    """Orthogonalise matrices by Newton-Schulz iterations, so that singular values become about 1 (0.5 to 1.5).
+    """Orthogonalize matrices by Newton-Schulz iterations, so that singular values become about 1 (0.5 to 1.5).
 
     Singular values below about a thousandth of the matrix's norm stay smaller.
 
@@ -49,7 +49,7 @@ class Muon(EagerOptimizer):
         lr: learning rate; for tall matrices it is multiplied by √(rows / columns).
         weight_decay: decoupled weight decay; a matrix is multiplied by 1 - lr x weight_decay in each step.
         momentum: momentum factor.
-        dtype: precision of the orthogonalisation.
+        dtype: precision of the orthogonalization.
     """
 
     def __init__(

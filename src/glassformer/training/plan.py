@@ -123,7 +123,7 @@ class RunPlan:
         """Yield warnings about the run, most of them with a remedy."""
         if self.epochs is not None and self.epochs > MANY_EPOCHS:
             yield (
-                f"the text is read {self.epochs:,.0f} times and may be memorised: "
+                f"the text is read {self.epochs:,.0f} times and may be memorized: "
                 "use fewer steps, more text, or train.patience"
             )
         if self.steps_per_epoch < 1:

@@ -379,7 +379,7 @@ def newest_run(parent: Path) -> Path:
 
 
 def fresh_model(config: Config, data: Prepared, alteration: Alteration | None = None) -> Model:
-    """Return an initialised model with the vocabulary and classes of the text, after applying `alteration` if given."""
+    """Return an initialized model with the vocabulary and classes of the text, after applying `alteration` if given."""
     vocabulary, source, classes = vocabulary_sizes_and_classes(config, data)
     model = build_model(config.model, vocabulary, config.train.seed, source, classes)
     if alteration is not None:

@@ -105,7 +105,7 @@ class Trainer:
     Args:
         run: run folder, for all output.
         config: all settings.
-        model: initialised model; `resume` loads its weights.
+        model: initialized model; `resume` loads its weights.
         task: task with its text.
         reporter: receives progress and notes.
         entropy: true entropy of the validation split in nats per token, for the loss plot and the outcome; None if not

@@ -183,7 +183,7 @@ def _add(first: Sequence[Fraction | float], second: Sequence[Fraction | float]) 
 
 
 def _estimate(moments: Sequence[float], rows: int) -> LossEstimate:
-    """Return the ratio of sums with the linearised variance of a ratio over clusters (Cochran 1977, section 6.4)."""
+    """Return the ratio of sums with the linearized variance of a ratio over clusters (Cochran 1977, section 6.4)."""
     nats, counts, nats2, product, counts2 = moments
     total = max(1.0, counts)
     loss = nats / total

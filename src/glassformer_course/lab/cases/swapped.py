@@ -63,7 +63,7 @@ def see(trainer: LabTrainer, name: str) -> tuple[Trained, Map, list[str], float]
 
 
 def cross_map(trained: Trained, name: str) -> Map:
-    """Return a cross-attention map of the decoder, from a forward pass with the arguments of training."""
+    """Return a cross-attention map of the decoder for one validation pair, passed to the model as in training."""
     pairs = [(row.source, row.inputs) for row in trained.task.held_out(None) if row.source is not None]
     longest = next(pair for pair in pairs if len(pair[0]) == len(pair[1]) >= LONGEST)
     source, target = (torch.tensor([ids.tolist()]) for ids in longest)  # (1, S), (1, T)
