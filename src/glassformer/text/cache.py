@@ -73,7 +73,7 @@ def _new_folder(cache: Path, name: str) -> Path:
 
 
 def _publish(temporary: Path, folder: Path, open_folder: Callable[[Path], object]) -> None:
-    """Rename a temporary folder to `folder`, unless another process has already made that folder undamaged."""
+    """Rename a temporary folder to `folder`; replace a damaged folder, but keep an undamaged one."""
     for _ in range(3):
         try:
             temporary.rename(folder)

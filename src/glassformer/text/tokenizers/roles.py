@@ -98,7 +98,8 @@ def convert_tokenizer_json(
 def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Vocabulary:
     """Return the roles of an imported vocabulary.
 
-    Added tokens represent their content, the unknown id represents U+FFFD, and other special ids represent no bytes.
+    Added tokens represent their content, unless they are special. The unknown id represents U+FFFD; other special ids
+    represent no bytes.
     """
     vocab = document["model"]["vocab"]
     size = roles["size"]
