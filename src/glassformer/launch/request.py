@@ -180,7 +180,7 @@ def _encoded_settings(layers: list[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def _last_value(layers: Iterable[Mapping[str, Any]], section: str, field: str, default: Any) -> Any:
-    """Return a setting's value in the last layer that has this setting, or `otherwise`."""
+    """Return a setting's value in the last layer that has this setting, or `default`."""
     for layer in layers:
         values = layer.get(section)
         if isinstance(values, Mapping) and field in values:

@@ -69,7 +69,7 @@ class Machine:
     """Versions, memory and devices of this machine, as `glass doctor` reports them.
 
     Attributes:
-        versions: versions of Python, this package and its required packages.
+        versions: versions of Python, this package, torch, numpy, tokenizers, safetensors and pydantic.
         extras: extra -> package -> version; None if the package is not installed.
         system: operating system and processor.
         cores: number of CPU cores that this process may use.

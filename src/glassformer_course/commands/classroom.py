@@ -98,7 +98,7 @@ def grade(arguments: argparse.Namespace) -> int:
 
 
 def _lines(marks: list[Mark]) -> list[str]:
-    """Return one line per student: the number of right answers, then the exercises with wrong ones."""
+    """Return one line per student: the number of right answers, then each other exercise with its mistake or result."""
     students = sorted({mark.student for mark in marks})
     width = max(map(len, students))
     lines = []

@@ -103,7 +103,7 @@ def unshortened_subject_of(
         if tokens > 0:
             problem = f"the {what} has {context + tokens:,} tokens, but the model reads at most {context:,}"
             raise GlassError(
-                problem, f"Give a shorter {what}; a run's context is set by --model.context when it is trained."
+                problem, f"Give a shorter {what}."
             )
     return subject_of(model, text, target, name)
 
