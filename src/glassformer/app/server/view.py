@@ -100,7 +100,7 @@ def no_others(question: ViewQuestion) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class PageView(Generic[Q]):
-    """View of the page.
+    """One view of the web page: its request body, the function that computes its response, and its script.
 
     Attributes:
         question: class of the request body.
