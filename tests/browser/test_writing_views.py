@@ -1,4 +1,4 @@
-"""Write, Sampling, Ablation desk, Two runs and Three machines: what the page shows is what the library gives."""
+"""Write, Sampling, Ablation, Two runs and Three machines: what the page shows is what the library gives."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ export const VIEWS: readonly ViewEntry[] = [
     name: "sampling", title: "Sampling", group: "Use", usesText: true, load: () => import("./Sampling.svelte"),
     unavailable: (run) => (run.task === "masked" || run.task === "classify" ? `${run.name} was trained to predict ${run.task === "masked" ? "masked tokens" : "labels"}: ${NO_SAMPLING}.` : null),
   },
-  { name: "ablation", title: "Ablation desk", group: "Why", usesText: true, load: () => import("./Ablation.svelte") },
+  { name: "ablation", title: "Ablation", group: "Why", usesText: true, load: () => import("./Ablation.svelte") },
   { name: "compare", title: "Two runs", group: "Compare", usesText: true, load: () => import("./Compare.svelte") },
   { name: "machines", title: "Three machines", group: "Compare", usesText: false, load: () => import("./Machines.svelte") },
   { name: "tokens", title: "Tokens", group: "Read", usesText: true, load: () => import("./Tokens.svelte") },
