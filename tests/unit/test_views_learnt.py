@@ -211,6 +211,10 @@ def test_runs_without_probabilities_of_a_text_have_no_probes(registry: ModelRegi
 # the report
 
 
+def test_the_view_answers_to_its_former_name() -> None:
+    assert find_view("proof") is find_view("verification")
+
+
 @pytest.mark.thorough
 def test_the_report_is_made_kept_and_bound_to_its_weights(
     registry: ModelRegistry, scripts: list[tuple[str, list[float]]]

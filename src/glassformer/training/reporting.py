@@ -67,7 +67,7 @@ class Silent:
         """Print nothing at a logged step."""
 
     def note(self, text: str) -> None:
-        """Print no note."""
+        """Ignore a note."""
 
     def close(self) -> None:
         """Release nothing, because no terminal is used."""

@@ -102,9 +102,7 @@ def unshortened_subject_of(
     for what, tokens in excess_tokens.items():
         if tokens > 0:
             problem = f"the {what} has {context + tokens:,} tokens, but the model reads at most {context:,}"
-            raise GlassError(
-                problem, f"Give a shorter {what}."
-            )
+            raise GlassError(problem, f"Give a shorter {what}.")
     return subject_of(model, text, target, name)
 
 

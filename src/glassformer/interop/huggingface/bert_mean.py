@@ -13,7 +13,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 
 class BertMeanConfig(BertConfig):
-    """Settings of BERT."""
+    """Settings of BERT, under the `model_type` that names this file's classifier."""
 
     model_type = "bert-mean"
 

@@ -13,7 +13,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 
 class EsmMeanConfig(EsmConfig):
-    """Settings of ESM."""
+    """Settings of ESM, under the `model_type` that names this file's classifier."""
 
     model_type = "esm-mean"
 
