@@ -151,6 +151,12 @@ def test_the_back_button_returns(page: Visit) -> None:
     shown.wait_for_selector("h2:text-is('Attention map')")
 
 
+def test_a_link_with_the_former_name_of_a_view_opens_it(page: Visit) -> None:
+    shown = page("proof", "book")
+    shown.wait_for_selector("h2:text-is('Verification report')")
+    assert "#verification?" in shown.url, "the address uses the new name"
+
+
 def test_errors_say_what_to_do(page: Visit) -> None:
     shown = page("attention", "book", "the dog " * 60, refused=True)
     lines = shown.locator("[role=alert] p").all_inner_texts()

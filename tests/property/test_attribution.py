@@ -306,7 +306,7 @@ def test_what_a_flow_cannot_be_of_is_refused() -> None:
         flow(trace(model, tokens(1, 53)), (0,))
 
 
-# ---- blank-out and agreement
+# ---- occlusion and agreement
 
 
 @pytest.mark.parametrize("family", FAMILIES)

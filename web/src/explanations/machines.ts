@@ -9,6 +9,6 @@ export const MACHINES: Explanation = {
     engineer: "The families differ mainly in their masks: causal in a decoder, not causal in an encoder. An encoder-decoder has both, and its decoder blocks have cross-attention, in which no source token is masked. The masks shown are read from the scores of a forward pass (−∞ where masked), not derived from a rule.",
     researcher: "The encoder's token surprisals are pseudo-log-likelihoods with two-sided context; those of the decoder sum to −ln p(text | its first token). The difference at a token shows how much the encoder gains from two-sided context, for these two runs. Losses of different tasks are not comparable.",
   },
-  formula: "decoder: p(xᵢ | x₁…xᵢ₋₁)   encoder: p(xᵢ | all but xᵢ)   encoder-decoder: p(yᵢ | y₁…yᵢ₋₁, x)",
+  formula: "decoder: p(xᵢ | x₁…xᵢ₋₁)\nencoder: p(xᵢ | all but xᵢ)\nencoder-decoder: p(yᵢ | y₁…yᵢ₋₁, x)",
   check: "the decoder's predictions do not change with later tokens, and each number equals that of the run alone.",
 };

@@ -9,6 +9,6 @@ export const RECEIPT: Explanation = {
     engineer: "This is direct logit attribution with the scale of the final norm held fixed. The contribution of a head is split by source token through A, V and W_O. The sum is computed in float64 from a recorded forward pass; the residual is the rounding error of the model's forward pass.",
     researcher: "The receipt is an exact linear split of the final residual stream along the unembedding direction (Elhage et al. 2021). It does not include indirect effects: use ablation or patching to measure them. Post-norm models, and models with an activation before the output layer, have no such split, so they have no receipt.",
   },
-  formula: "logit = Σ_parts u · part + biases,   u = (g − mean of g) / σ for LayerNorm, g / σ for RMSNorm,   g = gain · w",
+  formula: "logit = Σ_parts u · part + biases\nu = (g − mean of g) / σ for LayerNorm, g / σ for RMSNorm\ng = gain · w",
   check: "the sum equals the model's logit to 1e-4; the residual is their difference.",
 };

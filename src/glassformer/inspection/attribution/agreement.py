@@ -1,7 +1,7 @@
 """Rank correlation of attention and rollout with occlusion (Jain and Wallace 2019; Abnar and Zuidema 2020).
 
-For each output, the visible tokens are ranked by occlusion (blank-out: the absolute change of ln p(answer) when a token
-is replaced), by the attention weights of each layer (mean over heads), and by the rollout up to each layer. Spearman's
+For each output, the visible tokens are ranked by occlusion (the absolute change of ln p(answer) when a token is
+replaced), by the attention weights of each layer (mean over heads), and by the rollout up to each layer. Spearman's
 correlation of the occlusion ranking with the attention ranking, and with the rollout ranking, is averaged over the
 outputs with at least `LEAST` visible tokens.
 """
@@ -26,7 +26,7 @@ LEAST = 4
 
 @dataclass(frozen=True)
 class MeasureAgreement:
-    """Rank correlation of one measure with occlusion (blank-out).
+    """Rank correlation of one measure with occlusion.
 
     Attributes:
         layer: layer number, from 0.

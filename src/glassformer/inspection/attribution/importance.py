@@ -1,4 +1,4 @@
-"""Token importance for one answer by attention, rollout and occlusion (blank-out), with their rank correlations.
+"""Token importance for one answer by attention, rollout and occlusion, with their rank correlations.
 
 Attention and rollout are weights from the forward pass; occlusion is the drop of ln p(answer) when the token is
 replaced. If attention and occlusion rank the tokens differently, attention does not show which tokens the answer

@@ -1,4 +1,4 @@
-"""Occlusion (blank-out): the drop of ln p(answer) when one token of the text is replaced.
+"""Occlusion: the drop of ln p(answer) when one token of the text is replaced.
 
 Unlike attention weights, occlusion measures a causal effect: the model reads the text again for each replaced token.
 The result depends on the replacement. Choose a token that occurred in training: the model has never read another.

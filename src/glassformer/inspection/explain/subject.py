@@ -180,7 +180,7 @@ def _translation_subject(model: Translator, text: str, target: str | None, title
         settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0)
         steps = decoding.generate(model.model, [ids], settings, end, start=start)
         written_ids = [token for step in steps for token in step.tokens if token != end][:max_target_ids]
-        notes.append("The target was generated greedily; use --target to explain another target.")
+        notes.append("The target was generated greedily. Give a target to explain a different one.")
     else:
         written_ids = model.tokenizer.encode(target)
         if len(written_ids) > max_target_ids:
