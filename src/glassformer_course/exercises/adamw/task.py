@@ -9,8 +9,8 @@
 # $$\hat m = \frac{m}{1 - \beta_1^t} \qquad \hat v = \frac{v}{1 - \beta_2^t} \qquad
 # w \leftarrow w - rate \cdot decay \cdot w - rate \cdot \frac{\hat m}{\sqrt{\hat v} + \epsilon}$$
 #
-# - All arrays are float64 of one shape, with one axis or more. `rate` and `decay` are floats.
-# - The $w$ on the right of the last formula is the weight *before* this step, both times.
+# - All arrays are float64 and have the same shape, with at least one axis. `rate` and `decay` are floats.
+# - On the right of the last formula, both $w$ are the weight *before* this step.
 # - The result is the tuple (w, m, v) after the step, all new arrays. Return `m` and `v` *without* the bias correction:
 #   $\hat m$ and $\hat v$ are only for this step. Do not change the arguments.
 

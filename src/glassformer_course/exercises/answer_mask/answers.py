@@ -102,7 +102,8 @@ MISTAKES = [
     Mistake(
         "the mask belongs to the inputs",
         "counts[i] says whether targets[i] counts, and targets[i] is the input one position later. The mask of the "
-        "inputs misses the end of each answer and counts the end of each question: shift it like the targets.",
+        "inputs misses the first token of each answer and counts the first token of the next message: shift the mask "
+        "like the targets.",
         {"row": _mask_of_inputs},
     ),
     Mistake(
@@ -122,7 +123,7 @@ MISTAKES = [
     ),
     Mistake(
         "the end after a question counts",
-        "The user ends a question, not the model. Only the end after an answer counts.",
+        "The user, not the model, ends a question. Only the end after an answer counts.",
         {"row": _every_end},
     ),
     Mistake(

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A bigram language model
 #
-# A bigram model is the smallest language model: it predicts the next token from one token alone, and is trained by
-# counting.
+# A bigram model is a very simple language model: it predicts the next token from the previous token alone, and is
+# trained by counting.
 #
 # - `count(ids, size)`: the number of times that token b follows token a, as an **int64** array (V, V) with V = `size`.
 #   Rows are the first token, columns the next. `ids` is an int64 array of length N, so it has N - 1 pairs.

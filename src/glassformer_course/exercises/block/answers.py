@@ -95,7 +95,7 @@ MISTAKES = [
     Mistake(
         "post-norm",
         "norm(x + f(x)) is the block of the original transformer: it normalizes the stream itself, and deep models "
-        "train badly without warm-up. The task asks for x + f(norm(x)).",
+        "are hard to train without warm-up. The task asks for x + f(norm(x)).",
         {"block": _post_norm},
     ),
     Mistake(

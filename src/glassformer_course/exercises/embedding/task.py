@@ -8,7 +8,7 @@
 # \frac{\partial L}{\partial E} = \mathrm{onehot}(\mathrm{ids})^\top\, \frac{\partial L}{\partial X}$$
 #
 # - `one_hot(ids, size)`: float64 (..., V) with V = `size`: 1 at the index of the id, 0 elsewhere.
-# - `look_up(ids, table)`: each id's row of the table, float64 (..., D). The same numbers as `one_hot(ids, V) @ table`.
+# - `look_up(ids, table)`: each id's row of the table, float64 (..., D). The result equals `one_hot(ids, V) @ table`.
 # - `table_gradient(ids, dX, size)`: `dX` (..., D) is the gradient of the loss with respect to each vector looked up;
 #   the result, float64 (V, D), is the gradient of the table. **A token that occurs at several positions gets the sum**
 #   of their gradients; the row of a token that does not occur is 0.

@@ -86,8 +86,8 @@ MISTAKES = [
     ),
     Mistake(
         "the stream's mean subtracted from every part",
-        "The mean of the stream is the sum of the means of the parts. Subtracted from each part, it is counted N "
-        "times: subtract from each part its own mean.",
+        "The mean of the stream is the sum of the means of the parts. If you subtract it from each part, it is counted "
+        "N times: subtract from each part its own mean.",
         {"attribution": _mean_of_the_whole},
     ),
     Mistake(

@@ -129,7 +129,8 @@ MISTAKES = [
     ),
     Mistake(
         "only masked tokens have labels",
-        "Swapped and unchanged tokens must be predicted too. Every chosen token has a label.",
+        "Chosen tokens that became another token or stayed the same must be predicted too. Every chosen token has a "
+        "label.",
         {"hide": _only_masked},
     ),
     Mistake(
@@ -140,8 +141,8 @@ MISTAKES = [
     ),
     Mistake(
         "no chosen token stays the same",
-        "All chosen tokens that are not masked were swapped: 80/20 instead of 80/10/10. From 0.9 on, a chosen token "
-        "stays the same.",
+        "All chosen tokens that are not masked became another token: 80/20 instead of 80/10/10. From 0.9 on, a chosen "
+        "token stays the same.",
         {"hide": _swapped_too_often},
     ),
     Mistake(

@@ -58,7 +58,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         action,
         others,
         3,
-        note="where the first three tokens are chosen: one is masked, one swapped, one unchanged",
+        note="where the first three tokens are chosen: one is masked, one becomes another, one stays the same",
     )
     yield call(
         "hide",

@@ -191,7 +191,7 @@ MISTAKES = [
     ),
     Mistake(
         "the most important head first",
-        "First remove the head whose removal hurts *least*, which gives the lowest loss.",
+        "First remove the *least* important head, the one whose removal gives the lowest loss.",
         {"greedy": _most_important_first},
     ),
 ]

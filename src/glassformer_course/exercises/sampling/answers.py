@@ -174,8 +174,8 @@ MISTAKES = [
     ),
     Mistake(
         "the token that reaches top-p is dropped",
-        "This keeps tokens while their sum is at most top_p, so it keeps too few, or none of a sharp distribution. "
-        "Compare the sum *before* each token, the cumulative sum minus its own probability, with top_p.",
+        "This keeps tokens while their sum is at most top_p, so it keeps too few, or none if the first token alone has "
+        "more. Compare the sum *before* each token, the cumulative sum minus its own probability, with top_p.",
         {"distribution": _without_the_one_that_reaches},
     ),
     Mistake(

@@ -12,8 +12,8 @@
 # 3. **Softmax** of the kept logits; all other tokens get probability 0.
 # 4. **Top-p**: sort the tokens by probability, largest first; on ties, the lower id comes first. Keep a token if the
 #    tokens before it have a total probability less than `top_p`. So the first token is always kept, and the token that
-#    reaches `top_p` is the last. A total that misses `top_p` by less than 1e-9 counts as reaching it, to be robust to
-#    rounding. If `top_p` is `None`, keep all.
+#    reaches `top_p` is the last one kept. A total that misses `top_p` by less than 1e-9 counts as reaching it, to be
+#    robust to rounding. If `top_p` is `None`, keep all.
 # 5. Divide the remaining probabilities by their sum.
 #
 # `draw` samples a token from probabilities, given a number $0 \le u < 1$: the first token at which the cumulative sum

@@ -1,16 +1,16 @@
 # %% [markdown]
 # # Sinusoidal positions
 #
-# Attention does not see the order of tokens. The first transformers added to each token a vector that encodes its
-# position: D numbers, sines and cosines of the position, from high to low frequency. For position p and
-# i = 0, 1, …, D/2 - 1:
+# Attention does not see the order of tokens. In the original transformer, a vector that encodes the position is added
+# to the vector of each token. It has D numbers: sines and cosines of the position, from high to low frequency. For
+# position p and i = 0, 1, …, D/2 - 1:
 #
 # $$\mathrm{PE}(p)_{2i} = \sin\!\left(\frac{p}{10000^{2i/D}}\right), \qquad
 # \mathrm{PE}(p)_{2i+1} = \cos\!\left(\frac{p}{10000^{2i/D}}\right)$$
 #
 # Write `sinusoids(positions, width)`.
 #
-# - `positions` is int64 (T,), in any order, from 0; `width` is D, an even number. The result is float64 (T, D).
+# - `positions` is int64 (T,), in any order, never negative; `width` is D, an even number. The result is float64 (T, D).
 # - **Layout**: sine and cosine of the same frequency are adjacent, sin cos sin cos …, as in the formula. So position 0
 #   has 0, 1, 0, 1, …
 
