@@ -115,7 +115,7 @@ MISTAKES = [
         {"step": _not_appended},
     ),
     Mistake(
-        "the mask forgets the cache",
+        "the mask ignores the cache",
         "With a lower triangle that begins at column 0, the new row i sees only positions 0 … i. The new row i is at "
         "position t + i: shift the diagonal by t, np.tri(n, t + n, k=t).",
         {"step": _mask_of_the_piece},

@@ -103,7 +103,7 @@ MISTAKES = [
         {"causal": _forbidden},
     ),
     Mistake(
-        "the cache is forgotten",
+        "the cache is ignored",
         "The queries are the last T of the S positions, so query i is at position S - T + i, not i. With a cache, "
         "shift the triangle to the right: np.tri(T, S, S - T).",
         {"causal": _no_offset},

@@ -11,7 +11,7 @@
 # a_{ij} = \frac{e^{s_{ij}}}{\sum_{j'\ \mathrm{real}} e^{s_{ij'}}} \qquad
 # s_{ij} = \frac{q_{bi} \cdot k_{bj}}{\sqrt{d}}$$
 #
-# - Every query gets a result, also at padding positions (which nothing uses). Only *keys* at padding are left out.
+# - Every query gets a result, also at padding positions, where it is not used. Only *keys* at padding are left out.
 # - A row without any real token gets zeros everywhere.
 #
 # `mean` is the mean of the vectors at the real positions of each row; zeros for a row without real tokens.
