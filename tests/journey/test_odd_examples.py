@@ -66,18 +66,18 @@ def test_labels_that_look_like_numbers_are_names(folder: Path) -> None:
     for number, name in enumerate(("spam", "work", "family"), start=1):
         text = text.replace(f"{name},", f"{number},")
     (folder / "mails.csv").write_text(text.replace("3,", "3.0,"), encoding="utf-8", newline="")
-    assert "the labels look like numbers: each is a name" in said(*MAILS, folder=folder)
+    assert "the labels look like numbers, but are used as names" in said(*MAILS, folder=folder)
     shown = here("classify", "run", "win a 7 pound prize now", folder=folder).stdout
     assert sorted(line.split()[-1] for line in shown.splitlines()) == ["1", "2", "3.0"]
 
 
 def test_a_label_of_one_text_and_a_sorted_file(folder: Path) -> None:
     append(folder / "mails.csv", "odd,one of its kind\n")
-    assert "1 label is seen once only: odd" in said(*MAILS, folder=folder)
+    assert "1 label occurs only once: odd" in said(*MAILS, folder=folder)
     lines = (folder / "mails.csv").read_text(encoding="utf-8").splitlines()
     (folder / "sorted.csv").write_text("\n".join([lines[0], *sorted(lines[1:])]), encoding="utf-8")
     notes = here("data", "look", "sorted.csv", "--task=classify", "--data.split=tail", folder=folder).stdout
-    assert "data.split = random keeps some of each label in both parts" not in notes  # work is in both
+    assert "data.split = random puts texts of each label in both splits" not in notes  # work is in both
     (folder / "two.csv").write_text("\n".join(["label,text", *sorted(lines[1:])][:97]), encoding="utf-8")
     notes = here(
         "data",
@@ -100,8 +100,8 @@ def test_labels_that_were_never_learnt(folder: Path) -> None:
     append(folder / "test.csv", "Spam,win a prize\nSpam,win another prize\nnews,the day in short\n")
     done = here("evaluate", "run", "test.csv", folder=folder)
     assert done.returncode == 0, done.stderr
-    assert "left out 3 texts whose label was never learnt: Spam (2), news (1)" in done.stderr
-    assert "; nearest to Spam is spam" in done.stderr
+    assert "left out 3 texts with labels that the training split does not have: Spam (2), news (1)" in done.stderr
+    assert "; the known label nearest to Spam is spam" in done.stderr
     assert "36 texts, " in done.stdout
     (folder / "test.csv").write_text("label,text\nhum,who is it\nhum,what is it\nhim,is it\n", encoding="utf-8")
     cause, remedy = refused("evaluate", "run", "test.csv", "--data.label_column=label", folder=folder)
@@ -158,13 +158,13 @@ def test_pairs_on_both_sides_are_noted(folder: Path) -> None:
         append(folder / f"train.{language}", "".join(line + "\n" for line in lines[:20]))
         append(folder / f"val.{language}", "".join(line + "\n" for line in lines[:4]))
     notes = said(*PAIR, "--data.split=tail", folder=folder)
-    assert "20 pairs repeat another" in notes
-    assert "20 of 30 validation pairs also stand in the training part; data.split = random keeps them apart" in notes
+    assert "20 pairs are duplicates" in notes
+    assert "20 of 30 validation pairs also occur in the training split; data.split = random prevents this" in notes
     shutil.rmtree(folder / "run")
-    assert "also stand in the training part" not in said(*PAIR, folder=folder)  # a random split, of its own accord
+    assert "also occur in the training split" not in said(*PAIR, folder=folder)  # a random split, of its own accord
     shutil.rmtree(folder / "run")
     notes = said(*PAIR, "--data.validation=val.en", "--data.validation_target=val.de", folder=folder)
-    assert "4 of 34 validation pairs also stand in the training part" in notes
+    assert "4 of 34 validation pairs also occur in the training split" in notes
 
 
 def test_what_goes_wrong_early_is_said(folder: Path) -> None:

@@ -110,12 +110,12 @@ def test_validation_files_of_their_own(task_home: Path) -> None:
     given = ["train.en", "train.de", "--task=translate", "--data.validation=val.en", "--data.validation_target=val.de"]
     done = here("train", *given, *TINY, "--steps=2", "--out=runs/own", folder=task_home)
     assert done.returncode == 0, done.stderr
-    assert "validation: val.en, val.de (30 pairs); all of train.en, train.de is learnt from (280 pairs)" in done.stderr
+    assert "validation: val.en, val.de (30 pairs); training: all of train.en, train.de (280 pairs)" in done.stderr
     assert facts("evaluate", "runs/own", folder=task_home)["examples"] == 30
     mails = ["mails.csv", "--task=classify", "--data.validation=test.csv"]
     done = here("train", *mails, *TINY, "--steps=2", "--out=runs/own-mails", folder=task_home)
     assert done.returncode == 0, done.stderr
-    assert "validation: test.csv (36 texts); all of mails.csv is learnt from (144 texts)" in done.stderr
+    assert "validation: test.csv (36 texts); training: all of mails.csv (144 texts)" in done.stderr
 
 
 def test_two_vocabularies_are_kept_and_counted(task_home: Path) -> None:

@@ -175,16 +175,16 @@ def test_json_says_what_was_left_out_and_what_was_learnt_before(task_home: Path)
         "label,text\nspam,win a 2 pound prize now\nunheard,hello there\n", encoding="utf-8", newline=""
     )
     notes = facts("evaluate", "runs/classify", "odd.csv", folder=task_home)["notes"]
-    assert any("never learnt: unheard (1)" in note for note in notes)
+    assert any("the training split does not have: unheard (1)" in note for note in notes)
     for name in ("train.en", "train.de", "mails.csv"):  # most of what was learnt, in other files
         lines = (task_home / name).read_text(encoding="utf-8").splitlines(keepends=True)
         (task_home / f"most-{name}").write_text("".join(lines[:-1]), encoding="utf-8")
     files = ["most-train.en", "most-train.de"]
     pairs = facts("evaluate", "runs/translate", *files, "--examples=3", folder=task_home)["notes"]
-    assert any("stand in the training part" in note for note in pairs)
+    assert any("occur in the training split" in note for note in pairs)
     assert not any("writing" in note for note in pairs)
     mails = facts("evaluate", "runs/classify", "most-mails.csv", folder=task_home)["notes"]
-    assert any("stand in the training part" in note for note in mails)
+    assert any("occur in the training split" in note for note in mails)
 
 
 def test_the_text_that_a_run_began_with_is_measured_on_its_validation_part(task_home: Path) -> None:

@@ -211,7 +211,7 @@ def test_an_encoded_text_is_learnt_from_with_its_own_settings_or_not_at_all(fold
     with pytest.raises(GlassError, match="exists already"):
         encode_here(LM, data, VOCABULARY, folder / "out", silent)
     with (
-        pytest.raises(GlassError, match="holds the tokens of a text"),
+        pytest.raises(GlassError, match="an encoded text"),
         open_source(LM, DataConfig(source=str(folder / "out")), folder),
     ):
         pass

@@ -231,7 +231,10 @@ def test_labels_that_were_never_learnt(write: Write, tmp_path: Path) -> None:
     assert list(store.texts()) == [("one two three", "spam"), ("x y z", "ham")]
     assert store.labels is not None
     assert store.labels.tolist() == [1, 0]
-    assert "left out 2 texts whose label was never learnt: spams (2); nearest to spams is spam" in told
+    assert (
+        "left out 2 texts with labels that the training split does not have: spams (2); the known label nearest to spams is spam"
+        in told
+    )
     write("v.tsv", tsv([("Ham", "x y z"), ("hem", "x y"), ("hem", "z z")]))
     with pytest.raises(GlassError, match=r"most frequent label is 'hem'\nDid you mean ham"):
         encoded("classify", data, tokenizers, found.labels, tmp_path)
@@ -251,11 +254,11 @@ def test_measured_examples_that_were_learnt_are_counted(
 
     assert told("none.tsv", other) is None
     assert told("some.tsv", [*PAIRS[:2], PAIRS[35], PAIRS[0], *other]) == (
-        "4 of 7 pairs also stand in the training part"
+        "4 of 7 pairs also occur in the training split"
     )
     labelled = made(tmp_path, "classify", source=write("l.tsv", LABELLED))
     assert overlap_note(labelled.validation, labelled.train) is None
-    assert overlap_note(labelled.train, labelled.train) == "36 of 36 labelled texts also stand in the training part"
+    assert overlap_note(labelled.train, labelled.train) == "36 of 36 labelled texts also occur in the training split"
 
 
 def test_a_store_without_texts_says_so(write: Write, tmp_path: Path) -> None:

@@ -234,12 +234,12 @@ def test_repeats_and_what_stands_on_both_sides(write: Write, tmp_path: Path) -> 
     rows = [*PAIRS[:18], PAIRS[0], (PAIRS[1][0], "une autre")]
     source = write("t.tsv", tsv(rows))
     told = notes(made(tmp_path, "translate", source=source, split="tail"))
-    assert "1 pair repeats another" in told
+    assert "1 pair is a duplicate" in told
     assert "1 source has several targets" in told
-    assert "1 of 2 validation pairs also stands in the training part; data.split = random keeps them apart" in told
-    assert "1 more validation source stands in the training part, with other targets; data.split = random" in told
+    assert "1 of 2 validation pairs also occurs in the training split; data.split = random prevents this" in told
+    assert "1 more validation source occurs in the training split, with other targets; data.split = random" in told
     told = notes(made(tmp_path, "translate", source=source, split="random"))
-    assert "1 pair repeats another" in told
+    assert "1 pair is a duplicate" in told
     assert "training part" not in told
     both = [(text, "ham") for text, _ in SPAM[:2]]
     labelled = write("l.tsv", tsv((label, text) for text, label in [*SPAM, *both, SPAM[3]]))
@@ -253,7 +253,7 @@ def test_labels_seen_once_are_learnt_and_named(write: Write, tmp_path: Path) -> 
     rows = [("rare", "a text of its own"), ("odd", "and one more text"), *twice, *((b, a) for a, b in SPAM)]
     found = made(tmp_path, "classify", source=write("t.tsv", tsv(rows)), validation_fraction=0.5)
     assert found.labels == ("ham", "odd", "rare", "spam", "twice")
-    assert "2 labels are seen once only: odd, rare" in found.notes
+    assert "2 labels occur only once: odd, rare" in found.notes
     assert {"odd", "rare"} <= {label for _, label in found.train.texts()}
 
 
@@ -267,12 +267,12 @@ def test_validation_of_its_own(write: Write, tmp_path: Path) -> None:
     assert list(found.train.texts()) == PAIRS[:30]
     assert list(found.validation.texts())[:10] == PAIRS[30:]
     told = notes(found)
-    assert "1 of 12 validation pairs also stands in the training part\n" in told
-    assert "1 more validation source stands in the training part, with other targets\n" in told
+    assert "1 of 12 validation pairs also occurs in the training split\n" in told
+    assert "1 more validation source occurs in the training split, with other targets\n" in told
     assert "12 pairs) and" not in told
-    assert "(12 pairs); all of" in told
+    assert "(12 pairs); training: all of" in told
     same = notes(made(tmp_path, "translate", source=source, validation=source))
-    assert "30 of 30 validation pairs also stand in the training part" in same
+    assert "30 of 30 validation pairs also occur in the training split" in same
 
 
 def test_labels_that_only_the_validation_part_has(write: Write, tmp_path: Path) -> None:
@@ -281,12 +281,15 @@ def test_labels_that_only_the_validation_part_has(write: Write, tmp_path: Path) 
     found = made(tmp_path, "classify", source=source, validation=own, label_column="1", column="2")
     assert found.labels == ("ham", "spam")
     assert list(found.validation.texts()) == [("win now", "spam")]
-    note = "left out 3 texts whose label was never learnt: news (2), Spam (1); known are ham, spam"
+    note = "left out 3 texts with labels that the training split does not have: news (2), Spam (1); known labels: ham, spam"
     assert note in found.notes
     rows = [*((b, a) for a, b in SPAM), ("spam", "one more of them"), ("news", "of today")]
     found = made(tmp_path, "classify", source=write("s.tsv", tsv(rows)), split="tail", validation_fraction=0.05)
     assert list(found.validation.texts()) == [("one more of them", "spam")]
-    assert "left out 1 text whose label was never learnt: news (1); known are ham, spam" in found.notes
+    assert (
+        "left out 1 text with labels that the training split does not have: news (1); known labels: ham, spam"
+        in found.notes
+    )
 
 
 # The split

@@ -347,8 +347,8 @@ def test_notes_and_progress(tmp_path: Path) -> None:
         "UTF-16 LE with a byte order mark",
         "5 documents, 79 characters",
         "left out 1 document with fewer than 3 words",
-        "3 documents repeat another",
-        "1 validation document also stands in the training part",
+        "3 documents are duplicates",
+        "1 validation document also occurs in the training split",
         "per character",
         "0.000% unknown",
         "characters, ",
@@ -365,7 +365,7 @@ def test_documents_split_at_random_share_nothing(tmp_path: Path) -> None:
     held = set("".join(made.validation.source.iter_text(made.tokenizer)).split("\n"))
     assert not train & held
     assert len(train | held) == 40
-    assert "160 documents repeat another" in made.notes
+    assert "160 documents are duplicates" in made.notes
     assert not any("also stand" in note for note in made.notes)
 
 

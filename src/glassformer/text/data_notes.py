@@ -59,17 +59,17 @@ def document_split_notes(survey: Survey, split: DocumentSplit, data: DataConfig,
         )
     if unused := survey.characters - train.characters - validation.characters:
         notes.append(
-            f"{counted(unused, 'characters are', 'character is')} in neither part: "
-            "data.validation_limit is shorter than the document held out"
+            f"{counted(unused, 'characters are', 'character is')} in neither split, "
+            "because data.validation_limit is shorter than the held-out document"
         )
     text_hashes = np.frombuffer(survey.marks, dtype=np.uint64)
     if survey.records > 1 and (repeated := len(text_hashes) - len(np.unique(text_hashes))):
         at_least = "at least " if survey.records > len(text_hashes) else ""
-        notes.append(f"{at_least}{counted(repeated, 'documents repeat', 'document repeats')} another")
+        notes.append(f"{at_least}{counted(repeated, 'documents are duplicates', 'document is a duplicate')}")
         shared = int(np.isin(text_hashes[train.documents :], text_hashes[: train.documents]).sum())
         if split.bucket < 0 and shared:
-            subject = counted(shared, "validation documents also stand", "validation document also stands")
-            notes.append(f"{subject} in the training part; data.split = random keeps them apart")
+            subject = counted(shared, "validation documents also occur", "validation document also occurs")
+            notes.append(f"{subject} in the training split; data.split = random prevents this")
     return notes
 
 
@@ -78,12 +78,12 @@ def record_split_note(source: Source, validation_source: Source | None, train: i
     labelled = source.kind.labels != "none"
     noun = "texts" if labelled else source.kind.noun
     if validation_source is not None:
-        training = f"all of {source.name} is learnt from ({counted(train, noun)})"
+        training = f"training: all of {source.name} ({counted(train, noun)})"
         return f"validation: {validation_source.name} ({counted(validation, noun)}); {training}"
     method = "the last ones"
     if source.data.split == "random":
-        constraint = "the same share of each label" if labelled else "equal sources together"
-        constraint = "equal ones together" if source.kind.loss_spans else constraint
+        constraint = "stratified by label" if labelled else "equal sources in the same split"
+        constraint = "equal ones in the same split" if source.kind.loss_spans else constraint
         method = f"drawn at random, {constraint}, seed {source.data.seed}"
     fraction = validation / max(1, train + validation)
     return f"validation: {validation:,} of {train + validation:,} {noun} ({fraction:.1%}), {method}"
@@ -95,14 +95,14 @@ def label_notes(survey: Survey, validation_survey: Survey | None, labels: Mappin
         return []
     notes = []
     if all(map(NUMBER.fullmatch, survey.label_names)):
-        notes.append("the labels look like numbers: each is a name (1, 01 and 1.0 would be three)")
+        notes.append("the labels look like numbers, but are used as names: 1, 01 and 1.0 would be three labels")
     counts = survey.label_counts()
     if single_labels := sorted(name for name, number in survey.label_names.items() if counts[number] == 1):
         names = listed(single_labels, SHOWN_LABELS)
-        notes.append(f"{counted(len(single_labels), 'labels are', 'label is')} seen once only: {names}")
+        notes.append(f"{counted(len(single_labels), 'labels occur', 'label occurs')} only once: {names}")
     unseen = {name: int(counts[number]) for name, number in survey.label_names.items() if name not in labels}
     if unseen:  # these labels occur only in the held-out end of the source
-        notes += [*unseen_notes(unseen, list(labels)), "data.split = random keeps some of each label in both parts"]
+        notes += [*unseen_notes(unseen, list(labels)), "data.split = random puts texts of each label in both splits"]
     if validation_survey is not None:
         validation_counts = validation_survey.label_counts()
         unseen = {
@@ -131,11 +131,11 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
     count = sum(unseen.values())
     matches = difflib.get_close_matches(by_frequency[0], labels, n=1, cutoff=0.6)
     hint = (
-        f"nearest to {by_frequency[0]} is {matches[0]}"
+        f"the known label nearest to {by_frequency[0]} is {matches[0]}"
         if matches
-        else f"known are {listed(list(labels), SHOWN_LABELS)}"
+        else f"known labels: {listed(list(labels), SHOWN_LABELS)}"
     )
-    return [f"left out {counted(count, 'texts')} whose label was never learnt: {listing}; {hint}"]
+    return [f"left out {counted(count, 'texts')} with labels that the training split does not have: {listing}; {hint}"]
 
 
 def overlap_notes(survey: Survey, validation_survey: Survey | None, held_out: HeldOutMask) -> list[str]:
@@ -150,7 +150,7 @@ def overlap_notes(survey: Survey, validation_survey: Survey | None, held_out: He
     notes = []
     distinct, first = np.unique(record_hashes, return_index=True)
     if repeated := len(record_hashes) - len(distinct):
-        notes.append(f"{counted(repeated, f'{record_noun} repeat', f'{record_noun[:-1]} repeats')} another")
+        notes.append(f"{counted(repeated, f'{record_noun} are duplicates', f'{record_noun[:-1]} is a duplicate')}")
     if with_several_answers := int((np.unique(text_hashes[first], return_counts=True)[1] > 1).sum()):
         notes.append(
             f"{counted(with_several_answers, f'{text_noun} have', f'{text_noun[:-1]} has')} several {answer_noun}"
@@ -161,13 +161,13 @@ def overlap_notes(survey: Survey, validation_survey: Survey | None, held_out: He
     )
     repeated_records = int(np.isin(validation_record_hashes, record_hashes[train]).sum())
     repeated_texts = int(np.isin(validation_text_hashes, text_hashes[train]).sum()) - repeated_records
-    hint = "" if validation_survey else "; data.split = random keeps them apart"
+    hint = "" if validation_survey else "; data.split = random prevents this"
     if repeated_records:
-        subject = f"of {counted(len(validation_record_hashes), f'validation {record_noun}')} also stand"
-        notes.append(f"{counted(repeated_records, subject, f'{subject}s')} in the training part{hint}")
+        subject = f"of {counted(len(validation_record_hashes), f'validation {record_noun}')} also occur"
+        notes.append(f"{counted(repeated_records, subject, f'{subject}s')} in the training split{hint}")
     if repeated_texts > 0:
-        more = counted(repeated_texts, f"more validation {text_noun} stand", f"more validation {text_noun[:-1]} stands")
-        notes.append(f"{more} in the training part, with other {answer_noun}{hint}")
+        more = counted(repeated_texts, f"more validation {text_noun} occur", f"more validation {text_noun[:-1]} occurs")
+        notes.append(f"{more} in the training split, with other {answer_noun}{hint}")
     return notes
 
 
@@ -187,8 +187,8 @@ def overlap_note(store: RecordStore, train: RecordStore) -> str | None:
         in_training |= np.isin(distinct, np.frombuffer(chunk, dtype=np.uint64))
     if not in_training.any():
         return None
-    subject = f"of {counted(len(record_hashes), store.kind.noun)} also stand"
-    return f"{counted(int(counts[in_training].sum()), subject, f'{subject}s')} in the training part"
+    subject = f"of {counted(len(record_hashes), store.kind.noun)} also occur"
+    return f"{counted(int(counts[in_training].sum()), subject, f'{subject}s')} in the training split"
 
 
 def _record_hashes(store: RecordStore) -> Iterator[int]:

@@ -101,7 +101,7 @@ def _locate_folder(folder: Path) -> Located:
     """
     if is_encoded(folder):
         raise GlassError(
-            f"{folder} holds the tokens of a text, not a text",
+            f"{folder} contains an encoded text (token ids), not a text",
             "Use it only with glass train or glass plan and --task lm or masked. Give other commands the text itself.",
         )
     located_files: list[tuple[Path, str]] = []
