@@ -14,7 +14,7 @@ from playwright.sync_api import ConsoleMessage, Page, Request
 HERE = ("data", "blob")
 GRAVE = ("serious", "critical")
 PATIENCE = 30_000
-"""Milliseconds in which an answer must have come, on a machine that does much else."""
+"""Maximum time to wait for a response, in milliseconds; long enough for a heavily loaded machine."""
 
 
 @dataclass(frozen=True)

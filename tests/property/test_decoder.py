@@ -78,7 +78,7 @@ def test_cached_logits_equal_uncached(kind: dict[str, Any], heads: str, window: 
 
 
 def test_a_cache_that_is_one_place_off_is_seen() -> None:
-    """The cache test can fail: positions shifted by one change the logits."""
+    """The cache test can fail: a masked first token, which also shifts the next position by one, changes the logits."""
     config = tiny(positions="rotary")
     model = decoder(config)
     whole = tokens(1, 9)

@@ -244,7 +244,7 @@ def test_repeats_and_what_stands_on_both_sides(write: Write, tmp_path: Path) -> 
     both = [(text, "ham") for text, _ in SPAM[:2]]
     labelled = write("l.tsv", tsv((label, text) for text, label in [*SPAM, *both, SPAM[3]]))
     told = notes(made(tmp_path, "classify", source=labelled))
-    assert "1 example repeats another" in told
+    assert "1 example is a duplicate" in told
     assert "2 texts have several labels" in told
 
 

@@ -1,4 +1,4 @@
-"""Choose a run's open sizes, and forecast its time, memory and loss before it starts."""
+"""Choose the sizes that a run's settings leave unset, and forecast its time, memory and loss before it starts."""
 
 from __future__ import annotations
 

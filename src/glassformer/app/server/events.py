@@ -3,8 +3,8 @@
 ::
 
     event: metrics       data: a line of metrics.jsonl        id: its step
-    event: checkpoint    data: {"best": "step-000850", "last": "step-000900"}   first, and when one of them changes;
-                                                                            null: none yet
+    event: checkpoint    data: {"best": "step-000850", "last": "step-000900"}   sent once there is a checkpoint, and at
+                                                                            each change; null: none yet
     event: end           data: {}                             training has ended
 
 `?after=STEP` first sends the existing lines of later steps; without it, only new lines are sent. A browser that lost

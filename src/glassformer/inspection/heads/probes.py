@@ -143,7 +143,7 @@ def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str 
         model: a decoder or an encoder.
         tokenizer: tokenizer of the run.
         start: True if rows begin with a special token.
-        corpus: name of the generated corpus that the run was trained on; None: another text.
+        corpus: `data.source` of the run, such as the name of a generated corpus; None with source and target texts.
     """
     if corpus is None or corpus not in RELATIONS or (corpus == "coreference" and isinstance(model, Decoder)):
         return None

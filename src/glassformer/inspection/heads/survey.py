@@ -44,7 +44,7 @@ class TokenFacts:
         source_special: ids of special tokens of the source of an encoder-decoder.
         marks: ids of full stop, comma and danda in the input of the model; used for encoders.
         counts: (V,) counts of each token in the training text; None without data, or with source and target texts.
-        corpus: generated corpus that the run was trained on; None for other texts.
+        corpus: `data.source` of the run, such as the name of a generated corpus; None with source and target texts.
     """
 
     special: frozenset[int]
