@@ -281,7 +281,8 @@ def test_labels_that_only_the_validation_part_has(write: Write, tmp_path: Path) 
     found = made(tmp_path, "classify", source=source, validation=own, label_column="1", column="2")
     assert found.labels == ("ham", "spam")
     assert list(found.validation.texts()) == [("win now", "spam")]
-    note = "left out 3 texts with labels that the training split does not have: news (2), Spam (1); known labels: ham, spam"
+    left_out = "left out 3 texts with labels that the training split does not have: news (2), Spam (1)"
+    note = f"{left_out}; known labels: ham, spam"
     assert note in found.notes
     rows = [*((b, a) for a, b in SPAM), ("spam", "one more of them"), ("news", "of today")]
     found = made(tmp_path, "classify", source=write("s.tsv", tsv(rows)), split="tail", validation_fraction=0.05)
