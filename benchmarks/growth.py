@@ -245,9 +245,9 @@ def markdown(machine: dict[str, Any], peak: dict[str, float], points: list[Point
         lines += [f"In {panel.y}. The last column: p of cost ~ size^p between the last two sizes.", ""]
         lines += [f"| {panel.x} | {' | '.join(f'{size:,.5g}' for size in sizes)} | p |"]
         lines += ["|---" * (len(sizes) + 2) + "|"]
-        for who, found in series.items():
+        for library, found in series.items():
             values = " | ".join(f"{point.y:.3g}" for point in found)
-            lines += [f"| {who} | {values} | {exponent(found):.2f} |"]
+            lines += [f"| {library} | {values} | {exponent(found):.2f} |"]
     return "\n".join(lines) + "\n"
 
 
@@ -263,8 +263,8 @@ def draw(path: Path, points: list[Point]) -> None:
     for axes in grid.flat[len(names) :]:
         axes.set_visible(False)
     for axes, name in zip(grid.flat, names, strict=False):
-        for who, found in series_of(points, name).items():
-            axes.plot([point.x for point in found], [point.y for point in found], marker="o", label=who)
+        for library, found in series_of(points, name).items():
+            axes.plot([point.x for point in found], [point.y for point in found], marker="o", label=library)
         first = next(iter(series_of(points, name).values()))
         ends = [first[0].x, first[-1].x]
         axes.plot(ends, [first[0].y * end / ends[0] for end in ends], color="grey", linestyle=":", linewidth=1)

@@ -59,8 +59,8 @@ def main() -> None:
 
 def _line(row: dict[str, Any]) -> str:
     ratios = ", ".join(f"{each['median']:.2f} x {name}" for name, each in row["ratio"].items())
-    who, value = next(iter(row["median"].items()))
-    return f"{row['kind']}: {row['work']}: {who} {value:,.4g} {row['unit']}" + (f"; {ratios}" if ratios else "")
+    library, value = next(iter(row["median"].items()))
+    return f"{row['kind']}: {row['work']}: {library} {value:,.4g} {row['unit']}" + (f"; {ratios}" if ratios else "")
 
 
 def _settings(options: Options) -> dict[str, Any]:

@@ -93,15 +93,15 @@ def against(name: str, texts: Path, seconds: float, probe: float, folder: Path) 
         "case": name,
         "steps": steps,
         "parameters": plan["parameters"],
-        "time": {"foreseen": plan["train_seconds"], "measured": run["train_seconds"]},
-        "memory": {"foreseen": plan["peak_memory_bytes"], "measured": run["peak_memory_bytes"]},
+        "time": {"estimated": plan["train_seconds"], "measured": run["train_seconds"]},
+        "memory": {"estimated": plan["peak_memory_bytes"], "measured": run["peak_memory_bytes"]},
         "loss": {"band": band, "measured": run["loss"], "inside": band and band["low"] <= run["loss"] <= band["high"]},
     }
 
 
 def error(pair: dict[str, float]) -> float:
     """Return the relative error of a forecast: (forecast - measured) / measured."""
-    return pair["foreseen"] / pair["measured"] - 1
+    return pair["estimated"] / pair["measured"] - 1
 
 
 def table(results: list[dict[str, Any]], machine: str) -> str:

@@ -23,9 +23,9 @@ QUADRATIC = 4096  # longest context for models that keep the attention weights
 def measure(options: Options) -> Iterator[Row]:
     """Yield a row for each mode and context, with the exponent of memory growth up to this context."""
     models = {
-        OURS: {"who": "ours"},
-        "Hugging Face": {"who": "hugging_face", "attention": "sdpa"},
-        "Hugging Face, weights kept": {"who": "hugging_face", "attention": "eager"},
+        OURS: {"library": "ours"},
+        "Hugging Face": {"library": "hugging_face", "attention": "sdpa"},
+        "Hugging Face, weights kept": {"library": "hugging_face", "attention": "eager"},
     }
     contexts = (256, 512) if options.quick else CONTEXTS
     for mode in ("training",) if options.quick else ("training", "reading"):

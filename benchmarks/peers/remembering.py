@@ -68,7 +68,7 @@ def main() -> None:
     torch.set_num_threads(facts["threads"])
     context = facts["context"]
     training = facts["mode"] == "training"
-    model = {"ours": ours, "hugging_face": hugging_face}[facts["who"]](context, facts)
+    model = {"ours": ours, "hugging_face": hugging_face}[facts["library"]](context, facts)
     once(model, 32, training)
     Path("/proc/self/clear_refs").write_text("5")  # reset the peak, see proc(5)
     before = resident("VmRSS")

@@ -37,7 +37,7 @@ def markdown(found: Found) -> str:
     peaks = found["peaks"]
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items() if number)
     lines = [
-        "# Beside the peers",
+        "# Comparison with other libraries",
         "",
         *([f"On the GPU: {machine['gpu']}."] if found["settings"].get("device", "cpu") != "cpu" else []),
         f"{machine['processor']}, {machine['cores']} cores ({machine['threads']} threads used), "
@@ -58,7 +58,7 @@ def markdown(found: Found) -> str:
                 "",
                 f"## {kind[0].upper()}{kind[1:]}",
                 "",
-                "| work | who | median | unit | ratio |",
+                "| work | library | median | unit | ratio |",
                 "|---|---|---|---|---|",
             ]
         lines += [_line(row, name) for name in row["median"]]

@@ -22,7 +22,7 @@ Clock = Callable[[], float]
 
 def processor_seconds() -> float:
     """Return the CPU seconds of this process and its finished child processes, over all threads."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    used = [resource.getrusage(process) for process in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 

@@ -55,7 +55,7 @@ def measure(options: Options) -> Iterator[Row]:
     for name, shape in (QUICK if options.quick else shapes).items():
         torch.manual_seed(0)
         few = 2 if options.quick else max(1, 2_000_000_000 // shape.flops)  # several small steps are timed together
-        steps = {who: partial(_several, step, few) for who, step in _contenders(shape, options).items()}
+        steps = {library: partial(_several, step, few) for library, step in _contenders(shape, options).items()}
         clock = CLOCKS[options.clock]
         found: dict[str, list[float]] = {f"peak {name}": [] for name in DTYPES}
         peak = {
@@ -63,13 +63,13 @@ def measure(options: Options) -> Iterator[Row]:
             for name, dtype in DTYPES.items()
         }
         seconds = take_turns({**steps, **peak}, options.repeats, clock)
-        values = {who: [few * shape.tokens / each for each in seconds[who]] for who in steps}
+        values = {library: [few * shape.tokens / each for each in seconds[library]] for library in steps}
         yield Row(
             "training step",
             f"{name}: {shape.batch} x {shape.context}",
             "tokens/s",
             values,
-            facts=_facts(shape, values, {who: each[1:] for who, each in found.items()}),
+            facts=_facts(shape, values, {library: each[1:] for library, each in found.items()}),
         )
 
 
@@ -80,7 +80,7 @@ def _masked_row(shape: Shape, options: Options) -> Row:
         steps[f"ours {precision}"] = our_masked_step(shape, precision, options.device)
         steps[f"Hugging Face {precision}"] = their_masked_step(shape, precision, options.device)
     seconds = take_turns(steps, options.repeats, CLOCKS[options.clock])
-    values = {who: [shape.tokens / each for each in times] for who, times in seconds.items()}
+    values = {library: [shape.tokens / each for each in times] for library, times in seconds.items()}
     size = f"{shape.layers} layers x {shape.width}, vocabulary {shape.vocabulary:,}"
     return Row("masked training step", f"{size}: {shape.batch} x {shape.context}", "tokens/s", values)
 
@@ -133,13 +133,15 @@ def _facts(shape: Shape, values: dict[str, list[float]], peak: dict[str, list[fl
     """Return seconds per step and the share of the peak in the same precision, as medians over turns."""
     each = shape.flops / shape.tokens
     shares = {}
-    for who, speeds in values.items():
-        best = peak["peak bf16" if "bf16" in who else "peak fp32"]
-        shares[who] = round(statistics.median(each * speed / top for speed, top in zip(speeds, best, strict=True)), 3)
-    seconds = {who: float(f"{shape.tokens / statistics.median(speeds):.4g}") for who, speeds in values.items()}
+    for library, speeds in values.items():
+        best = peak["peak bf16" if "bf16" in library else "peak fp32"]
+        shares[library] = round(
+            statistics.median(each * speed / top for speed, top in zip(speeds, best, strict=True)), 3
+        )
+    seconds = {library: float(f"{shape.tokens / statistics.median(speeds):.4g}") for library, speeds in values.items()}
     return {
         "share_of_peak": shares,
         "seconds_of_a_step": seconds,
         "flops_of_a_step": shape.flops,
-        "peak_gflops": {who: round(statistics.median(speeds) / 1e9, 1) for who, speeds in peak.items()},
+        "peak_gflops": {library: round(statistics.median(speeds) / 1e9, 1) for library, speeds in peak.items()},
     }

@@ -61,7 +61,7 @@ def main() -> None:
     megabytes = len(text.encode("utf-8")) / 1e6
     clock = {"wall": time.perf_counter, "processor": time.process_time}[facts["clock"]]
     start = clock()
-    encode = {"ours": ours, "tokenizers": tokenizers, "sentencepiece": sentencepiece}[facts["who"]](
+    encode = {"ours": ours, "tokenizers": tokenizers, "sentencepiece": sentencepiece}[facts["library"]](
         text, facts["vocabulary"]
     )
     trained = clock()

@@ -35,12 +35,12 @@ def measure(options: Options) -> Iterator[Row]:
         for language in ["English"] if options.quick else sorted({*LETTERS, *named}):
             path = Path(folder) / "text.txt"
             path.write_bytes(_text(language, named.get(language), size))
-            kind = "a file, repeated" if language in named else "drawn"
+            kind = "a file, repeated" if language in named else "generated text"
             found: dict[str, list[dict[str, float]]] = {name: [] for name in (OURS, *PEERS)}
             for _ in range(min(3, options.repeats)):
                 for name in found:
                     facts = {
-                        "who": name,
+                        "library": name,
                         "text": str(path),
                         "vocabulary": vocabulary,
                         "threads": options.threads,

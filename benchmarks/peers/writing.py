@@ -66,12 +66,12 @@ def _row(settings: argparse.Namespace, batch: int, length: int, options: Options
     made = batch * settings.tokens
     weights = [*model.stack.parameters(), model.embedding.tokens.weight]
     read = sum(each.numel() * each.element_size() for each in weights)
-    drawn = f", drawn at {settings.temperature}" if settings.temperature else ", greedy"
+    sampling_label = f", sampled at temperature {settings.temperature}" if settings.temperature else ", greedy"
     exact = [texts[name] for name in texts if name not in (f"{OURS} int8", "nanoGPT")]
     equal = sum(all(row == rows[0] for row in rows) for rows in zip(*exact, strict=True))
     return Row(
         "generation",
-        f"batch {batch}, prompt {length}, {settings.tokens} tokens{drawn}",
+        f"batch {batch}, prompt {length}, {settings.tokens} tokens{sampling_label}",
         "tokens/s",
         {name: [made / each for each in times] for name, times in seconds.items()},
         facts={
