@@ -10,6 +10,8 @@ from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.plots import draw_attention, facts, find_site, record_attention_maps
+from glassformer.inspection.plots.attention import largest_weights
+from glassformer.inspection.plots.run_maps import AttentionMaps
 from glassformer.inspection.sites import HeadSite, Site, find_head
 from glassformer.inspection.trace import trace
 from glassformer.model.build import build_model
@@ -106,6 +108,24 @@ def test_numbers_are_those_of_the_picture_and_masked_is_null() -> None:
         for row, weights in enumerate(head["weights"]):
             assert [weight is None for weight in weights] == [not row - 3 < column <= row for column in range(11)]
             assert sum(weight or 0.0 for weight in weights) == pytest.approx(1, abs=1e-5)
+
+
+def test_the_list_leaves_out_weights_that_round_to_zero_but_not_the_largest() -> None:
+    what = subject(made("decoder"), 4)
+    head = HeadSite(Site("dec", 1, "self"), 2)
+    masked = np.nan
+    cells = np.array(
+        [[1, masked, masked, masked], [0.996, 0.004, masked, masked], [0.2, 0.3, 0.5, masked], [0.004] * 4]
+    )
+    title, *lines = largest_weights(AttentionMaps(what, 1, {head: cells}))
+    assert title.startswith(str(head))
+    first, second, third, fourth = what.labels
+    assert [line.partition("->  ")[2] for line in lines] == [
+        f"{first!r} 0 1.00",
+        f"{first!r} 0 1.00",
+        f"{third!r} 2 0.50, {second!r} 1 0.30, {first!r} 0 0.20",
+        f"{first!r} 0 0.00",
+    ]
 
 
 def test_a_thousand_tokens() -> None:

@@ -27,6 +27,8 @@ ACROSS = 4
 """Maximum number of maps side by side when the heads of one layer are shown."""
 MOST_KEYS = 3
 """Maximum number of keys in the list of the largest weights of a query."""
+LEAST_LISTED = 0.005
+"""Minimum weight in this list, which has two decimal places; the largest weight of a query is always listed."""
 DECIMALS = 6  # decimal places of weights in JSON
 
 
@@ -91,6 +93,8 @@ def labels_of(attention_maps: AttentionMaps, site: Site, fonts: Fonts) -> MapLab
 def largest_weights(attention_maps: AttentionMaps) -> list[str]:
     """Return a title and a line for each query token, with the keys of its `MOST_KEYS` largest weights.
 
+    Weights below `LEAST_LISTED` are left out, except the largest of a query.
+
     `attention_maps` has the maps of one head.
 
     Raises:
@@ -107,7 +111,8 @@ def largest_weights(attention_maps: AttentionMaps) -> list[str]:
     lines = [f"{head}: the largest attention weights of each query token"]
     for number, (query, weights) in enumerate(zip(queries, cells, strict=True)):
         order = np.argsort(-np.nan_to_num(weights), kind="stable")[:MOST_KEYS]
-        largest = [f"{keys[key]!r} {key} {weights[key]:.2f}" for key in order if weights[key] > 0]
+        listed = [key for rank, key in enumerate(order) if rank == 0 or weights[key] >= LEAST_LISTED]
+        largest = [f"{keys[key]!r} {key} {weights[key]:.2f}" for key in listed]
         lines.append(f"{number:4d} {query!r:{width}}  ->  {', '.join(largest)}")
     return lines
 
