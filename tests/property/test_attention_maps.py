@@ -119,7 +119,7 @@ def test_the_list_leaves_out_weights_that_round_to_zero_but_not_the_largest() ->
     )
     title, *lines = largest_weights(AttentionMaps(what, 1, {head: cells}))
     assert title.startswith(str(head))
-    first, second, third, fourth = what.labels
+    first, second, third, _ = what.labels
     assert [line.partition("->  ")[2] for line in lines] == [
         f"{first!r} 0 1.00",
         f"{first!r} 0 1.00",
