@@ -52,7 +52,7 @@ def check(which: str | int, *functions: Function) -> bool:
 def hint(which: str | int, number: int = 1) -> None:
     """Print hint 1 (the idea), 2 (the formula) or 3 (the code except for one line) of an exercise.
 
-    If the notebook's working directory is a course folder, the hint is counted there.
+    If the notebook's working directory is a course folder, the hint is recorded there.
 
     Raises:
         GlassError: unknown exercise or hint number, or the course folder is damaged.

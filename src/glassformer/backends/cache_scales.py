@@ -1,8 +1,8 @@
 """Scales of an 8-bit key-value cache, measured on random tokens.
 
-A stored byte b of a channel stands for b times the channel's scale. Keys and values of a channel have similar sizes for
-all tokens, but some channels are much larger than others (Liu et al. 2024, "KIVI", section 3), so every channel has its
-own scale. The scales are constants of the graph, so they are measured once, before any text is read.
+A stored byte b represents the value b times the scale of its channel. Keys and values of a channel have similar sizes
+for all tokens, but some channels are much larger than others (Liu et al. 2024, "KIVI", section 3), so every channel has
+a separate scale. The scales are constants of the graph, so they are measured once, before any text is read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from glassformer.model.transformer import Decoder
 
 LEVELS = 127  # largest 8-bit value, relative to zero
 TOKENS = 256  # number of random tokens
-ROOM = 1.5  # largest value that a byte can hold, relative to the largest value that was measured
+ROOM = 1.5  # largest value that a byte can represent, relative to the largest value that was measured
 SEED = 0
 
 

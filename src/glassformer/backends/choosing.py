@@ -1,8 +1,8 @@
 """Choose the backend that computes the logits of generated text: PyTorch or onnxruntime on the CPU.
 
 `auto` uses onnxruntime only for greedy decoding of at least `AUTO_TOKENS` tokens by a float32 model on the CPU, if the
-packages are installed and the model is supported; for sampling and beam search it uses PyTorch. Logits of the two then
-agree to about 1e-5, so a greedy token can differ only in a near-tie.
+packages are installed and the model is supported; for sampling and beam search it uses PyTorch. In float32, the logits
+of the two backends agree to about 1e-5, so a greedy token can differ only in a near-tie.
 """
 
 from __future__ import annotations

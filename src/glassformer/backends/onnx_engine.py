@@ -31,8 +31,8 @@ class OnnxEngine:
     Implements `Engine`.
 
     Args:
-        model: model on the CPU. Do not change its weights while the engine is in use, because it keeps optimized
-            copies.
+        model: model on the CPU. Do not change its weights while the engine is in use, because the engine keeps
+            optimized copies of them.
         threads: number of threads, including the caller's.
         precision: precision of the matrix multiplications, see `step_graph`; "int8" is faster but approximate.
         spins: whether idle threads busy-wait between steps too, not only within a step. On two cores this makes greedy

@@ -11,8 +11,8 @@ Inputs, with C' columns in the cache:
 * `longest` (): maximum number of tokens in a row after this step.
 * `last` (B): index of the last token of each row among the B T tokens.
 * `positions` (B, T): positions of the tokens, if the model adds position vectors or score biases.
-* `keys.0`, `values.0`, … (B, G, C', K): the cache; the outputs `new_keys.0`, … must be bound to the same memory. Its
-  data type is `StepGraph.cache_type`.
+* `keys.0`, `values.0`, … (B, G, C', K): the cache; the outputs `new_keys.0`, … must be bound to the same memory. The
+  data type of the cache is `StepGraph.cache_type`.
 
 The output `logits` (B, V) belongs to the last token of each row. Self-attention is one operator, onnxruntime's
 `GroupQueryAttention`, which rotates queries and keys, and appends to the cache.
@@ -24,13 +24,13 @@ The graph of an encoder-decoder is a step of its decoder, with T = 1, and has th
 * `memory_bias` (sources, 1, 1, S): 0, and -inf at padding of the memories.
 
 **Unsupported shapes.** The operator needs head widths that are multiples of 8 (16 with rotation), and key heads that
-serve the same number of query heads. Other shapes are padded with zeros: channels, which add nothing to the scores, and
-query heads, whose outputs are multiplied by zeros in the output projection.
+serve the same number of query heads. Other shapes are padded with zeros: zero channels add nothing to the scores, and
+the outputs of zero query heads are multiplied by zeros in the output projection.
 
 **8 bits.** onnxruntime's `MatMulNBits` multiplies in 8 bits and accumulates in 32. Weights have one scale per `BLOCK`
-inputs of an output. The input of a multiplication has one scale per `BLOCK` channels of a token, computed at each step,
-so a row's logits do not depend on the other rows. A decoder also stores its cache in 8 bits, with one scale per channel
-(`cache_scales`): attention then reads a quarter of the memory. An encoder-decoder keeps a float32 cache.
+inputs of each output. The input of a multiplication has one scale per `BLOCK` channels of a token, computed at each
+step, so a row's logits do not depend on the other rows. A decoder also stores its cache in 8 bits, with one scale per
+channel (`cache_scales`): attention then reads a quarter of the memory. An encoder-decoder keeps a float32 cache.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 All metrics are computed from the true labels and the predicted probabilities; the prediction is the most probable
 label, and ties go to the first label. Accuracy is a mean over examples: use `resampling.wilson` for its interval, and
-`paired_permutation` to compare runs. Macro-F1 is a whole-set metric: use the bootstrap with `macro_f1_of` for both.
+`paired_permutation` to compare runs. Macro-F1 is a whole-set metric: use the bootstrap with `macro_f1_of` for both
+purposes.
 """
 
 from __future__ import annotations

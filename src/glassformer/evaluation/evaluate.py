@@ -63,7 +63,7 @@ class EvaluationRequest:
         instead: kind of ablation, one of `ablation.PART_KINDS`.
         tokens: with `ablate`, approximate number of evenly spaced targets to measure on; None: all.
         note: called with each note for the user.
-        moved: current `source` and `target` of the run's own text, if the user named them.
+        moved: "source" or "target" -> current location of that file of the run's own text, if the user gave it.
         backend: backend that generates text.
     """
 
@@ -364,7 +364,7 @@ def _comparison_model(
 
 
 def _own_data(request: EvaluationRequest, config: Config, note: Callable[[str], None]) -> Prepared | None:
-    """Return the run's own encoded data; if it is missing and other data is evaluated, print a note and return None."""
+    """Return the run's own encoded data; if it is missing and other data is evaluated, call `note` and return None."""
     try:
         return find_or_encode_text(open_run(request.folder), config, request.note, request.moved)
     except GlassError as error:

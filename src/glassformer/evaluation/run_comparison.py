@@ -41,7 +41,7 @@ def shared_spans(one: Surprisals, other: Surprisals) -> list[SharedSpan]:
     """Split the text where tokens of both runs end; tokens without characters, such as end tokens, are ignored.
 
     Raises:
-        GlassError: the tokens of the two runs do not stand for the same characters.
+        GlassError: the tokens of the two runs do not represent the same characters.
     """
     if one.text != other.text:
         raise GlassError(

@@ -1,6 +1,7 @@
 """Compute one run's surprisal of each token of a text, and its predictions.
 
-The functions accept a `forward` to call instead of the model, for example with ablated components (see `ablation`).
+`surprisals` and `predict` accept a `forward` function to call instead of the model, for example with ablated components
+(see `ablation`).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Surprisals:
     Attributes:
         tokens: n token ids of the text, or of the target with its end token.
         labels: text of each token.
-        writes: whether each token stands for characters of the text; False for special tokens.
+        writes: whether each token represents characters of the text; False for special tokens.
         nats: -ln P of each token; None if the run assigns it no probability.
         ends: end of each token in the text: one past the last character to which the token contributes.
         text: decoded text of the tokens.
@@ -202,6 +203,9 @@ def predict(model: AnyTextModel, subject: Subject, forward: Forward | None = Non
         subject: the input.
         forward: called instead of the model.
         first: whether to predict the first token of the target, for a run that translates or summarizes.
+
+    Raises:
+        GlassError: the model's logits are not finite.
     """
     call: Forward = model.model if forward is None else forward
     device = model.model.embedding.tokens.weight.device
@@ -247,8 +251,8 @@ def predict_token(model: AnyTextModel, text: str, position: int) -> Prediction:
         position: index of the token in the result of `surprisals`.
 
     Raises:
-        GlassError: the run has another task, the text is longer than the context, there is no such token, or a decoder
-            has no token before it to read.
+        GlassError: the run has another task, the text is longer than the context, there is no such token, a decoder has
+            no token before it to read, or the model's logits are not finite.
     """
     if not isinstance(model, TextModel | MaskFiller):
         raise GlassError(
@@ -280,7 +284,7 @@ class NextTokenLogits:
         logits: logits (V) of the next token, on the CPU.
         read: the tokens before the next token, in the text or in the target.
         previous: the tokens to which a repetition penalty applies.
-        step: index of the token to sample, from 1; sampling this token uses the random number of the same index.
+        step: index of the token to sample, from 1; sampling this token uses the random noise with the same index.
     """
 
     logits: Tensor

@@ -135,7 +135,7 @@ def beam_search(
         extra_end_ids: further end tokens.
 
     Raises:
-        GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; no
+        GlassError: a prompt is empty or has an id outside the vocabulary; a source is longer than the context; no
             token starts the targets; the model's logits are not finite.
     """
     check_prompts(model, prompts)
@@ -190,7 +190,7 @@ class _Beam:
     pool: list[Hypothesis] = field(default_factory=list)  # best first
 
     def finish(self, row: list[int], log_probability: float, ended: Ended, search: _SearchSettings) -> None:
-        """Add a finished row to the pool if the pool has room or holds a worse hypothesis."""
+        """Add a finished row to the pool if the pool has room or contains a worse hypothesis."""
         tokens = tuple(row[self.start :])
         score = log_probability / penalty(len(tokens), search.length_penalty)
         rank = bisect_right(self.pool, -score, key=lambda hypothesis: -hypothesis.score)  # after equal scores

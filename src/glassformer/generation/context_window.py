@@ -1,9 +1,9 @@
 """Context window: the part of a row of tokens that the model reads, and the maximum length of a target.
 
 **Decoders.** With C the model's context, a row of n tokens is read from token `window_start(n, C)` on, and positions
-are counted from there. The start is 0 while n <= C; then it moves in hops of half a context, so that a cache can grow
-between two hops and the model always reads more than half a context. The window depends only on the row's length, so it
-is the same with and without a cache, alone and in a batch.
+are counted from there. The start is 0 while n <= C. For longer rows it moves in hops of half a context, so that a cache
+can grow between two hops and the model still reads more than half a context. The window depends only on the row's
+length, so it is the same with and without a cache, alone and in a batch.
 
 **Targets of an encoder-decoder** have a maximum length instead of a window: without the beginning of the target, the
 model would not know which part of the source is translated already. See `max_new_tokens`.

@@ -37,7 +37,7 @@ class TokenStep:
         rows: numbers of these rows, in no particular order.
         tokens: generated token of each of these rows; end tokens are included.
         logits: (len(rows), V) logits before temperature and the other sampling settings are applied.
-        ended: the reason by row, for rows that end with this step: "end" (an end token), "stop" (the caller's stop
+        ended: number of each row that ends with this step -> reason: "end" (an end token), "stop" (the caller's stop
             condition) or "length" (the maximum number of tokens).
     """
 
@@ -196,7 +196,7 @@ def generate(
     engine: Engine | None = None,
     extra_end_ids: Collection[int] = (),
 ) -> Iterator[TokenStep]:
-    """Generate up to `settings.tokens` tokens for every prompt.
+    """Generate up to `settings.tokens` tokens for every prompt; return an iterator over the steps.
 
     A decoder continues the prompt. An encoder-decoder reads it as the source and generates a target, which cannot be
     longer than its context. The tokens that start a target are not part of the result, and the repetition penalty does
@@ -221,7 +221,7 @@ def generate(
         extra_end_ids: further end tokens.
 
     Raises:
-        GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; there
+        GlassError: a prompt is empty or has an id outside the vocabulary; a source is longer than the context; there
             is not one seed for each prompt; an encoder-decoder has no start token; the model's logits are not finite.
     """
     check_prompts(model, prompts)

@@ -161,7 +161,7 @@ class FastDecoder:
         """Return next-token logits (B, V) for ids (B,).
 
         Args:
-            cache: cache of the earlier tokens, and of the memory's keys and values; these tokens are added to it.
+            cache: cache of the earlier tokens, and of the memory's keys and values; the new tokens are added to it.
             memory_mask: (sources, S) bool, False at padding of the memories; None: no padding.
         """
         positions, key_positions, attention_mask = cache.extend(1)  # (B or 1, 1), (B or 1, S), (B, S)

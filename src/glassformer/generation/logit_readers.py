@@ -44,7 +44,7 @@ class Reader(Protocol):
         """Reorder, repeat or drop rows: new row i is old row `rows[i]`."""
 
     def read(self, rows: Sequence[Sequence[int]]) -> NextLogits:
-        """Return the next-token logits of each row that is now read to its end; `rows` holds all tokens of each row."""
+        """Return the next-token logits of each row that is now read to its end; `rows` has all tokens of each row."""
 
 
 class PlainReader:

@@ -1,8 +1,8 @@
 """Key-value cache with slots: rows join and leave, each row has a slot, and its tokens start at column 0.
 
-In `Cache` all rows have the same length. In `SlotCache` the next token of a row is written at its end, so nothing is
-padded or shifted, and there are never more columns in use than the context has tokens. Columns after the end of a row
-may hold old values of other rows, which the mask excludes.
+In `Cache` all rows have the same length. In `SlotCache` the next token of a row is written at the end of that row, so
+nothing is padded or shifted, and there are never more columns in use than the context has tokens. Columns after the end
+of a row may contain old values of other rows, which the mask excludes.
 
 The memory of an encoder-decoder is stored once per source, even if several slots attend to it, as the hypotheses of a
 beam search do. The slots of a source are adjacent, and all sources have the same number of slots.
@@ -251,7 +251,7 @@ class _Selection:
     Args:
         rows: indices of rows, possibly repeated.
         lengths: number of columns in use of each old row.
-        equal_lengths: whether all slots hold the same number of tokens.
+        equal_lengths: whether all slots have the same number of tokens.
         device: device of the tensors.
     """
 

@@ -74,7 +74,7 @@ class _RowState:
     Attributes:
         source: source ids, if the row is a target.
         expected_length: expected final number of tokens.
-        start: index of the first token of the window in the row's slot.
+        start: index, in the row, of the first token of the window that is in the slot.
         cache: cache of a prompt that is being read in chunks.
     """
 
@@ -85,7 +85,7 @@ class _RowState:
 
 
 class SlotReader:
-    """Reader with a slot-based key-value cache: reads each token once, and a row's whole window when it shifts.
+    """Reader with a slot-based key-value cache: reads each token once, and the whole window again when it shifts.
 
     New rows and rows whose window shifts wait for a slot. Each read gives slots to all waiting rows or, with a `limit`,
     to as many as it allows: shifted rows first, then new rows in order of arrival.

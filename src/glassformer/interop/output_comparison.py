@@ -21,11 +21,11 @@ TOKENS = 64
 LOGITS = 1e-3
 """Largest allowed difference between the logits of a float32 export and the run's."""
 TIE_TOLERANCE = 1e-5
-"""Logits of the run that differ by at most this count as tied, because rounding decides which token is chosen."""
+"""Logits of the run that differ by at most this value are tied: rounding then decides which token is chosen."""
 
 Logits = NDArray[np.floating]
 NextLogitsFunction = Callable[[Sequence[int], Sequence[int]], Logits]
-"""Function of a source (empty for a decoder) and the tokens so far: the other program's logits (V) of the next one."""
+"""Function (source ids, empty for a decoder; token ids so far) -> next-token logits (V) of the other program."""
 
 
 def logits_limit(run_logits: Sequence[Logits]) -> float:
@@ -40,7 +40,7 @@ def largest_difference(one: Sequence[Logits], other: Sequence[Logits]) -> float:
 
 
 def random_rows(rows: int, length: int, vocab_size: int) -> list[list[int]]:
-    """Return pseudo-random token ids (rows, length), equal in every call."""
+    """Return pseudo-random token ids (rows, length), the same in every call."""
     generator = torch.Generator().manual_seed(rows * 100_003 + length)
     return torch.randint(vocab_size, (rows, length), generator=generator).tolist()
 

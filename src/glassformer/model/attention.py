@@ -71,7 +71,7 @@ EVERY_KEY = Mask()
 def self_attention_mask(
     positions: Tensor, key_positions: Tensor, attention_mask: Tensor | None, causal: bool, window: int | None
 ) -> Mask:
-    """Return the self-attention mask. Plain causal and bidirectional masks hold no tensor; the fused kernel needs none.
+    """Return the self-attention mask. Plain causal and bidirectional masks contain no tensor; the kernel needs none.
 
     Args:
         positions: (B or 1, T) positions of the queries.
@@ -111,7 +111,7 @@ class ScoreHooks(NamedTuple):
 
     Attributes:
         products: receives q kᵀ / √K, masked keys included.
-        scores: receives the input of the softmax: q kᵀ / √K + bias, -inf at masked keys.
+        scores: receives the scores before the softmax: q kᵀ / √K + bias, -inf at masked keys.
         pattern: receives the output of the softmax, before dropout; zeros for fully masked queries.
     """
 
@@ -148,7 +148,7 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Return z = softmax(q kᵀ / √K + bias) v over the allowed keys: equation 1 of Vaswani et al. 2017.
 
-    Use the fused kernel or the explicit computation; both give the same z up to rounding. Scores of masked keys are
+    The fused kernel or the explicit computation is used; both give the same z up to rounding. Scores of masked keys are
     -inf, so their weights are exactly 0; z of a fully masked query is zero. `generation/fast.py` computes the same z
     faster when decoding one token at a time.
 
@@ -159,7 +159,7 @@ def attend(
         mask: see `Mask`.
         dropout: dropout probability of the pattern's entries.
         explicit: whether to compute step by step, pass each step to `hooks`, and also return the pattern.
-        hooks: functions that read and may replace the tensors of the explicit computation.
+        hooks: functions that read and may replace the tensors of the explicit computation; used only if `explicit`.
 
     Returns:
         z (B, H, T, width of v), and the pattern (B, H, T, S) if `explicit`, else None.
@@ -303,7 +303,7 @@ class Attention(nn.Module):
         return self.output(z.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def compute_z(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """Compute z (B, H, T, K) from queries (B, H, T, K), keys and values (B, G, S, K); explicitly with hooks."""
+        """Compute z (B, H, T, K) from queries (B, H, T, K), keys and values (B, G, S, K); run any hooks on the scores."""
         dropout = self.dropout if self.training else 0.0
         if is_observed(self.hook_products) or is_observed(self.hook_scores) or is_observed(self.hook_pattern):
             hooks = ScoreHooks(self.hook_products, self.hook_scores, self.hook_pattern)

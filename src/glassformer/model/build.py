@@ -73,9 +73,10 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
     Matrices are normal with standard deviation 1 / sqrt(inputs), which preserves the size of a vector. Matrices that
     write into the residual stream are divided by sqrt(number of such matrices), which preserves the size of the stream
     too (Radford et al. 2019), or are zero with `zero_output`, so that every block starts as the identity (Goyal et al.
-    2017, section 5.1). Embeddings have 1 / sqrt(D), and the table of relative positions 0.02. An untied head is so
-    small that all logits start near 0. For a tied embedding and its positions, see `tied_std`. Biases are 0, and gains
-    are 1.
+    2017, section 5.1). Embeddings have standard deviation 1 / sqrt(D), and the table of relative positions 0.02. The
+    weights of an untied head are so small that all logits start near 0. For a tied embedding and its positions, see
+    `tied_std`. Without norms, the matrix of the head's transform is divided like those that write into the stream.
+    Biases are 0, and gains are 1.
     """
     generator = torch.Generator().manual_seed(seed)
     n_sublayers = sum(isinstance(module, Attention | FeedForward) for module in model.modules())
@@ -110,7 +111,7 @@ def tied_std(vocab_size: int, width: int) -> float:
 
     A token's own vector e reaches the head through the residual stream, where a norm gives it length sqrt(D). Its own
     logit is then about |e| sqrt(D) = std D, so every token predicts itself, which adds (exp(std D) - 1) / V nats to the
-    loss. The returned value keeps this below 0.4 % of ln V; it is smaller for wider models and smaller vocabularies.
+    loss. The returned value limits this to 0.4 % of ln V; it is smaller for wider models and smaller vocabularies.
     """
     return min(0.02, math.log1p(0.004 * vocab_size * math.log(vocab_size)) / width)
 

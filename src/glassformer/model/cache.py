@@ -1,4 +1,4 @@
-"""Key-value cache: the keys and values of earlier tokens. The caller owns the cache, never the model."""
+"""Key-value cache: the keys and values of earlier tokens. The caller stores the cache; the model does not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glassformer.model.positions import token_positions
 
 
 class LayerCache:
-    """Cached keys and values of one layer: of the tokens so far, in the order of the tokens, and of the memory."""
+    """Cached keys and values of one layer, for the tokens so far (in order) and for the memory."""
 
     def __init__(self, shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype) -> None:
         self.keys = torch.zeros(shape, device=device, dtype=dtype)  # (B, G, capacity, K)
@@ -58,10 +58,10 @@ class Cache:
 
         Returns:
             Positions of the new tokens (B or 1, new), positions of all keys (B or 1, S), and the mask of all keys
-            (B, S), None if there is no padding.
+            (B, S), None if no attention mask has been given so far.
 
         Raises:
-            GlassError: the cache is full.
+            GlassError: the cache has no room for the new tokens.
         """
         start = self.length
         end = start + new

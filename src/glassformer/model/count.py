@@ -36,8 +36,8 @@ class Component:
         name: name of the component.
         parameters: number of parameters.
         flops: FLOPs of one token's forward pass at full context; an addition and a multiplication count as two.
-        cache_bytes: bytes per token in the key-value cache of self-attention, in float32; 0 for an encoder, which has
-            no cache.
+        cache_bytes: bytes per token in the key-value cache of self-attention, in float32; 0 for other components, and
+            for an encoder, which has no cache.
     """
 
     name: str

@@ -97,7 +97,7 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
 
 
 class ScorePositions(nn.Module):
-    """Base class of biases added to the attention scores, which depend only on the distance of query and key."""
+    """Base class of biases added to the attention scores, which depend only on the relative position of query and key."""
 
     def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Return the score bias (B, H, T, S) for query positions (B, T) and key positions (B, S)."""
@@ -107,7 +107,7 @@ class ScorePositions(nn.Module):
     def by_distance(self, relative_positions: Tensor) -> Tensor:
         """Return the bias (B, H, T, S) for `relative_positions` (B, T, S): query position minus key position.
 
-        Compute in `torch.get_default_dtype()`: comparisons with NumPy run in float64.
+        Subclasses compute in `torch.get_default_dtype()`, because comparisons with NumPy run in float64.
         """
         raise NotImplementedError
 
@@ -127,7 +127,7 @@ class AlibiPositions(ScorePositions):
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """Return the slopes: 2^(-8/n), 2^(-16/n), … for n heads.
+    """Return the ALiBi slopes of n heads: 2^(-8/n), 2^(-16/n), ….
 
     If n is not a power of two, return the slopes for the next lower power of two, then every other slope for the next
     higher power.
@@ -159,7 +159,10 @@ class RelativePositions(ScorePositions):
         return self.table(self.bucket(relative_positions)).permute(0, 3, 1, 2)  # (B, H, T, S)
 
     def bucket(self, relative_positions: Tensor) -> Tensor:
-        """Return the buckets (B, T, S) of query minus key positions: exact when near, logarithmic when far."""
+        """Return the buckets (B, T, S) of query minus key positions.
+
+        Each small distance has a separate bucket; the buckets of large distances grow logarithmically.
+        """
         buckets = self.buckets
         offset = torch.zeros_like(relative_positions)
         if not self.causal:  # half of the buckets for each direction

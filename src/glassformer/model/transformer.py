@@ -217,12 +217,12 @@ class Stack(nn.Module):
         """Map token ids (B, T) to hidden states (B, T, D).
 
         Args:
-            embedding: embedding of the ids.
+            embedding: module that embeds the ids.
             attention_mask: (B, T) bool, False at padding, on either side; None: no padding. Positions do not count
                 padding.
             memory: (B, S, D) input of cross-attention.
             memory_attention_mask: (B, S) bool, False at padding of the memory; None: no padding.
-            cache: cache of the earlier tokens; these tokens are added to it.
+            cache: cache of the earlier tokens; the new tokens are added to it.
 
         Raises:
             GlassError: there are more tokens than the context or the cache allows.
@@ -305,7 +305,7 @@ class Decoder(nn.Module):
 
         Args:
             attention_mask: (B, T) bool, False at padding, on either side; None: no padding.
-            cache: cache of the earlier tokens; these tokens are added to it.
+            cache: cache of the earlier tokens; the new tokens are added to it.
 
         Raises:
             GlassError: there are more tokens than the context or the cache allows.
@@ -437,7 +437,7 @@ class EncoderDecoder(nn.Module):
 
         Args:
             attention_mask: (B, S) bool, False at padding of the memory; None: no padding.
-            cache: cache of the earlier target tokens, and of the memory's keys and values after the first call; these
+            cache: cache of the earlier target tokens, and of the memory's keys and values after the first call; the new
                 tokens are added to it.
 
         Raises:

@@ -138,10 +138,11 @@ def relative_bias_backward(dbias: Array, buckets: Ints, table: Array) -> Array:
 
 
 def bucket_of(relative_positions: Ints, buckets: int, max_distance: int, causal: bool) -> Ints:
-    """Return the bucket of each relative position, in the same shape; the same as T5's `relative_position_bucket`.
+    """Return the bucket of each relative position, in the same shape, as T5's `relative_position_bucket` does.
 
-    The first half of the buckets hold one distance each; the others grow logarithmically. The logarithm is computed in
-    float32 as in T5, because its rounding decides in which of two adjacent buckets a distance falls.
+    In each direction, the first half of the buckets contain one distance each; the others grow logarithmically. The
+    logarithm is computed in float32 as in T5, because its rounding decides in which of two adjacent buckets a distance
+    falls.
     """
     offset = np.zeros_like(relative_positions)
     if not causal:

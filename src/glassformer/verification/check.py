@@ -39,7 +39,7 @@ class Check:
         unit: unit of the measured value.
         measure: function that measures the run; if it raises an exception, the check fails.
         exempt: function that returns the reason why the check does not apply to a run; None if it applies.
-        files_only: True if the check reads files alone, so that it runs even if the model cannot be loaded.
+        files_only: True if the check tests the run's files, and so runs even if the model cannot be loaded.
     """
 
     name: str

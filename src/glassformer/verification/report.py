@@ -95,7 +95,7 @@ class VerificationReport:
         }
 
     def text(self) -> str:
-        """Return the checks that could not run, and a summary; `verify_run` reports each result on its own."""
+        """Return the checks that could not run, and a summary; `verify_run` reports each result separately."""
         not_run = self.skipped_checks_text()
         return f"\n{self.summary()}" if not_run is None else f"{not_run}\n\n{self.summary()}"
 

@@ -68,7 +68,7 @@ class FewRows:
 def loss_by_hand(subject: VerifiedRun) -> Finding:
     """Compare the training and validation loss with the mean of -log p, computed row by row without `Batch`.
 
-    Other ids at positions outside the loss mask must not change the loss.
+    A change of target ids at positions outside the loss mask must not change the loss.
     """
     model = subject.model
     batch = subject.batch

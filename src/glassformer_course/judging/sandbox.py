@@ -1,7 +1,8 @@
 """Sandbox for an answer: a separate process with limits on time, memory and output.
 
-It contains accidents: endless loops, excessive memory use, `sys.exit`, floods of output, and access to files and
-processes. It is not a security boundary: run code from strangers as another user of the machine, or in a container.
+It limits the effects of accidents: endless loops, excessive memory use, `sys.exit`, floods of output, and access to
+files and processes. It is not a security boundary: run code from strangers as another user of the machine, or in a
+container.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def call_function(
     """Call a function on copies of the arguments.
 
     Returns:
-        {"gave": result, "changed": indices of the arguments that it changed}, or the dictionary of `raised`.
+        {"gave": result, "changed": indices of the arguments that the function changed}, or the dictionary of `raised`.
     """
     copies = copy.deepcopy([*arguments, *keywords.values()])
     before = [json.dumps(encode(each)) for each in copies]

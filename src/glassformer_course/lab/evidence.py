@@ -32,7 +32,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Map:
-    """Attention weights of one head: row t holds the weights with which token t attends to the other tokens.
+    """Attention weights of one head: row t has the weights with which token t attends to each token.
 
     Attributes:
         title: title of the map.

@@ -115,7 +115,7 @@ def max_row_tokens(model: ScorableModel) -> int:
 
 
 class _MaskedCopies(Sequence[Row]):
-    """A lazy sequence with a copy of the row for each token except the first, in which this token is masked."""
+    """A lazy sequence of copies of the rows: one copy for each token except a row's first, with that token masked."""
 
     def __init__(self, model: MaskFiller, rows: Sequence[npt.NDArray[np.integer]]) -> None:
         self._mask = model.mask_id

@@ -178,7 +178,7 @@ def probe_recall(model: ScorableModel, token_counts: TokenCounts | None, size: i
     """Probe recall: test whether the run predicts the value of a repeated key (Arora et al. 2023, "Zoology").
 
     If each character of the corpus `recall` is one token of the run, rows are documents of that corpus. Otherwise keys
-    and values are random tokens of the run, without a separator between the pairs and the questions.
+    and values are random tokens of the run's vocabulary, without a separator between the pairs and the questions.
 
     Args:
         model: the run.
@@ -240,7 +240,7 @@ def recall_rows(
 
 
 def _value_questions(number: int, row: Sequence[int], token_counts: TokenCounts | None) -> Iterator[SequenceQuestion]:
-    """Yield the values in the second half of a row as questions; in documents of `recall`, a separator precedes it."""
+    """Yield the values in the second half of a row as questions; documents of `recall` have a separator before it."""
     pair_count = len(row) // 4
     values = list(row[1 : 2 * pair_count : 2])
     start = len(row) - 2 * pair_count

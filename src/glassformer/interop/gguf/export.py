@@ -113,7 +113,7 @@ def answer_end(template: str, tokenizer: Tokenizer) -> int | None:
 
 
 def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
-    """Return the run's model with its weights rounded as in the file, so that both must compute the same."""
+    """Return the run's model with its weights rounded as in the file, so that both must give the same logits."""
     gguf = need_gguf()
     quantization_type = gguf.GGMLQuantizationType[kind.upper()]
     tensors = {}

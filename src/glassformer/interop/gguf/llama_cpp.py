@@ -36,7 +36,8 @@ TEXTS = ("It was", "Once upon a time, there was a fox; it's 3 years old.", "à¦†à
 """Passed as text, so that llama.cpp tokenizes them and adds the start token if the file says so."""
 LENGTHS = (1, 7, 32, 256)
 GELU = 10
-"""Factor on the limit for GELU, which llama.cpp reads from a half-precision table (`ggml_table_gelu_f16` of ggml)."""
+"""Factor by which the limit is larger with GELU, because llama.cpp reads it from a half-precision table
+(`ggml_table_gelu_f16` of ggml)."""
 DISTANCE = {"f16": 5e-2, "q8_0": 5e-1}
 """Largest allowed `relative_difference` of logits or log-probabilities due to rounded weights and activations."""
 

@@ -1,6 +1,6 @@
 """NumPy implementation of llama.cpp's forward pass for a GGUF file.
 
-It does not use the exported run: sizes, layout and numbers come from the file, and all else follows from the
+It does not use the exported run: sizes, layout and weights come from the file, and all else follows from the
 architecture's name, as in llama.cpp's src/models. If it agrees with the run, llama.cpp should agree too.
 """
 

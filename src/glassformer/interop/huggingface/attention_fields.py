@@ -61,7 +61,7 @@ class HeadFields:
         return values
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """Return refusals for grouped key and value heads or a free head width, if the class lacks such a field."""
+        """Return refusals for settings without a field in the class: grouped key heads, or a separate head width."""
         refusals = []
         if config.heads != config.G and self.kv_heads is None:
             refusals.append(Refusal("kv_heads", config.G, None))

@@ -67,7 +67,7 @@ def architecture_named(name: str) -> Architecture:
 
 
 def architecture_of(model_type: str, class_names: Any) -> Architecture:
-    """Return the first architecture with this `model_type` that has the class `class_names[0]`, else the one so named.
+    """Return the first architecture with this `model_type` and the class `class_names[0]`, else the one named so.
 
     Args:
         model_type: the field of `config.json`.
@@ -109,7 +109,7 @@ def choose(
     Raises:
         GlassError: `requested_name` is unknown, cannot express the model, or needs another padding token; without it,
             no architecture can express the model. If settings are the reason, the error names the closest possible
-            ones.
+            settings.
     """
     if requested_name is not None:
         architecture = architecture_named(requested_name)

@@ -175,7 +175,10 @@ def _without_spellings(text: str, names: Sequence[str]) -> str:
 
 
 def random_batch(model: Model, seed: int = 0, padding_id: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return three rows of random tokens, (3, T), of different lengths, and their mask, (3, T); no token is padding."""
+    """Return random token ids, (3, T), and their attention mask, (3, T).
+
+    The second and third rows are shorter and padded on the right. No id is `padding_id`.
+    """
     longest = min(model.config.context, 48)
     lengths = torch.tensor([longest, max(1, longest // 2), max(1, longest // 3)])  # (3)
     size = model.vocab_size

@@ -235,7 +235,7 @@ OLMO2 = Architecture(
     rewrites=("scale_inside",),
 )
 """Norms are at the outputs of attention and feed-forward layers, and queries and keys are normalized over all heads
-(OLMo et al. 2025, section 2)."""
+(Team OLMo 2025, section 2)."""
 STARCODER2 = Architecture(
     name="starcoder2",
     classes={"lm": "Starcoder2ForCausalLM"},

@@ -2,7 +2,7 @@
 
 `…ForMaskedLM` has a linear layer, an activation and a norm before the output layer: our `head_transform`.
 `…ForTokenClassification` has only a linear layer. With the vocabulary as labels, it is our masked language model
-without the transform. With a classifier's labels, it scores each token; `summary_type` says whether the scores of a
+without the transform. With a classifier's labels, it scores each token; `summary_type` states whether the scores of a
 text are those of its first token or the mean over its tokens.
 
 `BertForSequenceClassification` has a linear layer and tanh before the output layer, which our models lack. DeBERTa

@@ -104,7 +104,7 @@ class Field(Protocol):
 
 @dataclass(frozen=True)
 class NumberField:
-    """A number or boolean that is a field of theirs and a setting of ours.
+    """A field with a number or boolean, which is also one of our settings.
 
     Attributes:
         theirs: name of the field; several names must have the same value.
@@ -112,7 +112,7 @@ class NumberField:
         kind: type of the value.
         default: value of a missing field.
         otherwise: computes the value if the field is null or missing; None: use `default`.
-        less: difference between the field's value and the setting's.
+        less: value of the field minus value of the setting.
     """
 
     theirs: str | tuple[str, ...]
@@ -147,7 +147,7 @@ class NumberField:
 
 @dataclass(frozen=True)
 class ChoiceField:
-    """A choice by name, with a mapping from their words to ours; export writes the first matching word."""
+    """A field with a choice by name; `choices` maps their names to ours, and export writes the first matching name."""
 
     theirs: str
     ours: str
@@ -162,12 +162,12 @@ class ChoiceField:
         return {self.ours: self.choices[value]}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """Return the first of their words for the setting."""
+        """Return the field with the first of their names for the setting."""
         value = getattr(config, self.ours)
         return {self.theirs: next(theirs for theirs, ours in self.choices.items() if ours == value)}
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """Return a refusal if the class has no word for the setting."""
+        """Return a refusal if the class has no name for the setting."""
         value = getattr(config, self.ours)
         return [] if value in self.choices.values() else [Refusal(self.ours, value, next(iter(self.choices.values())))]
 

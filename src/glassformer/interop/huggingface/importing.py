@@ -31,7 +31,7 @@ IGNORED_GENERATION_FIELDS: dict[str, Any] = {
     "suppress_tokens": None,
     "begin_suppress_tokens": None,
 }
-"""Fields for generation that runs do not keep, with the values that have no effect."""
+"""Generation fields that a run does not store -> their values without effect."""
 DEFAULT = "default"
 """Name of the chat template that is used by default."""
 MORE_TEMPLATES = "additional_chat_templates"
@@ -114,7 +114,7 @@ def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> Import
 
 
 def _with_generation_fields(imported: ImportedModel, folder: Path) -> tuple[ImportedModel, list[str]]:
-    """Add the `SPECIAL` fields of `generation_config.json`; also return notes on the fields that runs do not keep."""
+    """Add the `SPECIAL` fields of `generation_config.json`; also return notes on the fields that are not imported."""
     path = folder / "generation_config.json"
     generation_config = read_json(path, "a model") if path.exists() else {}
     values = {

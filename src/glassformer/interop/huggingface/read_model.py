@@ -166,7 +166,7 @@ def _file_names(
 
 
 def _check_sinusoids(architecture: Architecture, theirs: Tensors, config: ModelConfig) -> None:
-    """Raise a `GlassError` if a file's table of sinusoids has other values."""
+    """Raise a `GlassError` if a file's table of sinusoids does not contain sinusoids."""
     for rule in architecture.rules:
         table = theirs.get(rule.theirs) if isinstance(rule, Sinusoids) else None
         if (

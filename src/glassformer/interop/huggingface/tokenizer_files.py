@@ -121,7 +121,7 @@ def rename_mask(document: Json, name: str, takes_space: bool) -> None:
     Args:
         document: contents of the tokenizer file; changed in place.
         name: the new spelling; `layout.MASK` restores the original.
-        takes_space: whether a space before the mask belongs to it, as it does to the masked word.
+        takes_space: whether a space before the mask belongs to the mask, as it belongs to the word that is masked.
     """
     facts = document["model"][layout.FACTS]
     added = document["added_tokens"]

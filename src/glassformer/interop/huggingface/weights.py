@@ -47,7 +47,7 @@ class Weight:
     """A tensor of theirs that is made from one tensor of ours, or from several concatenated along the first axis.
 
     Attributes:
-        ours: names of our tensors; `{i}` stands for the number of a layer.
+        ours: names of our tensors; `{i}` is a placeholder for the number of a layer.
         theirs: name of their tensor.
         change: the conversion, applied after our tensors are concatenated.
         always: whether their class always has the tensor; if our model lacks it, export writes zeros.

@@ -75,7 +75,7 @@ def export(request: ExportRequest) -> ExportReport:
 
 
 def compare(opened: OpenedRun, graph: Path) -> list[Comparison]:
-    """Compare logits at several batch sizes and lengths, with padding, and greedy tokens if the model generates."""
+    """Compare logits at several batch sizes and lengths, with padding, and greedy tokens if text is generated."""
     session = Session(graph, opened.model)
     comparisons = [check_logits(opened.model, session)]
     if isinstance(opened.model, Decoder | EncoderDecoder):

@@ -81,7 +81,7 @@ class Bounded(nn.Module):
         self.zeros = nn.Buffer(torch.zeros(model.config.context, dtype=torch.int64), persistent=False)  # (C)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Run the model. First add T of C zeros to ids (B, T), so that an index is out of range if T > C."""
+        """Run the model. First add the first T of C zeros to ids (B, T), so that an index is out of range if T > C."""
         bounded = [
             each if mask else each + self.zeros[torch.arange(each.shape[1])]  # (B, T)
             for each, mask in zip(inputs, self.masks, strict=True)
@@ -91,7 +91,7 @@ class Bounded(nn.Module):
 
 
 def write_graph(model: Model, path: Path) -> None:
-    """Write the graph to `path`; weights beyond the 2 GB limit of one ONNX file go into a second file beside it."""
+    """Write the graph to `path`; if it exceeds the 2 GB limit of an ONNX file, put the weights in a second file."""
     inputs = inputs_of(model)
     sizes = {"length": _example_length(model, 7), "source_length": _example_length(model, 5)}
     shapes = tuple({0: each.rows, 1: each.length} for each in inputs)

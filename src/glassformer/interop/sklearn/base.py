@@ -56,7 +56,7 @@ class TransformerEstimator(BaseEstimator):
             of all processes together to the number of cores.
         verbose: show the progress of training.
         settings: other settings of `glass train --help`, as "SECTION.FIELD" -> value; they override the parameters.
-            Not allowed are train.task and the settings of data other than seed, too_long, validation_limit and windows.
+            They must not include train.task; of data, only seed, too_long, validation_limit and windows are allowed.
     """
 
     layers: int = 2
@@ -96,7 +96,7 @@ class TransformerEstimator(BaseEstimator):
     """The settings that take the value of each parameter."""
 
     def _config(self, **data_settings: Any) -> Config:
-        """Return the settings of a fit; `data_settings` are those that the data determines, as SECTION__FIELD."""
+        """Return the settings of a fit; `data_settings` (SECTION__FIELD) are settings that the data determines."""
         values = {name: getattr(self, parameter) for parameter, names in self.SETTINGS.items() for name in names}
         values |= {name.replace("__", "."): value for name, value in data_settings.items()}
         if self.steps is not None:
@@ -181,7 +181,7 @@ class TransformerEstimator(BaseEstimator):
         """Load an estimator that `save` wrote, on `device`; None: on the device in its parameters.
 
         Raises:
-            GlassError: the folder holds no such estimator, or a file is missing, truncated or altered.
+            GlassError: the folder contains no such estimator, or a file is missing, truncated or altered.
         """
         from glassformer.interop.sklearn.saving import read_estimator
         from glassformer.runs.opening import OpenedRun

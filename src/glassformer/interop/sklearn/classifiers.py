@@ -30,7 +30,7 @@ class _BaseTransformerClassifier(ClassifierMixin, TransformerEstimator):
     """Base class of both classifiers.
 
     Args:
-        pooling: what the head reads: the "mean" of all token vectors, or the vector of the "first" token.
+        pooling: input of the head: the "mean" of all token vectors, or the vector of the "first" token.
     """
 
     pooling: str = "mean"
@@ -88,7 +88,7 @@ class TransformerClassifier(_BaseTransformerClassifier, TextEstimator):
     """Text classifier: a transformer encoder with a classification head.
 
     Its parameters are those of `TextEstimator` and `TransformerEstimator`, and `pooling`: the head reads the "mean" of
-    all token vectors, or the vector of the "first" token. After `fit` it has `classes_`, `text_model_` (a
+    all token vectors, or the vector of the "first" token. After `fit` the estimator has `classes_`, `text_model_` (a
     `TextClassifier`), `config_` (all settings), `validation_loss_` (nats per text; None if nothing was held out),
     `best_step_`, `n_steps_` and `verdict_` (the validation curve described in words).
     """
@@ -141,7 +141,8 @@ class TransformerArrayClassifier(_BaseTransformerClassifier):
     (except on "mps"), so that the prediction for a row does not depend on the other rows.
 
     Its parameters are those of `TransformerEstimator`, `pooling` (as in `TransformerClassifier`) and `bins`. After
-    `fit` it also has `edges_`, the inner bin edges of each column, and `n_features_in_`.
+    `fit` the estimator has the attributes of `TransformerClassifier`, `edges_` (the inner bin edges of each column) and
+    `n_features_in_`.
 
     Args:
         bins: maximum number of bins for each column; at least 2.

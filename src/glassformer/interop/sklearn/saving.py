@@ -99,7 +99,7 @@ def read_estimator(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, A
     """Return the parameters of a saved estimator and its results of `fit`.
 
     Raises:
-        RefusedError: the folder holds no estimator of this class, or one of another format version.
+        RefusedError: the folder contains no estimator of this class, or one of another format version.
     """
     path = folder / ESTIMATOR
     try:
