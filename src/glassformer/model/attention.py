@@ -303,7 +303,7 @@ class Attention(nn.Module):
         return self.output(z.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def compute_z(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """Compute z (B, H, T, K) from queries (B, H, T, K), keys and values (B, G, S, K); run any hooks on the scores."""
+        """Compute z (B, H, T, K) from queries (B, H, T, K), keys and values (B, G, S, K); run the score hooks."""
         dropout = self.dropout if self.training else 0.0
         if is_observed(self.hook_products) or is_observed(self.hook_scores) or is_observed(self.hook_pattern):
             hooks = ScoreHooks(self.hook_products, self.hook_scores, self.hook_pattern)

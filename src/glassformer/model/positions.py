@@ -97,7 +97,7 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
 
 
 class ScorePositions(nn.Module):
-    """Base class of biases added to the attention scores, which depend only on the relative position of query and key."""
+    """Base class of biases added to the attention scores, which depend only on the relative position of the key."""
 
     def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Return the score bias (B, H, T, S) for query positions (B, T) and key positions (B, S)."""

@@ -38,7 +38,7 @@ def fault() -> Iterator[None]:
 
 
 def probabilities(trained: Trained) -> list[Point]:
-    """Return points (p, mean probability of sampling the most likely token), binned by its probability p in the model."""
+    """Return points (p, mean probability of sampling the likeliest token) in bins of its probability p by the model."""
     tokens = trained.data.validation.source.tokens[:1024]
     ids = torch.tensor(tokens[: len(tokens) // 32 * 32].reshape(-1, 32).tolist())  # (B, T)
     with torch.no_grad():
