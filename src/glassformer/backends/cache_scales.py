@@ -21,7 +21,7 @@ SEED = 0
 
 
 def cache_scales(model: Decoder) -> list[tuple[Tensor, Tensor]]:
-    """Return the scales of the keys and of the values, (G, K) each, of every layer.
+    """Return the scales of the keys and of the values, (G, K) each, for every layer.
 
     Keys are measured after the rotation. Larger values than `ROOM` times the largest measured one are clipped.
     """

@@ -72,7 +72,7 @@ class Baseline:
     Attributes:
         name: uniform, unigram, 5-gram, gzip, or true entropy.
         loss: nats per predicted token.
-        bits_per_byte: bits per byte of the validation text; None if it has unknown tokens.
+        bits_per_byte: bits per byte of the validation text; None if the text has unknown tokens.
         note: one line that explains how the loss was computed.
     """
 
@@ -161,7 +161,7 @@ def _ngram_nats(
 
 
 def _gzip_nats(train: Text, validation: Text, tokenizer: VocabularyDecoder) -> float:
-    """Return the nats of the validation text by gzip: its addition to the compressed end of the training text."""
+    """Return how many nats the validation text adds to the gzip-compressed end of the training text."""
     train_bytes = tokenizer.decode(train.tokens[-GZIP_TAIL_TOKENS:].tolist()).encode("utf-8", "surrogatepass")
     train_compressor = zlib.compressobj(9, wbits=31)
     full_compressor = zlib.compressobj(9, wbits=31)

@@ -6,8 +6,8 @@ equal the model's up to rounding. The model's own modules are used wherever they
 * **Matrix multiplications.** Queries, keys and values are one multiplication with concatenated copies of their weights,
   and so are the gate and the up-projection. The last multiplication of a sublayer adds to the residual stream in the
   same kernel, unless a norm comes in between. On a CPU, weights are reordered for oneDNN's kernels (with operators that
-  `torch.compile` uses too) if that saves time and this version of torch has the operators. The reordered copy lives as
-  long as the decoder.
+  `torch.compile` uses too) if that saves time and this version of torch has the operators. The reordered copy exists
+  as long as the decoder.
 * **Masks.** The last token of a row may attend to every key in the window except padding: usually to all keys.
 * **Grouped query attention.** The query heads of a key head attend as if they were several tokens, and so do rows that
   share a memory.
@@ -275,7 +275,7 @@ class _SelfAttention:
 
 
 class _CrossAttention:
-    """Cross-attention for one new token per row; the cache holds the memory's keys and values."""
+    """Cross-attention for one new token per row; the cache contains the memory's keys and values."""
 
     def __init__(self, layer: Attention, reorder: bool) -> None:
         self.layer = layer

@@ -243,7 +243,7 @@ def _user_cache_folder() -> Path | None:
 
 
 def _read(file: Path | None, environment: str) -> Speeds | None:
-    """Return the speeds cached in a file; None if it is missing, damaged or for another environment."""
+    """Return the speeds cached in a file; None if the file is missing, damaged or from another environment."""
     if file is None:
         return None
     try:

@@ -50,7 +50,7 @@ class PrunedAttention(Attention):
         memory: Tensor | None = None,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """Map (B, T, D) -> (B, T, D), as `Attention.forward`; without heads, return the output projection's bias."""
+        """Map (B, T, D) -> (B, T, D), as in `Attention`; without heads, the output projection's bias or zeros."""
         if self.heads:
             return super().forward(x, mask, rotation, memory, cache)
         with torch.no_grad():  # only to update the cache and run the hooks

@@ -19,7 +19,7 @@ from glassformer.numpy_reference.settings import Settings
 def position_vectors(positions: Ints, weights: Weights, settings: Settings) -> Array | None:
     """Return the vectors added to the embeddings, (B, T) -> (B, T, D); None unless positions are learned or sinusoidal.
 
-    `weights` holds the weights of the embedding.
+    `weights` are the weights of the embedding.
     """
     if settings.positions == "learned":
         return weights["positions.table.weight"][positions]  # (B, T, D)

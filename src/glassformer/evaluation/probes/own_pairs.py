@@ -24,8 +24,8 @@ def read_pairs(path: Path) -> list[MinimalPair]:
     """Read minimal pairs from a file; all tokens of both sentences are scored.
 
     Raises:
-        GlassError: the file does not exist, cannot be read or has no pairs, or a line is not a pair (the error names
-            it).
+        GlassError: the file does not exist, cannot be read or has no pairs, or a line is not a pair (the error gives
+            its number).
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")

@@ -67,7 +67,9 @@ def architecture_named(name: str) -> Architecture:
 
 
 def architecture_of(model_type: str, class_names: Any) -> Architecture:
-    """Return the first architecture with this `model_type` and the class `class_names[0]`, else the one named so.
+    """Return the first architecture with this `model_type` and the class `class_names[0]`.
+
+    If there is none, return the architecture named `model_type`.
 
     Args:
         model_type: the field of `config.json`.
