@@ -616,7 +616,7 @@ def _refuse_run_at(folder: Path) -> None:
     """Raise a `GlassError`, with a remedy for the Python API, if the folder holds a run."""
     if (folder / "config.toml").exists():
         advice = f"Open it with gf.load({fspath(folder)!r}), or give another folder as out."
-        raise GlassError(f"{folder} already holds a run", advice)
+        raise GlassError(f"{folder} already contains a run", advice)
 
 
 def _setting_text(name: str, value: Any) -> str:

@@ -75,8 +75,8 @@ THE_TEXT = [
     M("missing file", train("proverb.txt"), "proverb.txt does not exist", "Did you mean proverbs.txt?"),
     M("missing folder", train("no/where.txt"), "where.txt does not exist", "no folder no"),
     M("misspelt corpus", train("storys"), "storys does not exist", "Did you mean stories?"),
-    M("empty file", train("a.txt"), "a.txt holds no text & 0 bytes", "some text", write("a.txt", b"")),
-    M("blank file", train("a.txt"), "a.txt holds no text & empty", "some text", write("a.txt", b" \n\n \n")),
+    M("empty file", train("a.txt"), "a.txt contains no text & 0 bytes", "some text", write("a.txt", b"")),
+    M("blank file", train("a.txt"), "a.txt contains no text & empty", "some text", write("a.txt", b" \n\n \n")),
     M("binary file", train("a.txt"), "binary & offset 255", "UTF-8", write("a.txt", bytes(range(1, 256)) + bytes(9))),
     M("picture", train("a.png"), "a.png is a PNG image", ".txt", write("a.png", b"\x89PNG\r\n\x1a\n" + bytes(99))),
     M(
@@ -141,15 +141,15 @@ THE_TEXT = [
     M(
         "JSONL of numbers",
         train("a.jsonl"),
-        "line 1 of a.jsonl holds a value of type int",
+        "line 1 of a.jsonl contains a value of type int",
         '{"text": "..."}',
         write("a.jsonl", "7"),
     ),
-    M("empty folder", train("texts"), "texts holds no files", ".txt", folder_at("texts")),
+    M("empty folder", train("texts"), "texts contains no files", ".txt", folder_at("texts")),
     M(
         "folder without text",
         train("texts"),
-        "texts holds no text & a.png",
+        "texts contains no text & a.png",
         "some text",
         write("texts/a.png", b"\x89PNG" + bytes(99)),
     ),
@@ -163,7 +163,7 @@ THE_TEXT = [
     ),
     M("text too short to split", train("a.txt"), "the text is too short to split", "longer text", write("a.txt", "h")),
     M("all documents left out", change("data.min_words", 999), "fewer than 999 words", "data.min_words"),
-    M("standard input is empty", train("-"), "standard input holds no text", "some text", text=b""),
+    M("standard input is empty", train("-"), "standard input contains no text", "some text", text=b""),
     M("look at a missing file", ["data", "look", "proverb.txt"], "proverb.txt does not exist", "proverbs.txt"),
     M("look at nothing", ["data", "look"], "data look needs a name", "glass data look"),
     M("name that is not Unicode", train("\udc80.txt"), "not valid Unicode", "rename"),
@@ -296,7 +296,7 @@ GENERATING = [
 THE_RUN = [
     M("no such run", ["generate", "runs/bok", "the"], "no run at", f"Did you mean {BOOK}?"),
     M("folder that is no run", ["generate", "runs", "the"], "runs is not a run", "glass train"),
-    M("run that exists", train("proverbs.txt", out=BOOK), "already holds a run", "--resume --out"),
+    M("run that exists", train("proverbs.txt", out=BOOK), "already contains a run", "--resume --out"),
     M("--out is a file", train("proverbs.txt", out="proverbs.txt"), "proverbs.txt is a file", "another --out"),
     M(
         "--out holds other things",

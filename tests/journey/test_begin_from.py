@@ -174,7 +174,7 @@ WRONG = {  # the words of the command, a part of the problem, a part of the reme
     "no such part": (f"{LM} --train.freeze layers.7", "layers.7", "embedding"),
     "mixing without a parent": ("book.txt --mix 0.1", "data.mix = 0.1 without --from", ""),
     "all of it mixed": (f"{LM} --mix 1", "data.mix", ""),
-    "an existing run": (f"{LM} --out runs/lm", "already holds a run", "--out"),
+    "an existing run": (f"{LM} --out runs/lm", "already contains a run", "--out"),
 }
 
 

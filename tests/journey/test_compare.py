@@ -114,7 +114,7 @@ def test_it_goes_on_only_with_what_is_not_done(home: Path, tmp_path: Path) -> No
     assert (other.returncode, other.stderr.splitlines()[-2:]) == (
         2,
         [
-            "grid holds a comparison with train.steps = 8, not 9",
+            "grid contains a comparison with train.steps = 8, not 9",
             "Give the same settings to resume it, or another --out.",
         ],
     )
@@ -192,7 +192,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         (["--out", "x"], "nothing varies"),
         (["--vary", "model.layers=1,2", "--from", "run", "--out", "x"], "unknown option --from"),
         (["--vary", "model.layers=1,2", "--chat-template", "x.jinja", "--out", "x"], "x.jinja does not exist"),
-        (["--vary", "model.positions=learned,none", "--out", "full"], "full is not empty: it holds mine.txt"),
+        (["--vary", "model.positions=learned,none", "--out", "full"], "full is not empty: it contains mine.txt"),
         (["--vary", "model.positions=learned,none", "--out", "proverbs.txt"], "proverbs.txt is a file"),
         (["--vary", "model.positions=learned,none", "--out", "x", "--seeds", "0"], "--seeds 0 is less than one"),
         (["--vary", "model.positions=learned,none", "--out", "x", "--jobs", "0"], "--jobs 0 is less than one"),

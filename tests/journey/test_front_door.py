@@ -249,7 +249,7 @@ def test_a_training_from_python_is_the_command_s(
     assert other.run.checkpoint.name == model.run.checkpoint.name
     for name, weight in other.model.state_dict().items():
         assert torch.equal(weight, model.model.state_dict()[name]), name
-    with pytest.raises(gf.GlassError, match=r"already holds a run\nOpen it with gf\.load\("):
+    with pytest.raises(gf.GlassError, match=r"already contains a run\nOpen it with gf\.load\("):
         gf.fit("proverbs.txt", steps=4, settings=TINY)
 
 
@@ -330,7 +330,7 @@ def test_an_import_opens_as_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     model = gf.import_model("theirs")
     assert model.folder == Path("runs/theirs")
     torch.testing.assert_close(model.logits(TEXT), gf.load("run").logits(TEXT), rtol=0, atol=1e-5)
-    with pytest.raises(gf.GlassError, match=r"already holds a run\nOpen it with gf\.load\("):
+    with pytest.raises(gf.GlassError, match=r"already contains a run\nOpen it with gf\.load\("):
         gf.import_model("theirs")
 
 

@@ -338,7 +338,7 @@ def test_layers_that_look_differently_far_are_refused(tmp_path: Path) -> None:
 def test_a_run_that_is_there_is_not_written_over(home: Path, tmp_path: Path) -> None:
     shutil.copytree(home / "gpt2", tmp_path / "gpt2")
     assert here("import", "gpt2", "--out", "runs/one", folder=tmp_path).returncode == 0
-    assert "already holds a run" in refused("import", "gpt2", "--out", "runs/one", folder=tmp_path)[0]
+    assert "already contains a run" in refused("import", "gpt2", "--out", "runs/one", folder=tmp_path)[0]
 
 
 ASKED = [{"role": "user", "content": "It was a small day."}]

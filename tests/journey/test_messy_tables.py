@@ -45,7 +45,13 @@ REFUSED = {
     ),
     "a header alone": ("t.csv", "label,text\n", CLASSIFY, "no rows below the names label, text", "data.header = no"),
     "carriage returns alone": ("t.csv", PLAIN.replace("\n", "\r"), CLASSIFY, "carriage returns alone", "tr '\\r'"),
-    "an array of JSON": ("t.json", json.dumps([{"text": "a b c"}] * 9), ["--task=lm"], "t.json holds JSON", ".jsonl"),
+    "an array of JSON": (
+        "t.json",
+        json.dumps([{"text": "a b c"}] * 9),
+        ["--task=lm"],
+        "t.json contains JSON",
+        ".jsonl",
+    ),
     "a setting for tables": (
         "t.txt",
         "a text\n" * 9,
@@ -56,8 +62,14 @@ REFUSED = {
 }
 READ = {
     # what is odd: (file, content, arguments, the first row, words of a note)
-    "a header in Bangla": ("t.csv", "লেবেল,পাঠ্য\n" + PLAIN, CLASSIFY, ROWS[0], "row 1 holds the names লেবেল, পাঠ্য"),
-    "a header of running text": ("t.csv", "text\nGo\nRun\nHi\n", ["--task=lm"], ("Go",), "row 1 holds the names text"),
+    "a header in Bangla": ("t.csv", "লেবেল,পাঠ্য\n" + PLAIN, CLASSIFY, ROWS[0], "row 1 contains the names লেবেল, পাঠ্য"),
+    "a header of running text": (
+        "t.csv",
+        "text\nGo\nRun\nHi\n",
+        ["--task=lm"],
+        ("Go",),
+        "row 1 contains the names text",
+    ),
     "no header of running text": (
         "t.csv",
         "good morning\nhow are you today my friend\nand so on\n",
@@ -98,7 +110,7 @@ READ = {
         '"label" , "text"\n' + "".join(f'"{a}" , "{b}"\n' for a, b in ROWS),
         CLASSIFY,
         ROWS[0],
-        "row 1 holds the names label, text",
+        "row 1 contains the names label, text",
     ),
     "pipes": ("t.csv", PLAIN.replace(",", "|"), CLASSIFY, ROWS[0], "the delimiter is a pipe"),
     "comments": ("t.csv", "# by hand\nlabel,text\n" + PLAIN, CLASSIFY, ROWS[0], "line 1 begins with # and is left out"),
@@ -202,7 +214,7 @@ def test_a_run_is_measured_on_tables_that_are_read_alike(tmp_path: Path) -> None
     small = ["--model.layers=1", "--model.width=8", "--model.heads=2", "--model.context=32", "--train.batch=4"]
     done = here("train", "t.csv", *CLASSIFY, *TINY, *small, "--steps=2", "--out=run", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "(row 1 holds the names label, text)" in done.stderr
+    assert "(row 1 contains the names label, text)" in done.stderr
     (tmp_path / "u.csv").write_text("label,text\nham,so, what\n" + PLAIN, encoding="utf-8")
     done = here("evaluate", "run", "u.csv", folder=tmp_path)
     assert done.returncode == 2

@@ -73,7 +73,7 @@ def test_the_column_of_a_table_is_named_as_its_error_says(task_home: Path, tmp_p
     table = tmp_path / "two.tsv"
     table.write_text(f"first\tsecond\n{rows}", encoding="utf-8")
     problem, remedy = refused("probe", "runs/lm", "--text", table, folder=task_home)
-    assert "columns first, second all hold text" in problem
+    assert "columns first, second all contain text" in problem
     assert "Set data.column to the name of the column" in remedy
     one = facts("probe", "runs/lm", "--text", str(table), "--data.column", "second", folder=task_home)["probes"]
     alone = tmp_path / "one.tsv"

@@ -160,7 +160,7 @@ BAD = [
     (["--out", "new", "--l0", "-1"], "--l0 -1 is out of range"),
     (["--out", "new", "--l0", "0.1", "--gate-rate", "0"], "--gate-rate 0 is out of range"),
     (["--out", "new", "--heads", "1", "--rate", "0.1"], "--rate was given without --l0"),
-    (["--out", "runs/masked", "--heads", "1"], "already holds a run"),
+    (["--out", "runs/masked", "--heads", "1"], "already contains a run"),
     (["--curve", "--plot", "curve.gif"], "not the name of a picture"),
     (["--effects", "zero", "--plot", "curve.png"], "without --curve"),
     (["--out", "new", "--heads", "1", "--by", "ablation", "--per-layer"], "importance is not used"),

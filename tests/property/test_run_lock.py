@@ -95,7 +95,7 @@ def test_of_two_new_runs_in_one_folder_one_is_made(tmp_path: Path) -> None:
     both = [start(*arguments, folder=tmp_path) for _ in range(2)]
     done = sorted((ended(process) for process in both), key=lambda each: each.returncode)
     assert [each.returncode for each in done] == [0, 2], [each.stderr for each in done]
-    assert TRAINING in done[1].stderr or "run already holds a run" in done[1].stderr
+    assert TRAINING in done[1].stderr or "run already contains a run" in done[1].stderr
     assert Run(tmp_path / "run").checkpoint("last").name == "step-000020"
 
 

@@ -384,7 +384,7 @@ def test_a_half_made_run_with_a_file_of_somebody_else_is_refused(tmp_path: Path)
     before = tree(tmp_path / "run")
     done = here(*train("proverbs.txt", out="run"), folder=tmp_path)
     assert done.returncode == 2
-    assert "run is not empty: it holds thesis.txt" in done.stderr
+    assert "run is not empty: it contains thesis.txt" in done.stderr
     assert tree(tmp_path / "run") == before
 
 

@@ -152,4 +152,4 @@ def test_the_cost_study_reports_every_part(
     assert "O(T^2 D)" in page
     (tmp_path / "cost" / "mine.txt").write_text("x", encoding="utf-8")
     assert main(["compare", "--study", "cost", "--out", str(tmp_path / "cost")]) == 2
-    assert "it holds mine.txt" in capsys.readouterr().err
+    assert "it contains mine.txt" in capsys.readouterr().err

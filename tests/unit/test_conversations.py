@@ -172,7 +172,7 @@ def test_what_teaches_nothing_is_left_out_and_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        ([{"messages": [{"role": "user", "content": "x"}]}] * 3, "holds no example that can be used"),
+        ([{"messages": [{"role": "user", "content": "x"}]}] * 3, "contains no example that can be used"),
         (
             [{"messages": [{"role": "cook", "content": "x"}]}] * 3,
             "line 1 of talks.jsonl: a message has the unknown role 'cook'",

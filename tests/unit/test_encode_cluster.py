@@ -232,7 +232,7 @@ def test_what_another_job_left_behind_does_not_open_a_finished_folder_to_be_repl
 
 def test_nothing_stays_of_a_text_that_cannot_be_encoded(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
-    with pytest.raises(GlassError, match="holds no text"):
+    with pytest.raises(GlassError, match="contains no text"):
         encode_here(
             LM, DataConfig(source=str(folder / "texts"), min_words=9999), VOCABULARY, folder / "new" / "out", silent
         )

@@ -102,7 +102,7 @@ def test_the_same_pairs_from_every_form(write: Write, tmp_path: Path, monkeypatc
 def test_the_columns_are_said(write: Write, tmp_path: Path) -> None:
     rows = lines(f"{t},{s}" for s, t in PAIRS)
     found = made(tmp_path, "summarize", source=write("t.csv", "Summary,Text\n" + rows))
-    assert "t.csv: source: column Text, target: column Summary (row 1 holds the names Summary, Text)" in found.notes
+    assert "t.csv: source: column Text, target: column Summary (row 1 contains the names Summary, Text)" in found.notes
     found = made(tmp_path, "translate", source=write("t.tsv", tsv(PAIRS)))
     assert "t.tsv: source: column 1, target: column 2" in found.notes
 
@@ -220,7 +220,7 @@ def test_names_above_short_cells_and_a_label_of_each_kind(write: Write, tmp_path
     data = DataConfig(source=write("three.csv", "label,text\nb,w1\na,w2\nc,w3\n"))
     store, told = encoded("classify", data, (found.tokenizer, found.tokenizer), ("a", "b", "c"), tmp_path)
     assert list(store.texts()) == [("w1", "b"), ("w2", "a"), ("w3", "c")]
-    assert "three.csv: label: column label, text: column text (row 1 holds the names label, text)" in told
+    assert "three.csv: label: column label, text: column text (row 1 contains the names label, text)" in told
 
 
 def test_several_text_columns_are_joined_by_line_ends(write: Write, tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_examples_to_be_measured(write: Write, tmp_path: Path) -> None:
     assert found.tokenizer.decode(store.target.document(4)) == PAIRS[4][1]
     assert "5 pairs" in told
     assert "left out 1 pair with an empty source" in told
-    with pytest.raises(GlassError, match="holds no example that can be used: left out 1 pair with an empty source"):
+    with pytest.raises(GlassError, match="contains no example that can be used: left out 1 pair with an empty source"):
         encoded("translate", DataConfig(source=write("e.tsv", "\tx\n")), tokenizers, (), tmp_path)
 
 

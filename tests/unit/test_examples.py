@@ -77,14 +77,14 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
         "1 line and more.txt has 3",
         "ends before line 2 of more.txt .'and so",
     ),
-    ("translate", "source=1.txt target=empty.txt", "empty.txt holds no text .0 bytes.", "some text"),
+    ("translate", "source=1.txt target=empty.txt", "empty.txt contains no text .0 bytes.", "some text"),
     ("translate", "source=1.txt target=4.txt", "4.txt does not exist", "Did you mean .*3.txt"),
     ("translate", "source=3.txt", "3.txt is plain text and has no targets", "data.target to the file"),
     ("classify", "source=3.txt", "3.txt is plain text and has no labels", "a label column"),
     ("translate", "source=pairs.tsv target=1.txt", "pairs.tsv is a table", "Leave data.target out"),
     ("translate", "source=folder target=1.txt", "folder is a folder", "plain text file"),
-    ("translate", "source=folder", "the folder .*folder holds no table", "data.target"),
-    ("classify", "source=folder", "the folder .*folder holds no table", "one subfolder per label"),
+    ("translate", "source=folder", "the folder .*folder contains no table", "data.target"),
+    ("classify", "source=folder", "the folder .*folder contains no table", "one subfolder per label"),
     (
         "translate",
         "source=3.txt target=3.txt column=1",
@@ -158,7 +158,7 @@ def test_only_empty_pairs_are_refused_with_their_numbers(write: Write, tmp_path:
     with pytest.raises(GlassError) as caught:
         made(tmp_path, "translate", source=source, target=target)
     assert caught.value.problem == (
-        "a, b holds no example that can be used: left out 1 pair with an empty source, "
+        "a, b contains no example that can be used: left out 1 pair with an empty source, "
         "1 pair with an empty target, 1 pair with both sides empty"
     )
 

@@ -226,14 +226,14 @@ def test_running_text_keeps_a_first_row_that_is_a_text(write: Write, tmp_path: P
     assert "t.csv: row 1 (good morning) is read as data; data.header = yes reads it as column names" in said
     documents, said = running_text(write("t.csv", lines(rows)), tmp_path, header="yes")
     assert documents == rows[1:]
-    assert "(row 1 holds the names good morning)" in said
+    assert "(row 1 contains the names good morning)" in said
 
 
 @pytest.mark.parametrize("rows", [["Go", "Run", "Hi"], ["Go", "Run to the old house over there", "Hi"]])
 def test_running_text_does_not_learn_a_header_above_short_rows(rows: list[str], write: Write, tmp_path: Path) -> None:
     documents, said = running_text(write("t.csv", lines(["text", *rows])), tmp_path)
     assert documents == rows
-    assert "t.csv: column 'text' is read, the only one with text (row 1 holds the names text)" in said
+    assert "t.csv: column 'text' is read, the only one with text (row 1 contains the names text)" in said
     documents, _ = running_text(write("t.csv", lines(["text", *rows])), tmp_path, header="no")
     assert documents == ["text", *rows]
 
@@ -247,7 +247,7 @@ def test_a_labelled_table_without_a_header_loses_no_row_of_running_text(write: W
 def test_every_task_says_that_row_1_holds_names(write: Write, tmp_path: Path) -> None:
     source = write("t.csv", HEADER + with_commas(ROWS))
     for task in TASKS:
-        assert "(row 1 holds the names label, text)" in rows_read(task, source, tmp_path)[1]
+        assert "(row 1 contains the names label, text)" in rows_read(task, source, tmp_path)[1]
 
 
 NAMES = {
@@ -265,7 +265,7 @@ def test_names_with_combining_marks_are_a_header(task: Task, script: str, write:
     source = write("t.csv", f"{label},{text}\n" + with_commas(ROWS[:60]))
     rows, said = rows_read(task, source, tmp_path)
     assert rows == meant(task, ROWS[:60])
-    assert f"(row 1 holds the names {label}, {text})" in said
+    assert f"(row 1 contains the names {label}, {text})" in said
 
 
 def test_usual_names_in_other_scripts_head_short_tables(write: Write, tmp_path: Path) -> None:
@@ -290,14 +290,14 @@ def test_a_column_without_a_name_is_called_by_its_number(header: str, write: Wri
     source = write("t.csv", ",label,text\n" + lines(f"{n},{a},{b}" for n, (a, b) in enumerate(ROWS[:40])))
     found = made(tmp_path, "classify", source=source, split="tail", header=header)
     assert [(label, text) for text, label in texts(found)] == ROWS[:40]
-    assert "(row 1 holds the names 1, label, text)" in notes(found)
+    assert "(row 1 contains the names 1, label, text)" in notes(found)
 
 
 def test_names_above_numbers_are_a_header(write: Write, tmp_path: Path) -> None:
     rows = [(str(n), f"das ist der Satz {n} von vielen") for n in range(9)]
     documents, said = running_text(write("t.csv", "nr,Satz\n" + with_commas(rows)), tmp_path)
     assert documents == [text for _, text in rows]
-    assert "(row 1 holds the names nr, Satz)" in said
+    assert "(row 1 contains the names nr, Satz)" in said
 
 
 def test_names_above_whole_sentences_are_a_header(write: Write, tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_the_first_line_of_excel_names_the_delimiter(write: Write, tmp_path: Pat
         for task in TASKS:
             rows, said = rows_read(task, write("t.csv", content), tmp_path)
             assert rows == meant(task, ROWS)
-            assert "(row 1 holds the names label, text)" in said
+            assert "(row 1 contains the names label, text)" in said
 
 
 def test_spaces_around_the_delimiter_are_no_part_of_quoted_cells(write: Write, tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ def test_spaces_around_the_delimiter_are_no_part_of_quoted_cells(write: Write, t
     for task in TASKS:
         found, said = rows_read(task, write("t.csv", '"label" , "text"\n' + quoted), tmp_path)
         assert found == meant(task, rows)
-        assert "(row 1 holds the names label, text)" in said
+        assert "(row 1 contains the names label, text)" in said
     broken = write("u.csv", '"label" , "text"\n' + quoted + '"ham" , "never closed\n')
     assert (
         "line 35, column 2 of u.csv: the quote at character 9 is never closed"
@@ -514,7 +514,7 @@ def test_json_that_is_not_in_lines_is_refused_with_advice(write: Write, tmp_path
             with pytest.raises(GlassError) as caught:
                 running_text(source, tmp_path)
             error = caught.value
-        assert "t.json holds JSON" in error.problem
+        assert "t.json contains JSON" in error.problem
         assert ".jsonl" in error.remedy
     assert running_text(write("t.json", "plain words, and no JSON\n"), tmp_path)[0] == ["plain words, and no JSON\n"]
 

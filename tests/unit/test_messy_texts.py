@@ -477,7 +477,7 @@ def test_a_folder_names_the_links_and_pipes_that_it_left_out(tmp_path: Path) -> 
     assert f"left out 3 entries of {folder} that cannot be read as files: {said}" in notes
     for path in (folder / "inner" / "a.txt", folder / "link.txt"):
         path.unlink()
-    with pytest.raises(GlassError, match="holds no files to read: left out gone"):
+    with pytest.raises(GlassError, match="contains no files to read: left out gone"):
         read(folder)
 
 

@@ -342,7 +342,7 @@ def test_pairs_of_ones_own_are_read(tmp_path: Path) -> None:
     ("line", "said"),
     [
         ("{", "line 2 is not JSON"),
-        ("[1]", "line 2 holds [1], which is not an object"),
+        ("[1]", "line 2 contains [1], which is not an object"),
         ('{"sentence_good": "a"}', "line 2 has no sentence_bad"),
         ('{"sentence_good": 3, "sentence_bad": "a"}', "line 2: sentence_good is 3"),
         ('{"sentence_good": "a", "sentence_bad": " "}', 'line 2: sentence_bad is " "'),

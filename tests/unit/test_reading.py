@@ -117,9 +117,9 @@ def test_read_exactly(name: str, tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
     # file name: (bytes, settings, words of the problem, words of the remedy)
-    "empty.txt": (b"", {}, "holds no text (0 bytes)", "Give a source with some text"),
-    "empty.txt.gz": (gzip.compress(b"", mtime=0), {}, "holds no text (0 bytes)", "some text"),
-    "only-mark.txt": (b"\xef\xbb\xbf", {}, "holds no text", "some text"),
+    "empty.txt": (b"", {}, "contains no text (0 bytes)", "Give a source with some text"),
+    "empty.txt.gz": (gzip.compress(b"", mtime=0), {}, "contains no text (0 bytes)", "some text"),
+    "only-mark.txt": (b"\xef\xbb\xbf", {}, "contains no text", "some text"),
     "white.txt": (b" \n\t\n", {}, "left out 1 empty document", "some text"),
     "strict.txt": (
         b"\n\na b\n",
@@ -173,10 +173,10 @@ REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
         "1: 'Go on.', 2: 'Ga door.'",
         "column number: 1 to 2",
     ),
-    "two.csv": (b"a,b\nx y z t,u v w q\n", {}, "columns a, b all hold text", "data.column"),
+    "two.csv": (b"a,b\nx y z t,u v w q\n", {}, "columns a, b all contain text", "data.column"),
     "none.csv": (b"id,size\n1,2\n3,4\n", {}, "no column reads like text", "data.column"),
     "broken.jsonl": (b'{"text": "a"}\n{"text": \n', {"column": "text"}, "line 2 of broken.jsonl is not JSON", "line"),
-    "list.jsonl": (b'["a"]\n', {}, "holds a value of type list", '"text"'),
+    "list.jsonl": (b'["a"]\n', {}, "contains a value of type list", '"text"'),
     "half.jsonl": (b'{"text": "\\ud83d x"}\n', {"column": "text"}, "a lone surrogate (\\ud83d)", "both"),
     "plain.txt": (b"some text", {"column": "text"}, "plain.txt is plain text", "Leave data.column out"),
 }
@@ -201,7 +201,7 @@ def test_refused_with_reason(name: str, tmp_path: Path) -> None:
         ("{}/nowhere/input.txt", "does not exist", "There is no folder"),
         ("{}/zzzzzz", "does not exist", "a generated corpus (addition"),
         ("", "is not a path", "Give a file"),
-        ("{}/hollow", "holds no files", "Put text files"),
+        ("{}/hollow", "contains no files", "Put text files"),
     ],
 )
 def test_missing_source(source: str, problem: str, remedy: str, tmp_path: Path) -> None:

@@ -485,10 +485,10 @@ def test_save_and_load(request: pytest.FixtureRequest, tmp_path: Path) -> None:
         assert answers(again, X) == answers(estimator, X)
         assert again.get_params() == estimator.get_params()
         assert vars(again).keys() == vars(estimator).keys()
-        with pytest.raises(GlassError, match="already holds a run"):
+        with pytest.raises(GlassError, match="already contains a run"):
             estimator.save(folder)
         other = next(kind for kind in ESTIMATORS if kind is not type(estimator))
-        with pytest.raises(RefusedError, match=f"holds a {type(estimator).__name__}"):
+        with pytest.raises(RefusedError, match=f"contains a {type(estimator).__name__}"):
             other.load(folder)
 
 
@@ -534,7 +534,7 @@ def test_a_saved_writer_and_a_saved_translator_are_runs(
 
 
 def test_damaged_folders(classifier: TransformerClassifier, tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="holds no saved estimator"):
+    with pytest.raises(RefusedError, match="contains no saved estimator"):
         TransformerClassifier.load(tmp_path)
     classifier.save(tmp_path / "saved")
     weights = next((tmp_path / "saved").rglob("model.safetensors"))

@@ -209,7 +209,7 @@ def refuse_used_folder(folder: Path) -> None:
     if folder.exists() and (
         name := next((path.name for path in folder.iterdir() if path.name not in report_files), None)
     ):
-        raise GlassError(f"{folder} is not empty: it holds {name}", "Choose another --out, or empty that folder.")
+        raise GlassError(f"{folder} is not empty: it contains {name}", "Choose another --out, or empty that folder.")
 
 
 def cost_report(laws: Sequence[Law], folder: Path) -> StudyReport:

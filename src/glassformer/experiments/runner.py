@@ -94,13 +94,14 @@ def _check_folder(folder: Path, grid: Grid) -> bool:
     if (folder / FILE).exists():
         if changed := difference(Grid.read(folder), grid):
             raise GlassError(
-                f"{folder} holds a comparison with {changed}", "Give the same settings to resume it, or another --out."
+                f"{folder} contains a comparison with {changed}",
+                "Give the same settings to resume it, or another --out.",
             )
         return False
     names = [path.name for path in folder.iterdir()] if folder.exists() else []
     allowed = {"runs", "results", "lock"}  # left by a comparison that was killed before `grid.json` was written
     if other := next((name for name in names if name not in allowed), None):
-        raise GlassError(f"{folder} is not empty: it holds {other}", "Choose another --out, or empty that folder.")
+        raise GlassError(f"{folder} is not empty: it contains {other}", "Choose another --out, or empty that folder.")
     return not names
 
 

@@ -302,7 +302,7 @@ def check_prompts(model: Decoder | EncoderDecoder, prompts: Sequence[Sequence[in
         outside = next((token for token in prompt if not 0 <= token < vocab_size), None)
         if outside is not None:
             raise GlassError(
-                f"{name} {index} holds the token {outside}, which is outside the vocabulary",
+                f"{name} {index} contains the token {outside}, which is outside the vocabulary",
                 f"Give ids from 0 to {vocab_size - 1}.",
             )
         if isinstance(model, EncoderDecoder) and len(prompt) > model.config.context:

@@ -54,7 +54,7 @@ class SlotCache(Cache):
     def extend(self, new: int, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Extend every slot by one token; return the same as `Cache.extend`."""
         assert new == 1, "a slot grows by one token at a time"
-        assert attention_mask is None, "a slot holds no padding"
+        assert attention_mask is None, "a slot contains no padding"
         longest = max(self.lengths)
         if longest == self.slots[0].allocated[0].shape[2]:
             self._reserve_columns(longest + COLUMNS)

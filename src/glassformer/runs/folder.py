@@ -444,7 +444,7 @@ def refuse_existing(folder: Path) -> None:
     """
     if (folder / "config.toml").exists():
         raise GlassError(
-            f"{folder} already holds a run",
+            f"{folder} already contains a run",
             f"Choose another --out, or resume this run: glass train --resume --out {quoted(folder)}",
         )
     if folder.exists() and not folder.is_dir():
@@ -454,7 +454,9 @@ def refuse_existing(folder: Path) -> None:
     if _is_unfinished(folder):
         names -= {CREATING, "checkpoints", *WRITTEN_BEFORE_CONFIG, *(name for name in names if name.endswith(PARTIAL))}
     if names:
-        raise GlassError(f"{folder} is not empty: it holds {min(names)}", "Choose another --out, or empty that folder.")
+        raise GlassError(
+            f"{folder} is not empty: it contains {min(names)}", "Choose another --out, or empty that folder."
+        )
 
 
 def open_run(folder: Folder, altered: str | None = None) -> Run:

@@ -160,7 +160,7 @@ def label_texts(value: object, kind: RecordKind) -> tuple[str, ...] | None:
 
 
 def _header_note(table: Table) -> str:
-    return f" (row 1 holds the names {', '.join(table.names)})" if table.header else ""
+    return f" (row 1 contains the names {', '.join(table.names)})" if table.header else ""
 
 
 def _column_index(table: Table, column: str) -> int:
@@ -208,7 +208,7 @@ def _only_text(table: Table) -> int:
     plausible = [index for index in range(len(table.names)) if _text_fraction(table, index) >= 0.5]
     if len(plausible) == 1:
         return plausible[0]
-    problem = f"columns {', '.join(table.names[index] for index in plausible)} all hold text"
+    problem = f"columns {', '.join(table.names[index] for index in plausible)} all contain text"
     raise GlassError(
         f"{table.name} has several columns ({', '.join(table.names)}) and "
         f"{problem if plausible else 'no column reads like text'}",

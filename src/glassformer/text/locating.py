@@ -125,7 +125,7 @@ def _locate_folder(folder: Path) -> Located:
     left_out = f": left out {listed(sorted(unreadable), SHOWN_NAMES)}" if unreadable else ""
     if not located_files:
         raise GlassError(
-            f"the folder {folder} holds no files to read{left_out}", "Put text files (.txt, .md, .csv ...) into it."
+            f"the folder {folder} contains no files to read{left_out}", "Put text files (.txt, .md, .csv ...) into it."
         )
     located_files.sort(key=lambda entry: entry[1].split("/"))
     notes = [f"left out {counted(hidden, 'hidden entries', 'hidden entry')} of {folder}"] if hidden else []

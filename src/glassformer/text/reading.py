@@ -144,13 +144,13 @@ def scan_files(source_name: str, encoding: str, location: Located, read_tables: 
     if not sum(file.scan.size - file.scan.encoding.skip for file in scanned):
         left_out_note = f"; left out: {listed(left_out, SHOWN_NAMES)}" if left_out else ""
         name = location.files[0][1] if location.temporary else source_name
-        raise GlassError(f"{name} holds no text (0 bytes){left_out_note}", "Give a source with some text in it.")
+        raise GlassError(f"{name} contains no text (0 bytes){left_out_note}", "Give a source with some text in it.")
     digest = hashlib.sha256("".join(f"{file.format} {file.scan.digest}\n" for file in scanned).encode("utf-8"))
     notes = [*location.notes, _description(scanned)]
     remarks = [file.scan.remark for file in scanned if file.scan.remark]
     notes += remarks[:SHOWN_NAMES]
     if len(remarks) > SHOWN_NAMES:
-        notes.append(f"the same holds for {len(remarks) - SHOWN_NAMES} more files")
+        notes.append(f"the same applies to {len(remarks) - SHOWN_NAMES} more files")
     if left_out:
         notes.append(f"left out {len(left_out)} of {len(location.files)} files: {listed(left_out, SHOWN_NAMES)}")
     return ScannedFiles(tuple(scanned), digest.hexdigest(), tuple(notes))
@@ -241,7 +241,7 @@ def refuse_plain_json(files: Sequence[SourceFile], location: Located) -> None:
             head = next(file.text(), "").lstrip()
             if head.startswith(("[", "{")):
                 raise GlassError(
-                    f"{file.name} holds JSON; as plain text, the model would learn its braces and keys too",
+                    f"{file.name} contains JSON; as plain text, the model would learn its braces and keys too",
                     "Write one object in each line of a .jsonl file (jq -c '.[]' a.json > a.jsonl). To train on "
                     "the JSON itself, copy it to a .txt file.",
                 )

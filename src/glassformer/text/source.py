@@ -48,7 +48,7 @@ FIRST = 50  # number of records hashed for a generated corpus, so that a change 
 _REMEDIES = {
     "none": "Set data.target to the file of targets, or give a table (.csv, .tsv, .jsonl) of sources and targets.",
     "one": "Give a table (.csv, .tsv, .jsonl) with a label column, or a folder with one subfolder per label.",
-    "several": "Give a .jsonl file whose label field holds a list.",
+    "several": "Give a .jsonl file whose label field contains a list.",
 }
 _CONVERSATION_REMEDY = "Give a .jsonl file with a list of messages in each line, or a table of questions and answers."
 
@@ -403,10 +403,10 @@ def _from_examples(kind: RecordKind, data: DataConfig, source_name: str, locatio
     nested = any("/" in name for _, name in location.files)
     by_folder = kind.labels == "one" and location.folder and not has_tables and nested
     if location.folder and not has_tables and not by_folder:
-        raise GlassError(f"the folder {source_name} holds no table (.csv, .tsv, .jsonl)", remedy)
+        raise GlassError(f"the folder {source_name} contains no table (.csv, .tsv, .jsonl)", remedy)
     if by_folder and (data.column, data.label_column) != (None, None):
         raise GlassError(
-            f"the folder {source_name} holds no table, but data.column or data.label_column is set",
+            f"the folder {source_name} contains no table, but data.column or data.label_column is set",
             "Leave data.column and data.label_column out.",
         )
     if by_folder:

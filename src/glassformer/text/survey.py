@@ -184,11 +184,11 @@ class Survey:
         left_out = f": left out {reasons}" if reasons else ""
         if self.kind.running_text:
             raise GlassError(
-                f"{name} holds no text{left_out}",
+                f"{name} contains no text{left_out}",
                 "Give a source with some text in it, lower data.min_words or raise data.max_words.",
             )
         raise GlassError(
-            f"{name} holds no example that can be used{left_out}",
+            f"{name} contains no example that can be used{left_out}",
             "Give a text, and its target or label, in each row (for train.task = chat: a conversation with answers).",
         )
 

@@ -307,7 +307,7 @@ def _json_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str,
             ) from None
         if not isinstance(value, dict):
             raise GlassError(
-                f"line {number} of {name} holds a value of type {type(value).__name__}, not an object",
+                f"line {number} of {name} contains a value of type {type(value).__name__}, not an object",
                 'Write one JSON object in each line, such as {"text": "..."}.',
             )
         yield number, value

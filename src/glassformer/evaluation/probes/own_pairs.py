@@ -55,7 +55,7 @@ def _row(line: str, location: str) -> dict[str, Any]:
     except ValueError as error:
         raise GlassError(f"{location} is not JSON: {error}", LAYOUT) from None
     if not isinstance(row, dict):
-        raise GlassError(f"{location} holds {json.dumps(row)[:60]}, which is not an object", LAYOUT)
+        raise GlassError(f"{location} contains {json.dumps(row)[:60]}, which is not an object", LAYOUT)
     for name in SENTENCES:
         if name not in row:
             raise GlassError(f"{location} has no {name}", LAYOUT)

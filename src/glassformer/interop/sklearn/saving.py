@@ -110,14 +110,14 @@ def read_estimator(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, A
         fitted = dict(facts["fitted"])
     except OSError:
         raise RefusedError(
-            f"{folder} holds no saved estimator: there is no {ESTIMATOR}", "Give a folder that save wrote."
+            f"{folder} contains no saved estimator: there is no {ESTIMATOR}", "Give a folder that save wrote."
         ) from None
     except (ValueError, KeyError, TypeError):
         raise RefusedError(f"{path} is damaged", "Copy it again from where it was saved.") from None
     if format != FORMAT:
         raise RefusedError(f"{path} has format {format}, not {FORMAT}", "Use the version of glassformer that wrote it.")
     if saved_name != name:
-        raise RefusedError(f"{folder} holds a {saved_name}, not a {name}", f"Use {saved_name}.load.")
+        raise RefusedError(f"{folder} contains a {saved_name}, not a {name}", f"Use {saved_name}.load.")
     return parameters, fitted
 
 

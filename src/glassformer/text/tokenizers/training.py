@@ -75,7 +75,7 @@ def _first_text(texts: Iterable[str]) -> str:
 
 
 def _no_text_error() -> GlassError:
-    return GlassError("there is no text to train a tokenizer on", "Give a source that holds some text.")
+    return GlassError("there is no text to train a tokenizer on", "Give a source that contains some text.")
 
 
 def _vocabulary_too_small(config: TokenizerConfig, minimum: int, reason: str) -> GlassError:
@@ -214,7 +214,7 @@ def _train_wordpiece(config: TokenizerConfig, sample: list[str]) -> Json:
     trained = _untrained_tokenizer(config, model, _in_chunks(layout.pre_tokenizer("wordpiece")))
     letters, inner_letters = _wordpiece_letters(trained, sample)
     if not letters:
-        raise GlassError("the text holds no words to train a tokenizer on", "Give a source that holds some text.")
+        raise GlassError("the text contains no words to train a tokenizer on", "Give a source that contains some text.")
     minimum = len(letters) + len(inner_letters) + 2
     if config.vocab_size < minimum:
         raise _vocabulary_too_small(

@@ -40,7 +40,7 @@ def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json
         ) from None
     lines = list(_lines(sample))
     if not lines:
-        raise GlassError("there is no text to train a tokenizer on", "Give a source that holds some text.")
+        raise GlassError("there is no text to train a tokenizer on", "Give a source that contains some text.")
     counts = Counter(itertools.chain.from_iterable(lines))
     coverage = 1.0 if 4 * len(counts) <= config.vocab_size else COVERAGE
     letters = _letters(counts, coverage)
