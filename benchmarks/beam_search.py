@@ -11,8 +11,8 @@ measured in turns. The kinds of work:
   batches of up to 128 sources of similar length. Hugging Face's `generate` gets `--batch` lines at once, for `text` in
   the file's order, for `by length` sorted by length.
 
-The first two use a model with random weights (by default 3 + 3 layers of width 256) and the same batches for both. The
-length penalty is 0, where both definitions of the score are equal. Needs the package `transformers`.
+The first two kinds use a model with random weights (by default 3 + 3 layers of width 256) and the same batches for
+both. The length penalty is 0, where both definitions of the score are equal. Needs the package `transformers`.
 
     python benchmarks/beam_search.py --threads 1
     python benchmarks/beam_search.py --threads 1 --run runs/original --input test.en --sentences 320
@@ -178,7 +178,7 @@ def _their_name(name: str, stack: str) -> str:
 
 
 def search_with_ours(model: EncoderDecoder, end: int, options: argparse.Namespace) -> Search:
-    """Return our beam search, with only the best text of each source, as in theirs."""
+    """Return our beam search, with only the best text of each source, as in Hugging Face's."""
     settings = SampleConfig(tokens=options.tokens, beams=options.beams, length_penalty=0)
     engine = open_engine(options.backend, model)
 
@@ -252,7 +252,7 @@ def take_turns(
 
 
 def measure(work: str, searches: dict[str, Search], sources: list[list[int]], repeats: int) -> dict[str, Any]:
-    """Return a row of the table for two searches, ours and another."""
+    """Return a row of the table for two searches: ours, then Hugging Face's."""
     seconds, texts = take_turns(searches, sources, repeats)
     ratios = [theirs / own for own, theirs in zip(*seconds.values(), strict=True)]
     (ours, own_seconds), (_, their_seconds) = seconds.items()

@@ -101,7 +101,7 @@ def their_model(ours: Decoder) -> Any:
 
 
 def write_with_ours(model: Decoder, options: argparse.Namespace, backend: BackendName = "torch") -> Write:
-    """Return our generation, greedy at temperature 0; the backend is opened here, so that its start is not timed."""
+    """Return our generation function (greedy at temperature 0); its backend is opened before timing starts."""
     engine = open_engine(backend, model, greedy=options.temperature == 0)
     settings = SampleConfig(
         tokens=options.tokens, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p
@@ -118,7 +118,7 @@ def write_with_ours(model: Decoder, options: argparse.Namespace, backend: Backen
 
 
 def write_with_theirs(model: Any, options: argparse.Namespace) -> Write:
-    """Return generation by Hugging Face's `generate` in inference mode."""
+    """Return a function that calls Hugging Face's `generate` in inference mode."""
     sampling: dict[str, Any] = {"do_sample": options.temperature > 0}
     if options.temperature > 0:
         sampling |= {"temperature": options.temperature, "top_k": options.top_k or 0, "top_p": options.top_p or 1.0}

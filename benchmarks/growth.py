@@ -1,7 +1,7 @@
 """Growth of cost with size: a training step, a token, the encoding of a text and the opening of a run.
 
 Each panel varies one quantity. Each point is the median of `--repeats` runs after a warm-up run (encoding: at most 2
-runs, without warm-up). Training steps always process 3,072 tokens. In the folder `--out`, `results.md` holds the
+runs, without warm-up). Training steps always process 3,072 tokens. In the folder `--out`, `results.md` contains the
 tables, `results.svg` the charts, and `results.json` all runs, the machine and its measured peaks.
 
     python benchmarks/growth.py --threads 2 --text shakespeare.txt --out benchmarks/results/growth/avx512
@@ -112,7 +112,7 @@ def steps_by_context(options: argparse.Namespace) -> Measured:
 
 
 def steps_by_vocabulary(options: argparse.Namespace) -> Measured:
-    """Measure training steps of 1 million parameters with several vocabulary sizes."""
+    """Measure training steps of a model with the shape of the 1 M model, with several vocabulary sizes."""
     for vocabulary in (100, 2000, 8000, 32000):
         shape = Shape(layers=5, heads=4, width=128, context=256, batch=12, vocabulary=vocabulary)
         yield from steps_of(shape, vocabulary, options.repeats)

@@ -39,7 +39,7 @@ def add_isa(parser: argparse.ArgumentParser) -> None:
 
 
 def restrict(isa: str | None) -> None:
-    """Restart this program with a restricted processor, unless it is already restricted or `isa` is None."""
+    """Restart this program with restricted processor instructions, unless it is already restricted or `isa` is None."""
     if isa is None or RESTRICTIONS[isa].items() <= os.environ.items():
         return
     os.environ.update(RESTRICTIONS[isa])

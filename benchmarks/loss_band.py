@@ -52,11 +52,11 @@ MOST = 3e12
 PENALTY = 0.3
 """Penalty on the squares of the weights."""
 COVERAGE = 0.85
-"""Share of runs on unseen texts for which the band is made wide enough."""
+"""Fraction of runs on unseen texts for which the band is made wide enough."""
 
 
 def sources(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the settings of `data` for each text, by its name."""
+    """Return the settings of `data` for each text, by name."""
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -193,7 +193,7 @@ def unseen(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> NDArray[np.f
 
 
 def half_width_of(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> float:
-    """Return the half-width in ln s of a band that contains the share `COVERAGE` of runs on unseen texts."""
+    """Return the half-width in ln s of a band that contains the fraction `COVERAGE` of runs on unseen texts."""
     return float(np.quantile(np.abs(unseen(runs)), COVERAGE))
 
 

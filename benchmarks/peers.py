@@ -44,7 +44,7 @@ KINDS: dict[str, Callable[[Options], Iterator[Row]]] = {
 
 
 def main() -> None:
-    """Measure each kind, and write the results after each, so that they are kept if a later kind fails."""
+    """Measure each kind, and write the results after each, so that they are not lost if a later kind fails."""
     options = arguments()
     torch.set_num_threads(options.threads)
     found: dict[str, Any] = {"machine": describe(options.threads), "peaks": peaks(CLOCKS[options.clock], options.quick)}
@@ -64,7 +64,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _settings(options: Options) -> dict[str, Any]:
-    """Return the options that affect the figures; of files, only whether or for which languages they were given."""
+    """Return the options that affect the figures, without paths: only whether nanoGPT was given, and the languages."""
     plain = {name: value for name, value in vars(options).items() if isinstance(value, int | float | str | bool)}
     return {
         **plain,

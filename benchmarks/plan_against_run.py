@@ -1,8 +1,9 @@
 """Forecasts of `glass plan` compared with measurements of `glass train` with the same settings.
 
 Runs of all three families, several contexts, precisions, batch sizes and tokenizers, with rows of equal and different
-lengths, are first planned and then trained for the number of steps (at least 20) that takes --seconds by the plan. Both
-use the command line. Time is that of training; memory is the peak of the training process (Linux: without file pages).
+lengths, are first planned and then trained for the number of steps (at least 20) that takes --seconds according to the
+plan. Both use the command line. Time is that of training; memory is the peak of the training process (Linux: without
+file pages).
 
     python benchmarks/plan_against_run.py --texts ~/texts --seconds 40 --out benchmarks/results/plan_against_run
     python benchmarks/plan_against_run.py --texts ~/texts --seconds 15 --only classify

@@ -8,7 +8,7 @@ is measured with PyTorch, before and after the many streams, so that a change of
 another backend, its own single stream is measured too. Some of the texts are then generated again by the library, one
 by one, and compared. With random weights logits differ clearly, so mixed-up texts would be noticed.
 
-The clients use plain sockets, because an HTTP library would use much of a small machine.
+The clients use plain sockets, because an HTTP library would use much of the CPU time of a small machine.
 
     python benchmarks/serving.py --threads 2
     python benchmarks/serving.py --threads 1 --seconds 20 --out look.json
@@ -235,7 +235,7 @@ def single_stream(run: Path, options: argparse.Namespace, backend: str) -> dict[
 
 
 def measure(run: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure single streams, then all streams, then a single stream again, and compare the texts at the end."""
+    """Measure single streams, then all streams, then a single stream again, and compare some texts at the end."""
     own_single = None if options.backend == "torch" else single_stream(run, options, options.backend)
     singles = [single_stream(run, options, "torch")]
     process, said = serve(run, options.threads, options.backend)

@@ -1,9 +1,9 @@
 """Comparison of two checkouts of this project: a training step, and several kinds of generation.
 
-A process for each checkout keeps its model; they work in turns, so that a slower machine affects both. A ratio compares
-two adjacent turns, time before / time after: above 1, the second checkout is faster. The median of the ratios and its
-95 % interval (by order statistics of the pairs) are printed. Two processes of one checkout may differ by several
-percent as long as they run: `--restarts` averages over this.
+Each checkout has a process with its model; the two processes work in turns, so that a slower machine affects both. A
+ratio compares two adjacent turns, time before / time after: above 1, the second checkout is faster. The median of the
+ratios and its 95 % interval (by order statistics of the pairs) are printed. Even two processes of the same checkout may
+differ in speed by several percent, for as long as they run: `--restarts` averages over this.
 
     git worktree add ../before COMMIT
     python benchmarks/versions.py ../before . --pairs 24 --threads 2
@@ -19,7 +19,8 @@ The kinds of work; texts get up to `--tokens` tokens, fewer if the context is sh
 * `greedy`, `sampled`: one prompt. `prompts`: 32 prompts of 8 to 39 tokens, sampled.
 * `past`: 4 prompts as long as the context, greedy.
 * `beams`: 16 sources, a beam of 4. `targets`: 32 sources, greedy.
-* `streams`: 48 rows of different lengths in a continuous batch of 16 rows, each with half of `--tokens` to 30 more.
+* `streams`: 48 rows of different lengths in a continuous batch of 16 rows; each gets half of `--tokens` plus 0 to 30
+tokens.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def first_module(*names: str) -> Any:
 
 
 def work(options: argparse.Namespace) -> None:
-    """Read names of works from standard input, and print the seconds that `--repeats` repetitions of each take."""
+    """Read kinds of work from standard input, and print the seconds that `--repeats` repetitions of each take."""
     import torch
 
     torch.set_num_threads(options.threads)
@@ -211,7 +212,7 @@ class Worker:
         )
 
     def seconds(self, work: str) -> float:
-        """Let the process repeat a work `--repeats` times, and return the seconds of all repetitions."""
+        """Let the process repeat a kind of work `--repeats` times, and return the seconds of all repetitions."""
         lines: IO[str] | None = self.process.stdin
         answers: IO[str] | None = self.process.stdout
         assert lines is not None
@@ -237,7 +238,7 @@ def interval(ratios: list[float]) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Compare two checkouts, and print a row for each work."""
+    """Compare two checkouts, and print a row for each kind of work."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", nargs="*", type=Path, metavar="BEFORE AFTER", help="two checkouts")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)

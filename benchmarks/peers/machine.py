@@ -61,10 +61,10 @@ def _version(name: str) -> str | None:
 
 
 def matrix_speed(dtype: torch.dtype, clock: Clock, size: int = 2048, repeats: int = 3, device: str = "cpu") -> float:
-    """Return the FLOP/s of a multiplication of square matrices, the best of a few; smaller ones on slow processors.
+    """Return the FLOP/s of a multiplication of square matrices, the best of several; slow processors use smaller ones.
 
-    In float32 PyTorch uses MKL, which does not use AVX-512 on processors of other makers than Intel; oneDNN does. The
-    faster of both is returned, as the peak of the processor.
+    In float32 PyTorch uses MKL, which does not use AVX-512 on processors not made by Intel; oneDNN does. The speed of
+    the faster library is returned, as the peak of the processor.
     """
     if size > 256 and device == "cpu":
         small = matrix_speed(dtype, clock, 256, 1)

@@ -1,7 +1,7 @@
 """Language models of the same shape, ours and the peers', and a training step of each on the same ids.
 
-Embedding tied to the head, learned positions, pre-norm LayerNorm (BERT: post-norm), GELU, no dropout; AdamW, gradients
-clipped at 1.
+All have an embedding tied to the head, learned positions, pre-norm LayerNorm (BERT: post-norm), GELU and no dropout. A
+step uses AdamW, with gradients clipped at 1.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Two rows: training only, and the whole command from start to end.
 
 The peer's recipe is the one that nanoGPT publishes for CPUs: 4 layers, 4 heads, width 128, context 64, 12 rows per
-step, 2,000 steps of AdamW. With `--nanogpt` its own `train.py` runs it; without `--until-commands`, Hugging Face's
+step, 2,000 steps of AdamW. With `--nanogpt`, nanoGPT's `train.py` runs it; without `--until-commands`, Hugging Face's
 GPT-2 runs it in a plain loop until the loss is reached. Text and split are the same: the last tenth is held out. The
 time of evaluations counts only in the whole command; the loss of every model is measured over all held-out characters,
 in windows of the context.

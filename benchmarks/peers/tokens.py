@@ -56,7 +56,7 @@ def measure(options: Options) -> Iterator[Row]:
 
 
 def _text(language: str, file: str | None, size: int) -> bytes:
-    """Return UTF-8 text of `size` bytes: from a file, without a character cut at the end; generated, a little more."""
+    """Return UTF-8 text of about `size` bytes: a file, repeated and cut between two characters, or generated text."""
     if file is None:
         return generated_text(language, size)
     once = Path(file).read_bytes()

@@ -24,7 +24,7 @@ PROMPTS = (16, 512)
 
 @contextmanager
 def _as_called(*words: str) -> Iterator[None]:
-    """Set the command line inside the block, from which the other benchmarks read their options."""
+    """Replace `sys.argv` inside the block; the other benchmarks read their options from it."""
     before = sys.argv
     sys.argv = ["benchmark", *words]
     try:
@@ -34,7 +34,7 @@ def _as_called(*words: str) -> Iterator[None]:
 
 
 def measure(options: Options) -> Iterator[Row]:
-    """Yield a row for each batch size and prompt length, greedy; then rows with sampling, one also with nanoGPT."""
+    """Yield a row for each batch size and prompt length, greedy; then two rows with sampling, one also with nanoGPT."""
     quick = ["--layers", "2", "--width", "32", "--heads", "2", "--tokens", "8", "--context", "64"]
     with _as_called(*(quick if options.quick else [])):
         settings = generation.arguments()

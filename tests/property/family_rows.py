@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 
 
 def data(family: str, lengths: tuple[int, ...] = (5, 7, 7, 11, 13)) -> TaskRows:
-    """Return random rows of a family's task, short ones first."""
+    """Return random rows of a family's task, one for each length."""
     numbers = np.random.default_rng(3)
 
     def ids(length: int) -> Any:

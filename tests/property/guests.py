@@ -37,7 +37,7 @@ class Guest:
 
 
 def guests(longest: int) -> st.SearchStrategy[list[Guest]]:
-    """Generate up to seven guests, often several at once."""
+    """Generate one to seven guests, of which several are often in the loop at once."""
     prompt = st.builds(
         lambda length, seed: tokens(1, length, seed)[0].tolist(), st.integers(1, longest), st.integers(0, 99)
     )
@@ -74,7 +74,7 @@ def note(step: TokenStep, inside: dict[int, Guest]) -> None:
 
 
 def alone(model: Decoder | EncoderDecoder, guest: Guest) -> list[TokenStep]:
-    """Return the result of a row that is decoded alone."""
+    """Return the steps of a row that is decoded alone."""
     if isinstance(model, Decoder):
         return list(generate(model, [guest.prompt], guest.how, END))
     return list(generate(model, [guest.prompt], guest.how, END))

@@ -1,4 +1,4 @@
-"""Small models with mostly prime sizes, so that swapped axes cannot pass."""
+"""Small models with sizes that are all different, so that swapped axes cannot pass."""
 
 from __future__ import annotations
 

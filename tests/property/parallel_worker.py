@@ -48,7 +48,7 @@ CURVES: dict[str, dict[str, Any]] = {
 }
 SHORT = {"train__steps": 8, "train__evaluate_every": 4, "train__log_every": 1, "train__save_every": 100}
 STOP = 5
-"""The step after which a run is broken off."""
+"""The step after which a run is stopped."""
 
 
 def stepper_of(config: Any, tokens: Path, processes: Processes) -> Stepper:
@@ -118,7 +118,7 @@ def full_disk(folder: Path, name: str, processes: Processes, **changes: Any) -> 
 
 
 def second_start(folder: Path, name: str, processes: Processes) -> str:
-    """Return the error of a resume while another process holds the run, as this process sees it."""
+    """Return the error of a resume while the run folder is locked, as this process sees it."""
     with ExitStack() as held:
         processes.on_rank_zero(lambda: held.enter_context(folder_lock(folder / name)))
         try:
@@ -129,7 +129,7 @@ def second_start(folder: Path, name: str, processes: Processes) -> str:
 
 
 def evaluation(folder: Path, stepper: Stepper, processes: Processes) -> tuple[float, float | None, int]:
-    """Return the validation loss computed by all processes together."""
+    """Return the validation loss, its confidence interval and the number of tokens, from all processes together."""
     rows = stepper.task.held_out(None)
     found = validation_loss(stepper.model, rows, stepper.device, most_tokens=50, processes=processes)
     return found.loss, found.ci95, found.tokens
@@ -166,7 +166,7 @@ def work(folder: Path, processes: Processes) -> dict[str, Any]:
 
 
 def prepare(folder: Path) -> list[Stepper]:
-    """Prepare settings and texts of `GRADIENTS` in one process for the others; return the steppers of one process."""
+    """Save the settings and texts of `GRADIENTS` for all processes; return a single-process stepper for each case."""
     cases = list[Any]()
     steppers = list[Stepper]()
     for number, (task, changes) in enumerate(GRADIENTS):
@@ -189,7 +189,7 @@ def start_all(worlds: Sequence[int], folder: Path) -> dict[int, list[dict[str, A
 
 
 def main(folder: Path, worlds: Sequence[int]) -> None:
-    """Load the imports that every process needs, and fork all processes from here, which saves time."""
+    """Import the modules that every process needs, and start all processes; on Linux a fork saves time."""
     for name in ("glassformer.training.parallel.shards", "torch._dynamo"):  # the latter at the first step of shards
         importlib.import_module(name)
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")

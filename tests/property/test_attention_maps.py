@@ -30,7 +30,7 @@ def made(family: str, **more: object) -> Model:
 
 
 def subject(model: Model, length: int, target: int | None = None) -> Subject:
-    """Return tokens that are named by their own ids, with the prefix s or t."""
+    """Return a subject whose token labels are ids with the prefix s (text or source) or t (target)."""
     source, written = (
         tuple(int(id) for id in np.random.default_rng(size).integers(V, size=size)) for size in (length, target or 0)
     )

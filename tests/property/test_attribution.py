@@ -1,4 +1,4 @@
-"""Properties of attributions: exact sums, shares that add up, and flows bounded by the minimum cut."""
+"""Properties of attributions: exact sums, shares that add up to 1, and flows equal to the minimum cut."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")
 
 
 def made(family: str, **changes: Any) -> AttributionCase:
-    """Return a model of a family with random tokens, and an output at each position."""
+    """Return a model of a family, random tokens, and an output at each position (for a classifier, one output)."""
     target = None
     if family == "decoder":
         model: Model = decoder(tiny(**changes))
@@ -143,7 +143,7 @@ def test_a_neuron_that_is_switched_off_takes_its_value_with_it() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["norm"])
 def test_the_stream_is_the_sum_of_its_parts(kind: dict[str, Any]) -> None:
-    """The sum holds along the stream's own direction and along its axes."""
+    """The sum is checked along the direction of the residual stream and along some of its axes."""
     case = in_double(made("encoder-decoder", **kind))
     seen = case.trace()
     x = seen.stack.blocks[-1].after[0, 6]  # (D)
@@ -365,7 +365,7 @@ def test_agreement_has_every_layer_and_measure(family: str) -> None:
 
 
 def question(case: AttributionCase) -> PatchingInputs:
-    """Return a text with one token changed, and two answers."""
+    """Return a text, the same text with one token changed, and two answer tokens."""
     corrupt = case.tokens.clone()
     corrupt[0, 2] = (corrupt[0, 2] + 1) % VOCAB
     return PatchingInputs(case.tokens, corrupt, case.row.shape[1] - 1, 1, 3, case.target, case.target)

@@ -1,4 +1,4 @@
-"""`train.average` follows its definition, is kept as the weights of a run, and resumes bit for bit."""
+"""`train.average` follows its definition, is saved as the weights of a run, and resumes bit for bit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
 
 
 def steps_of(trainer: Trainer, count: int) -> list[dict[str, torch.Tensor]]:
-    """Return the weights after each of these steps."""
+    """Take `count` steps, and return the weights after each."""
     found = []
     for step in range(count):
         trainer.stepper.update(compute_gradients(trainer.stepper, step), 1.0)
@@ -31,7 +31,7 @@ def steps_of(trainer: Trainer, count: int) -> list[dict[str, torch.Tensor]]:
 
 
 def by_hand(steps: list[dict[str, torch.Tensor]], kind: str, decay: float) -> dict[str, torch.Tensor]:
-    """Compute both averages from their definitions in float64."""
+    """Compute an average of either kind from its definition in float64."""
     average = {name: value.double() for name, value in steps[0].items()}
     for count, step in enumerate(steps[1:], start=2):
         share = 9 / (count + 8) if kind == "last" else 1 - min(decay, (1 + count) / (10 + count))

@@ -1,4 +1,4 @@
-"""Rows and batches: every token is predicted exactly once, shifted once, and on one side of the split only."""
+"""Rows and batches: tokens are predicted exactly once, targets are shifted by one, and no row crosses the split."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_shuffle_is_even() -> None:
 
 
 def test_rows_across_many_blocks_of_documents(folder: Path) -> None:
-    """With more documents than one block holds, positions are found in each block."""
+    """With more documents than fit in one block, positions are found in each block."""
     lengths = [n % 5 for n in range(3001)]
     store = store_of(folder, lengths)
     rows = validation_rows(store, DOCUMENTS, 2, END)

@@ -84,7 +84,7 @@ def hypothesis(
 def by_hand(
     score: Scorer, beams: int, alpha: float, end: int | Sequence[int] | None, most: int, wanted: int | None = None
 ) -> list[Hypothesis]:
-    """Compute beam search for one source from the stated rules, in plain Python."""
+    """Compute beam search for one prompt or source by its definition, in plain Python."""
     wanted = wanted or beams
     running: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
     pool: list[Hypothesis] = []
@@ -132,7 +132,7 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis], limit: floa
 
 
 def prime(family: str, V: int, seed: int) -> Any:
-    """Return a model with prime sizes and a vocabulary of V tokens."""
+    """Return a model with mostly prime sizes and a vocabulary of V tokens."""
     shape: dict[str, Any] = {"layers": 2, "heads": 3, "kv_heads": 1, "head_width": 2, "width": 7, "hidden": 11}
     config = ModelConfig(family=family, context=13, positions="rotary", tied=False, **shape)  # type: ignore[arg-type]
     model = build_model(config, V, seed=seed).eval().requires_grad_(False)
@@ -207,7 +207,7 @@ SHAPES = [
 @pytest.mark.thorough
 @pytest.mark.parametrize(("positions", "heads", "window", "shared", "order"), SHAPES)
 def test_targets_of_a_ragged_batch(positions: str, heads: int, window: int | None, shared: bool, order: str) -> None:
-    """The same for encoder-decoders up to the context limit; uncached decoding gives the same tokens."""
+    """Encoder-decoders follow the same rules, up to the context limit; uncached decoding gives the same results."""
     model = translator(
         1.0, positions=positions, kv_heads=heads, window=window, shared_embedding=shared, norm_order=order
     )
@@ -306,7 +306,7 @@ def test_what_comes_is_sorted_and_its_own_and_has_the_models_probabilities(
 @pytest.mark.thorough
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_fewer_wanted_end_sooner(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the same rules; without a length penalty they equal the first results of a larger request."""
+    """Without a length penalty, a single requested result is the first result of a larger request."""
     model = translator(1.0, positions="rotary").double()
     sources = ids((5, 8, 2, 13, 21))
     config = SampleConfig(tokens=17, beams=4, length_penalty=alpha)

@@ -1,4 +1,4 @@
-"""Chat models: only answers are trained, a chat reads the tokens of training, long conversations keep their end."""
+"""Chat models: only answers are targets, a chat uses the tokens of training, long conversations keep their end."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_chat_reads_the_tokens_of_training(tmp_path: Path, kind: str, template
 
 
 def test_a_question_always_stays(tmp_path: Path) -> None:
-    """This also holds after an odd number of messages, when a conversation begins with an answer."""
+    """This also holds if the conversation begins with an answer."""
     config = config_of("characters", context=60)
     data = prepared(tmp_path, config)
     chat = ChatModel(model_of(config, data), data.tokenizer, config)
@@ -228,7 +228,7 @@ def test_other_words_of_a_question_change_no_target(tmp_path: Path) -> None:
 
 
 def test_rows_of_text_and_of_conversations_stand_in_one_batch(tmp_path: Path) -> None:
-    """As with `data.mix`: in a row without a loss mask every token counts."""
+    """As with `data.mix`: in a row without a loss mask every target counts."""
     config = config_of()
     data = prepared(tmp_path, config)
     row = ChatTask(config, data).rows(0)[0]
@@ -277,7 +277,7 @@ def test_answers_end_where_the_template_ends_them(tmp_path: Path, beams: int) ->
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_an_answer_ends_at_the_end_token_and_at_that_of_the_template(tmp_path: Path, beams: int) -> None:
-    """As in the API: the end token of a base model may differ from that of the template."""
+    """The tokenizer's end token may differ from that of the template; each of them ends an answer."""
     template = NAMED.replace("{{ eos_token }}", "<|unknown|>")
     config = config_of("words", NAMED).with_changes({"model.tied": "false", "model.head_bias": "true"})
     data = prepared(tmp_path, config)
@@ -322,7 +322,7 @@ def test_a_receipt_ends_at_the_text_by_which_the_template_ends_an_answer(tmp_pat
 
 
 def test_a_chat_reads_messages_as_training_did(tmp_path: Path) -> None:
-    """Role names, consecutive messages of one role, and an empty first message, which begins with an end token."""
+    """This covers role names, consecutive messages of one role, and an empty first message."""
     config = config_of("characters")
     data = prepared(tmp_path, config)
     chat = ChatModel(model_of(config, data), data.tokenizer, config)

@@ -1,4 +1,4 @@
-"""The copy meter against a brute-force longest common substring."""
+"""`longest_overlap` compared with a brute-force search for the longest common substring."""
 
 from __future__ import annotations
 

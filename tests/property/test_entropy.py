@@ -61,7 +61,7 @@ def test_entropy_of_stories_over_20_000_of_them() -> None:
 
 
 def tasks() -> list[tuple[Corpus, list[str]]]:
-    """Return small versions of the line corpora, with all their lines."""
+    """Return small versions of two line corpora, with all their lines."""
     small = StringTask("tiny", "", lambda text: text[::-1], alphabet="ab", longest=3)
     strings = ["".join(s) for n in (1, 2, 3) for s in words("ab", n)]
     addition = [f"{a}+{b}={a + b}" for a in range(100) for b in range(100)]
@@ -88,7 +88,7 @@ def test_probabilities_of_all_lines_sum_to_one(corpus: Corpus, lines: list[str])
 
 
 def test_counting_arguments_of_recall_and_repeats() -> None:
-    """The probability times the number of equally likely lines of each size sums to 1."""
+    """The number of equally likely lines of a size times their probability, summed over all sizes, is 1."""
     recall = Recall()
     total = 0.0
     for pairs in range(recall.fewest, recall.most + 1):
@@ -102,7 +102,7 @@ def test_counting_arguments_of_recall_and_repeats() -> None:
 
 
 def enumerated(grammar: Grammar) -> Iterator[tuple[str, float]]:
-    """Yield every derivation of a text with its probability, independently of the grammar's sampling and parsing."""
+    """Yield the text and probability of every derivation, independently of the grammar's sampling and parsing."""
 
     def say(pieces: tuple[Piece, ...], known: Mapping[str, Word]) -> Iterator[tuple[str, Mapping[str, Word], float]]:
         if not pieces:
@@ -224,7 +224,7 @@ def clash(one: set[str], other: set[str]) -> bool:
 
 
 def test_every_choice_in_a_story_is_decided_by_the_text_that_follows() -> None:
-    """Texts and draws therefore correspond one to one for all stories, not only for sampled ones."""
+    """Texts and random choices therefore correspond one to one for all stories, not only for sampled ones."""
     grammar = story_grammar()
     for wordings in grammar.sentences:
         for one, other in combinations(wordings, 2):

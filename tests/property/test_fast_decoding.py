@@ -43,7 +43,7 @@ RAGGED = [11, 7, 1]
 def steps_of_both(
     model: Decoder | EncoderDecoder, layout: bool, ragged: bool
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Return the logits of the fast decoder and of the model, each with its own cache; rows are reordered halfway.
+    """Yield the logits of the fast decoder and of the model, each with a separate cache; rows are reordered twice.
 
     Ragged: prompts or sources of several lengths.
     """

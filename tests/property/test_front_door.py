@@ -1,4 +1,4 @@
-"""The Python API returns the numbers of the model itself, for every task and text.
+"""The Python API returns the numbers of the model itself, for five tasks and random texts.
 
 Each number is computed a second time here with plain PyTorch: the module is called with token ids, with forward
 hooks on the modules of attention.

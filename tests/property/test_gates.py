@@ -35,7 +35,7 @@ def losses(model: Model, given: dict[str, Tensor | None]) -> Tensor:
 @pytest.mark.parametrize("real", [None, PAD], ids=["whole", "padded"])
 @pytest.mark.parametrize(("family", "choice"), CASES)
 def test_gradients_are_those_of_each_row(family: str, choice: dict[str, Any], real: Tensor | None) -> None:
-    """One backward pass of the sum equals Σ z · dL/dz, finite differences of the loss, and single-row gradients."""
+    """Gradients of the summed loss equal Σ z · dL/dz and the finite differences of each row's loss."""
     model = model_of(family, **choice).double()
     given = inputs(family, real)
     kept: dict[str, Tensor] = {}
@@ -63,7 +63,7 @@ def test_gradients_are_those_of_each_row(family: str, choice: dict[str, Any], re
 
 
 def check_differences(model: Model, given: dict[str, Tensor | None], name: str, gate: Tensor) -> None:
-    """Check both rows at once: the loss of a row depends only on its own gate."""
+    """Compare gradients with finite differences, for both rows at once: a row's loss depends only on its own gate."""
     step = 1e-5
     for head in range(6):
         moved = []
@@ -97,7 +97,7 @@ def test_at_one_nothing_changes_and_at_zero_the_head_is_gone(family: str) -> Non
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gates_at_zero_are_heads_that_do_not_exist(family: str) -> None:
-    """The same weights without the rows and columns of some heads; then gates on the remaining heads."""
+    """The logits equal those of a model without these heads, also with gates on the remaining heads."""
     changes: dict[str, Any] = {"kv_heads": 2, "attention_bias": True, "positions": "alibi"}
     model = model_of(family, **changes).double()
     given = inputs(family, PAD)
@@ -163,7 +163,7 @@ def test_beams_that_share_a_source_have_their_own_gates() -> None:
 
 
 def test_training_through_given_gates_and_lower_precision() -> None:
-    """A gate that is a parameter is trained; its gradient is float32 under bfloat16."""
+    """A gate that is a parameter gets a gradient; gates are float32 even in a bfloat16 model."""
     model = model_of("decoder").bfloat16()
     given = inputs("decoder", None)
     gate = nn.Parameter(torch.full((6,), 0.5))

@@ -122,7 +122,7 @@ def test_the_window_is_the_longest_that_starts_at_a_hop(length: int, context: in
 def test_a_reader_sees_each_row_as_if_alone_whoever_comes_and_goes(
     lengths: list[int], positions: str, drops: list[tuple[int, int]], room: int
 ) -> None:
-    """Rows of any length, rows that leave at any time, and an estimate of the final length that is too small."""
+    """Rows of any length, rows that leave at any time, and an estimate of the final length that may be too small."""
     model = small(positions=positions, window=7, kv_heads=2)
     rows = prompts(tuple(lengths))
     fresh = torch.Generator().manual_seed(5)
@@ -169,7 +169,7 @@ class SharedHop(CachedReader):
 
 
 class ForgetfulHop(CachedReader):
-    """A deliberately wrong cache: a row that shifts reads its second token instead of the first of its new window."""
+    """A deliberately wrong cache: a row that shifts reads the second token of its new window in place of the first."""
 
     def _unread(self, row: int, tokens: Any) -> Any:
         window = super()._unread(row, tokens)
@@ -178,7 +178,7 @@ class ForgetfulHop(CachedReader):
 
 @pytest.mark.parametrize("wrong", [SharedHop, ForgetfulHop])
 def test_wrong_hops_are_seen(wrong: type[CachedReader]) -> None:
-    """The tests above can fail."""
+    """The tests above can fail: a wrong cache changes the logits."""
     model = small(positions="rotary")
     rows = prompts((29, 20))
     other = wrong(model, steps=9)

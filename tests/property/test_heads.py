@@ -1,4 +1,4 @@
-"""Head roles in real models: a head with weights set by hand is found, in all families and with shared key heads."""
+"""Head roles in real models: heads are scored in all families, and a head with weights set by hand is found."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAMILIES = {
 
 
 def text(model: Model) -> HeadProbe:
-    """Return random ids of unequal lengths as text."""
+    """Return a text probe: rows of random ids with unequal lengths."""
     ids = tokens(5, 23).numpy() % (VOCAB - 1)
     rows = [row[: 17 + number] for number, row in enumerate(ids)]
     targets = [np.insert(row[3:], 0, BEGIN) for row in rows] if hasattr(model, "decoder") else None
@@ -71,7 +71,7 @@ def test_importance_has_its_place() -> None:
 
 
 def looking_back() -> Decoder:
-    """Set the weights of layer 0: head 0 attends to the previous token, head 1 to itself; layer 1 attends uniformly."""
+    """Return a model in which head 0.0 attends to the previous token, head 0.1 to the same token, layer 1 uniformly."""
     C = 29
     K = 29
     model = build_model(
@@ -137,7 +137,7 @@ def test_copying_by_weights_is_that_of_the_whole_matrix(norm: str, kv_heads: int
 
 
 def test_raised_logits_are_what_the_head_adds_to_them() -> None:
-    """Removing a head of the last layer changes the logits by that amount, up to the final norm's scale."""
+    """Without norms, removing a head of the last layer changes the centred logits by that amount."""
     model = decoder(tiny(norm="none"))
     ids = tokens(2, 11)
     head = 4
@@ -168,7 +168,7 @@ def test_copying_is_left_out_with_the_reason_where_it_has_no_meaning() -> None:
 
 
 def test_padding_and_batches_change_nothing() -> None:
-    """Single rows and padded batches give the same sums."""
+    """Single rows and padded batches give the same attention weights."""
     model = decoder(tiny(kv_heads=2))
     probe = text(model)
     together = [passed.arrays for passed in passes.passes(model, probe, frozenset({BEGIN}))]

@@ -1,4 +1,4 @@
-"""Hook points show the values that the model uses, by an independent computation; without hooks, no bit changes."""
+"""Hook points give the values that the model uses, checked independently; without hooks, no bit changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVERY = [pytest.param(f, c, id=f"{f} {' '.join(f'{k}={v}' for k, v in c.items())
 
 
 class Heard:
-    """A recorder of all tensors at the hook points of a model's attentions, and of the masks that they were given."""
+    """A recorder of the tensors at the hook points of a model's attention modules, and of their masks."""
 
     def __init__(self, model: nn.Module, points: tuple[str, ...] = SHOWN) -> None:
         self.layers = [part for part in model.modules() if isinstance(part, Attention)]
@@ -59,7 +59,7 @@ class Heard:
 
 
 def check(heard: Heard, atol: float = 1e-5) -> None:
-    """Compare with softmax of q kᵀ by plain torch in float64, from the q, k, v and mask of the pass."""
+    """Compare the recorded values with plain PyTorch in float64, computed from the recorded q, k, v and mask."""
     for layer in heard.layers:
         q, k, v, products, scores, pattern, z = (heard.seen[layer, name].double() for name in SHOWN)
         k = k[:, kv_index(layer)]  # (B, H, S, K)
@@ -197,7 +197,7 @@ def test_older_names_are_understood() -> None:
 
 SCORES = re.compile(r"@ \w*k\.(transpose|swapaxes|mT)|@ np\.swapaxes\(k|scaled_dot_product_attention\(|hts\", q, k")
 PLACES = {"model/attention.py", "generation/fast.py", "numpy_reference/attention.py", "interop/gguf/numpy_reader.py"}
-"""Those that compute attention scores: the model, its fast decoding, and the NumPy computations to check them by."""
+"""Files that compute attention scores: the model, fast decoding, and two NumPy implementations to check them."""
 
 
 def test_attention_scores_are_computed_in_few_places() -> None:

@@ -1,4 +1,4 @@
-"""Training with gates: gradients are those of the whole loss, random numbers are separate, and prices close gates."""
+"""Training with gates: gradients are those of loss plus penalty, and a high penalty closes all gates."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def silent(text: str) -> None:
 
 
 def by_hand(found: Stepper, how: L0, first: int) -> dict[str, Tensor]:
-    """Compute the same by one backward pass of the whole sum."""
+    """Return the gates learnt with one backward pass of loss plus penalty in each step."""
     logs = {str(site): torch.full((6,), INITIAL_LOG_ALPHA, requires_grad=True) for site in attentions(found.model)}
     optimizer = torch.optim.Adam(list(logs.values()), lr=how.gate_rate)
     batch = found.batches(found.task.rows(0))[0]

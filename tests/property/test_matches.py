@@ -67,7 +67,8 @@ class Counted(list[int]):
 
 
 def test_a_text_that_repeats_itself_takes_no_more_steps_than_any() -> None:
-    """Its states form one long chain; following it from each state would take quadratic time."""
+    """The states of its automaton form one long chain; following the chain from each state would take quadratic
+    time."""
     automaton = meter._Automaton("a" * 3_000)
     automaton.record_matches("b" + "a" * 9, 0, 10, 0, 4)
     automaton.link = Counted(automaton.link)
@@ -77,7 +78,8 @@ def test_a_text_that_repeats_itself_takes_no_more_steps_than_any() -> None:
 
 
 def test_a_long_copy_takes_no_more_memory_than_a_few_of_it() -> None:
-    """Each of its characters ends a match as long as the text so far; storing all of them would be quadratic."""
+    """Each character of the copy ends a match as long as the text so far; storing all these matches would be
+    quadratic."""
     text = "".join(random.Random(5).choices(string.ascii_lowercase, k=6_000))
     tracemalloc.start()
     found = matches(text, ["some words before " + text + " and some after"], 20)
