@@ -140,7 +140,8 @@ def test_in_bfloat16_the_steps_are_no_further_from_float32_than_the_models(
 @pytest.mark.thorough
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 def test_what_is_written_is_the_same_without_it(temperature: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Past the context limit, with enough rows of several lengths for a new layout of the weights."""
+    """This is checked past the context limit, with prompts of several lengths and enough steps to reorder the
+    weights."""
     model = decoder(tiny())
     settings = SampleConfig(tokens=40, temperature=temperature)
     prompts = [tokens(1, length, seed=length)[0].tolist() for length in (3, 17, 28, 9, 29)]

@@ -1,4 +1,4 @@
-"""A run with a time limit keeps it for any costs, by a clock that advances only by those costs."""
+"""A run ends within 110 % of its time limit for any costs, by a clock that advances only by those costs."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from glassformer.training.trainer import Trainer, TrainingOutcome
 from tests.property.trainers import change_state, same, small_config, small_trainer, weights
 
 EXIT = 0.3
-"""Seconds in which the process ends."""
+"""Seconds that the process takes to exit."""
 LEARNING_RATE = 0.01
 
 
 @dataclass
 class Costs:
-    """The cost of each action as a share of the minutes; `evaluation` is for the whole validation part."""
+    """The cost of each action as a fraction of `minutes`; `evaluation` is for the whole validation part."""
 
     minutes: float = 1.0
     before: float = 0.05
@@ -54,7 +54,7 @@ class Costs:
 
 @dataclass
 class World:
-    """A clock that only work advances, with a record of the time spent on each action."""
+    """A clock that advances only by the cost of work, with a record of the time spent on each action."""
 
     costs: Costs
     now: float = 0.0
@@ -69,7 +69,7 @@ class World:
 
     @property
     def evaluating(self) -> float:
-        """Return the seconds of evaluations during training; the final evaluation is recorded separately."""
+        """Seconds of evaluations and samples during training, without the final evaluation."""
         return self.spent.get("evaluation", 0.0) + self.spent.get("sample", 0.0)
 
 
@@ -124,7 +124,7 @@ def trained(
     parent: Parent | None = None,
     **changes: Any,
 ) -> tuple[TrainingOutcome | None, Trainer]:
-    """Train a run of minutes in a world; `stop` is called after each step and returns whether a signal arrives."""
+    """Train a run with a time limit in a world; `stop` is called after each step and returns whether to stop."""
     own = {
         "train__minutes": world.costs.minutes,
         "train__steps": None,
@@ -243,7 +243,7 @@ def test_legs_share_the_minutes_and_the_time_between_them_does_not_count(tmp_pat
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_time_is_kept_to_measure_the_parents_text_at_the_end(stopped: bool, tmp_path: Path) -> None:
-    """This also holds for a resumed leg, which does not measure it at its start."""
+    """This also holds for a resumed run, which does not measure the parent's text at its start."""
     train(small_trainer(tmp_path, "parent", train__steps=4))
     parent = Parent.open(tmp_path / "parent")
     costs = Costs(evaluation=0.09, sample=0.001)

@@ -1,4 +1,4 @@
-"""A position method defined only by a subclass works in decoding and in all views."""
+"""A position method defined only by a subclass works in fast decoding, in the position curves and in the tape."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Waves(ScorePositions):
 
 
 class Steps(AddedPositions):
-    """A wave for each channel."""
+    """Position vectors with a cosine of a different frequency in each channel."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

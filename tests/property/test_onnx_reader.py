@@ -1,4 +1,4 @@
-"""Generation by onnxruntime uses the logits of the model itself, for all settings, while rows join and leave."""
+"""Generation with onnxruntime gives the model's logits, for all settings, also while rows join and leave."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 WRITERS = [*kinds("decoder"), {"window": 5, "kv_heads": 2, "positions": "alibi"}, {"window": 7, "kv_heads": 1}]
 CLOSE = 5e-5
-"""Largest difference of a logit; logits spread by about 1."""
+"""Largest allowed difference of a logit; logits spread by about 1."""
 RAGGED = (3, 40, 17, 29, 1)  # with a context of 29
 PLAIN = {"tied": False, "head_bias": True, "embedding_scale": True}  # greedy text does not repeat one token
 
@@ -96,7 +96,7 @@ def difference(model: Decoder, reader: Reader, rows: list[list[int]], steps: int
 
 @pytest.mark.parametrize("changes", SETTINGS, ids=[named(each) for each in SETTINGS])
 def test_the_logits_are_the_models_own(changes: dict[str, Any]) -> None:
-    """Rows of all lengths, in groups, beyond the context, with too little memory at first."""
+    """Rows have several lengths and grow beyond the context; the memory reserved for them is too small at first."""
     model = decoder(tiny(**changes))
     reader = onnx_reader(model, threads=1)
     rows = prompts()
@@ -126,7 +126,7 @@ def test_greedy_text_is_the_models_own(positions: str) -> None:
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_a_row_becomes_what_it_is_alone(kind: dict[str, Any], data: st.DataObject) -> None:
-    """While rows join and leave, beyond the context, with chunked prompts."""
+    """This holds while rows join and leave, beyond the context, and with prompts that are read in chunks."""
     model = decoder(tiny(**{**PLAIN, **kind}))
     visitors = data.draw(guests(45))
     limit = data.draw(st.sampled_from([1, 16, 64, 1000, None]))
@@ -147,7 +147,7 @@ def test_rows_come_and_go_and_long_prompts_are_read_in_pieces(positions: str, li
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
 def test_rows_are_dropped_permuted_and_duplicated(positions: str) -> None:
-    """As in a beam search: 2 rows become 6, then others, past the context."""
+    """As in a beam search: 2 rows become 6, are reordered and dropped, and grow past the context."""
     model = decoder(tiny(positions=positions))
     reader = onnx_reader(model, threads=1)
     rows = prompts((11, 11))
@@ -190,7 +190,7 @@ SOURCES = (3, 28, 17, 29, 1)
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("changes", TARGETS, ids=[named(each) for each in TARGETS])
 def test_targets_are_the_models_own(changes: dict[str, Any], precision: Any) -> None:
-    """Sources of all lengths with several targets that share a memory, then fewer targets in another order."""
+    """Sources have several lengths; targets that share a source are copied, dropped and reordered."""
     model = encoder_decoder(**changes)
     reader = onnx_reader(model, 1, precision=precision)
     sources = prompts(SOURCES)
@@ -263,7 +263,8 @@ def test_eight_bits_read_a_row_as_if_alone() -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_logits_of_a_row_are_the_same_alone_and_in_a_batch(precision: Any) -> None:
-    """At a width for which a processor with AVX-512 may multiply one row and several rows in different ways."""
+    """This is checked at a width for which a processor with AVX-512 may multiply one row and several rows in different
+    ways."""
     model = decoder(tiny(width=256, heads=4, hidden=1024, layers=2))
     rows = prompts((3, 20, 11, 28, 7, 16, 1, 25))
     together = outputs_of(model, precision, rows)
@@ -293,7 +294,7 @@ def test_bytes_and_their_scales_are_the_weights_to_half_a_level() -> None:
 
 @pytest.mark.parametrize("changes", [{"positions": "rotary"}, {"positions": "alibi", "kv_heads": 2}], ids=named)
 def test_bytes_of_the_cache_times_their_scales_are_keys_and_values(changes: dict[str, Any]) -> None:
-    """In the first layer, where 8-bit inputs and weights are the only other difference."""
+    """This is checked in the first layer, where 8-bit inputs and weights are the only other difference."""
     model = decoder(tiny(**changes))
     row = tokens(1, 20)[0].tolist()
     reader = onnx_reader(model, 1, precision="int8")
@@ -339,7 +340,7 @@ def test_the_threads_are_those_asked_for() -> None:
 
 
 def test_weights_are_shared_not_copied() -> None:
-    """Except queries, keys and values, which one matrix multiplication computes; the graph itself is small."""
+    """This holds except for queries, keys and values, which one matrix multiplication computes; the graph is small."""
     model = decoder(tiny(positions="rotary", head_width=16, width=64, hidden=256))
     graph = step_graph(model)
     shared = {tensor.data_ptr() for tensor in graph.weights.values()}

@@ -160,7 +160,7 @@ def test_a_pass_and_its_gradients_are_the_arithmetic_written_out(
 
 
 def test_the_arithmetic_written_out_feels_the_order_of_operations() -> None:
-    """The comparison can fail: a matrix product summed in another order differs in the last bit."""
+    """The comparison can fail: if queries are scaled by 1/3 and keys by 3, logits differ in the last bits."""
     config = tiny(positions="none")
     model = as_if_trained(config)
     assert isinstance(model, Decoder)

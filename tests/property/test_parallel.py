@@ -33,7 +33,7 @@ pytestmark = pytest.mark.thorough
 KINDS = ("replicas", "shards")
 WORLDS = (2, 3)
 CLOSE = {"adamw": 1e-5, "muon": 1e-3}
-"""How far the losses of a run may be from those of one process: Muon orthogonalizes in bfloat16."""
+"""Largest difference of losses from those of one process, by optimizer: Muon orthogonalizes in bfloat16."""
 
 
 @dataclass

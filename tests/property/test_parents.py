@@ -1,4 +1,4 @@
-"""Runs that begin from another run: kept, frozen, mixed and forgotten parts, and resuming without the parent."""
+"""Runs that begin from another run: copied weights, frozen parts, mixed texts, and resuming without the parent."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_a_frozen_output_matrix_costs_no_gradient(tmp_path: Path) -> None:
 
 
 def test_verify_and_pruning_know_frozen_parts(tmp_path: Path) -> None:
-    """All functions that create the optimizers of a run find the parameters numbered in its checkpoints."""
+    """Optimizers created again for a run number its parameters as the run's checkpoints do."""
     parent = parent_of("lm", tmp_path)
     child = child_of(parent, tmp_path, train__freeze="layers.0")
     train(child)

@@ -74,7 +74,8 @@ def clean_and_corrupt(family: str, real: Tensor | None = None) -> tuple[dict[str
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "choice"), list(product(FAMILIES, CHOICES)))
 def test_all_of_clean_in_corrupt_is_clean_and_nothing_is_corrupt(family: str, choice: dict[str, Any]) -> None:
-    """By heads and feed-forward layers, by whole attentions, and by the stream at any layer, exactly each time."""
+    """This holds exactly for heads with feed-forward layers, for whole attention layers, and for the residual
+    stream."""
     model = model_of(family, **choice)
     clean, corrupt = clean_and_corrupt(family, PAD)
     unobserved = [name for name in catalogue(model) if name.split(".")[-1] not in ("scores", "pattern")]
@@ -129,7 +130,7 @@ def test_its_own_pattern_changes_nothing_and_anothers_freezes_it(family: str, re
 
 
 def values_of(model: Model, given: dict[str, Any], name: str) -> Tensor:
-    """Return the values v of an attention."""
+    """Return the values v of an attention layer."""
     found = trace(model, **given)
     stack, layer, part = name.split(".")
     own = found.source if stack == "enc" and found.source is not None else found.stack
@@ -210,7 +211,7 @@ def test_all_attention_to_the_first_real_token() -> None:
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_without_positions_and_without_a_mask(positions: str) -> None:
-    """An encoder then cannot distinguish positions of any kind; a decoder sees later tokens."""
+    """Without positions an encoder does not know the order; without a mask a decoder sees later tokens."""
     model = model_of("encoder", positions=positions)
     ids = tokens(2, 13)
     order = torch.randperm(13, generator=torch.Generator().manual_seed(3))
@@ -242,7 +243,7 @@ def test_source_and_target_that_share_an_embedding_are_patched_apart() -> None:
 
 
 def test_generation_with_a_cache_is_patched_as_without() -> None:
-    """Heads, whole attentions, and attention to the first token, in cached decoding and beam search of one source."""
+    """Heads, feed-forward layers and attention to the first token are patched, in decoding and in beam search."""
     model = decoder(tiny(kv_heads=2, positions="rotary"))
     settings = SampleConfig(tokens=6, temperature=0)
     patches: dict[str, Patch] = {"dec.0.self.2": Zero(), "dec.1.self": KnockOut(), "dec.2.feedforward": Zero()}

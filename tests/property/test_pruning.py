@@ -46,7 +46,8 @@ def loss(model: Model, rows: TaskRows) -> float:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_importance_is_the_mean_of_absolute_slopes(family: str) -> None:
-    """Compared with finite differences of each row's loss; the absolute sum is smaller where signs differ."""
+    """Compare with finite differences of each row's loss; the absolute value of their sum is smaller if signs
+    differ."""
     model = model_of(family, kv_heads=2).double()
     rows = data(family)
     found = head_importance(model, rows)
@@ -87,7 +88,7 @@ def test_importance_per_layer_has_length_one() -> None:
 @pytest.mark.parametrize("kind", HEAD_KINDS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_ablation_is_the_loss_without_minus_the_loss(family: str, kind: Any) -> None:
-    """Each head and each row separately, with replacement values taken from one row at a time."""
+    """Compare with the loss without a head, computed row by row with replacement values from single rows."""
     model = model_of(family, removed_heads=tuple(removable(family)))
     rows = data(family)
     model = model.double()
@@ -100,7 +101,7 @@ def test_ablation_is_the_loss_without_minus_the_loss(family: str, kind: Any) -> 
 
 
 def _one(model: Model, rows: TaskRows, head: Any, kind: str) -> float:
-    """Return the loss of each row without one head."""
+    """Return the mean loss over all targets without one head."""
     index = head_numbers(attentions(model)[head.site]).index(head.head)
     values = []
     for row in rows.rows:
@@ -152,7 +153,7 @@ def test_resampling_one_row_is_refused() -> None:
 @pytest.mark.parametrize("shape", [{"norm": "none"}, {"norm": "none", "kv_heads": 2, "tied": False}])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_without_anything_after_it_the_direct_effect_is_the_whole_effect(family: str, shape: dict[str, Any]) -> None:
-    """Heads of a last attention, followed by a feed-forward layer that returns 0 and no norm."""
+    """This is checked for the last attention layer, followed by a feed-forward layer that returns 0 and no norm."""
     model = model_of(family, **shape).double()
     rows = data(family)
     last = list(attentions(model))[-1]
@@ -227,7 +228,7 @@ def at_zero(model: Model, names: list[str]) -> dict[str, Tensor]:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "shape"), CASES, ids=named)
 def test_a_gate_of_zero_is_a_head_that_is_not_there(family: str, shape: dict[str, Any]) -> None:
-    """With unequal groups, a key head without queries, and an attention without heads; removed twice in a row."""
+    """This covers unequal groups, a key head without queries, an attention without heads, and removal in two steps."""
     model = model_of(family, **shape).double()
     rows = data(family)
     names = removable(family)
@@ -285,7 +286,7 @@ def steps(model: Model, optimizers: list[Any], rows: TaskRows, frozen: dict[str,
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_optimizers_keep_what_they_know_of_the_weights_that_stay(name: Any) -> None:
-    """After two steps with gates of 0, the whole and the pruned model train on alike."""
+    """With AdamW, the model with gates of 0 and the pruned model have equal losses after two more steps."""
     rows = data("encoder-decoder")
     config = TrainConfig(task="translate", optimizer=name, learning_rate=0.01)
     model = model_of("encoder-decoder", kv_heads=2).requires_grad_(True)

@@ -66,7 +66,7 @@ SOME: tuple[dict[str, Any], ...] = (
     {"kv_heads": 2, **BIASES},
     {"kv_heads": 3, "norm_order": "output", "qk_norm": "head"},
 )
-"""With some heads removed."""
+"""Settings of models with some heads removed."""
 LIMITS = {torch.float64: 1e-10, torch.float32: 1e-4}
 """How far the sum of all parts may be from the logit."""
 
@@ -128,7 +128,7 @@ def test_the_parts_of_every_other_family_add_up(positions: str) -> None:
 
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: "-".join(map(str, norm.values())))
 def test_each_part_is_its_vector_through_the_frozen_norm(norm: dict[str, Any]) -> None:
-    """Computed independently: autograd through norms with fixed scales, head by head and source by source."""
+    """Compare with an independent computation: autograd through norms with fixed scales, head by head."""
     normed = norm["norm"] != "none"
     model = encoder_decoder(positions="learned", kv_heads=2, embedding_norm=normed, **norm, **BIASES).double()
     made, _, _ = seen(model)
@@ -181,7 +181,7 @@ def held_gradient(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 6])
 def test_a_head_is_split_by_the_token_it_read(kv_heads: int) -> None:
-    """Term by term: weight × value × the head's columns of the output matrix."""
+    """Each term is attention weight × value × the head's columns of the output matrix × the token's output vector."""
     model = encoder_decoder(positions="rotary", norm="none", kv_heads=kv_heads, tied=False).double()
     made, _, _ = seen(model)
     assert model.head.weight is not None

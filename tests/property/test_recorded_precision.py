@@ -35,7 +35,7 @@ class Listener(Silent):
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Return an empty folder for caches."""
+    """Use an empty folder for caches."""
     monkeypatch.setenv("GLASS_CACHE", str(tmp_path / "cache"))
 
 

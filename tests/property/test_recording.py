@@ -1,4 +1,4 @@
-"""A recording holds the values of a trace in the estimated number of bytes, also during generation, and cleans up."""
+"""A recording contains the values of a trace in the estimated number of bytes, and removes its hooks."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ def of_attention(site: str, own: AttentionTrace) -> dict[str, Tensor]:
 
 
 def test_the_promised_size() -> None:
-    """Six layers of eight heads, width 256, 256 tokens, all kept: at most 63 MB, and exactly the estimate."""
+    """Six layers of eight heads, width 256, 256 tokens, all kinds of tensors: at most 63 MB, and exactly the
+    estimate."""
     config = ModelConfig(layers=6, heads=8, width=256, context=256)
     model = build_model(config, 4096)
     found = record(model, torch.arange(256)[None], keep=ALL_TENSOR_KINDS)

@@ -77,7 +77,7 @@ def say(model: Model, padded: bool) -> Tensor:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "positions", "kv_heads"), list(product(FAMILIES, POSITIONS, KV_HEADS)))
 def test_a_gate_of_0_is_a_head_that_is_not_there(family: str, positions: str, kv_heads: str) -> None:
-    """Self- and cross-attention, groups that become unequal, and an attention without heads."""
+    """This covers self- and cross-attention, groups that become unequal, and an attention without heads."""
     index = POSITIONS.index(positions)
     other = {"qk_norm": ("head", "none")[index % 2], "norm_order": ("pre", "post", "output")[index % 3]}
     whole, small = both(

@@ -37,7 +37,7 @@ def watched(trainer: Trainer) -> Trainer:
 
 
 def camera_of(trainer: Trainer) -> SnapshotTaker:
-    """Return a camera created from the run folder alone, as in another process."""
+    """Return a snapshot taker that reads the text of the run again from its folder."""
     return SnapshotTaker(
         trainer.config, trainer.task, find_or_encode_text(trainer.run, trainer.config, print), trainer.model
     )

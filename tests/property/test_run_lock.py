@@ -1,4 +1,4 @@
-"""Only one process trains in a run: a second one is refused before it changes anything, and no file is shared."""
+"""Only one process trains in a run: a second one is refused before it changes anything."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_second_new_run_in_the_same_folder_is_refused_while_the_first_makes_it
 
 
 def test_resumes_of_a_run_that_trains_leave_it_as_it_would_be(tmp_path: Path) -> None:
-    """A second process tries to resume the run around saves; the run ends as if left alone."""
+    """Before and after some saves, a second command tries to resume the run; the run ends as if left alone."""
     straight = small_trainer(tmp_path, "straight", train__save_every=1)
     loop.train(straight)
     refused: list[str] = []
