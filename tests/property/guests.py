@@ -20,7 +20,7 @@ WAYS = (
     SampleConfig(temperature=0, repetition_penalty=1.3, tokens=1),
     SampleConfig(temperature=1.5, top_p=0.9, tokens=50, seed=11),
 )
-"""How rows are drawn; the longest, with a prompt, is three contexts long."""
+"""Sampling settings of the rows; with the longest prompts, a row is about three contexts long."""
 
 
 @dataclass

@@ -124,7 +124,7 @@ def test_a_data_setting_matters(folder: Path, name: str) -> None:
 
 
 def examples(folder: Path, task: str, data: dict[str, Any], joint: bool = True) -> tuple[Any, ...]:
-    """Return all results for examples: the tokenizers, the texts of both sides, and the rows of one step."""
+    """Return all results for examples: tokenizers, labels, the texts of both splits, and the rows of one step."""
     config = Config.from_dict(
         {
             "train": {"task": task, "batch": 40},

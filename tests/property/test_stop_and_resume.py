@@ -72,7 +72,7 @@ def kept(run: Run) -> dict[str, Any]:
 @pytest.mark.parametrize("changes", [{}, {"train__schedule": "plateau", "train__plateau_patience": 0}])
 @pytest.mark.parametrize("step", [1, 5, 6, 13, 23])
 def test_a_signal_changes_nothing_that_a_run_computes(tmp_path: Path, step: int, changes: dict[str, Any]) -> None:
-    """Before the first evaluation at step 6, during it, between two evaluations, and in the last step."""
+    """The signal comes before, during or after the first evaluation at step 6, or in the last step."""
     straight = small_trainer(tmp_path, "straight", train__steps=23, **changes)
     loop.train(straight)
     stopped = small_trainer(tmp_path, "run", train__steps=23, **changes)
@@ -134,7 +134,7 @@ def test_a_finished_run_says_how_to_train_on(folder: Path) -> None:
 
 
 def test_a_micro_batch_lowered_for_memory_stays_low(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory runs out once, in step 3. Killed later or not, the run computes the same."""
+    """Memory runs out once, in step 3. Stopped and resumed later or not, the run computes the same."""
     own = TrainingLoss.forward
 
     def train_with_little_memory(name: str, stop: int | None) -> Trainer:
@@ -224,7 +224,7 @@ def test_edited_limits_and_sampling_are_taken_and_told(folder: Path) -> None:
 
 @pytest.mark.parametrize(("was", "now"), [("adamw", "muon"), ("muon", "adamw")])
 def test_optimizer_state_of_another_optimizer_is_refused(tmp_path: Path, was: str, now: str) -> None:
-    """This also holds for checkpoints without settings, which PyTorch would load and then crash in the next step."""
+    """This also holds for checkpoints without settings: PyTorch would load the state and crash in the next step."""
     trainer = small_trainer(tmp_path, train__optimizer=was)
     stop_after(trainer, 4)
     change_state(trainer.run, lambda facts: facts.pop("settings"))
@@ -279,7 +279,7 @@ def test_checkpoints_that_nothing_names_are_removed_on_resume(folder: Path) -> N
 
 
 def test_a_checkpoint_whose_replacement_was_killed_is_used(folder: Path) -> None:
-    """Killed between its two renames, `write_folder` leaves the only checkpoint as step-N.old."""
+    """If `write_folder` is killed between its two renames, the only checkpoint is step-N.old."""
     before = kept(Run(folder / "run"))
     code = """
 import os, sys
@@ -346,7 +346,7 @@ def test_pointers_are_on_the_disk_before_a_checkpoint_is_deleted(
 
 @pytest.mark.parametrize("renames", range(6))
 def test_a_run_killed_while_its_folder_is_made_is_made_by_the_same_command(tmp_path: Path, renames: int) -> None:
-    """Each file of the folder appears by a rename; the process is killed before every one of them."""
+    """Each file of the folder appears by a rename; the process is killed before one of these renames."""
     text_file(tmp_path)
     command = train("proverbs.txt", out="run")
     code = f"""
@@ -448,7 +448,7 @@ def test_a_run_of_a_later_version_is_told_as_such(folder: Path) -> None:
 
 
 def test_weights_of_a_straight_run_and_of_one_resumed_after_an_edit_are_the_same(tmp_path: Path) -> None:
-    """A limit edited in the file counts from the start of the run, as on the command line."""
+    """The edit of `save_every` is accepted, and changes no weight."""
     straight = small_trainer(tmp_path, "straight")
     loop.train(straight)
     trainer = small_trainer(tmp_path)

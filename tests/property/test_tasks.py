@@ -1,4 +1,4 @@
-"""All five tasks with one trainer: padding, causality, batching, gradients, and bit-identical resuming."""
+"""All tasks with one trainer: padding, causality, batching, gradients, and bit-identical resuming."""
 
 from __future__ import annotations
 

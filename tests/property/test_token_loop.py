@@ -37,7 +37,7 @@ CASES = [(family, kind) for family, each in MODELS.items() for kind in each]
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_a_row_becomes_what_it_is_alone(family: str, kind: dict[str, Any], data: st.DataObject) -> None:
-    """While rows join and leave, beyond the context, with chunked prompts, for any positions and heads."""
+    """This holds while rows join and leave, beyond the context, with chunked prompts, for any positions and heads."""
     changes = {"layers": 2, **PLAIN, **kind} if "removed_heads" not in kind else {**PLAIN, **kind}
     model = decoder(tiny(**changes)) if family == "decoder" else encoder_decoder(**changes)
     visitors = data.draw(guests(45 if family == "decoder" else 29))
@@ -48,7 +48,7 @@ def test_a_row_becomes_what_it_is_alone(family: str, kind: dict[str, Any], data:
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
 def test_the_model_itself_runs_where_someone_listens(family: str) -> None:
-    """With a hook on a part, the model itself must run."""
+    """With a hook on a module, the model itself must run."""
     model = decoder(tiny(layers=2, **PLAIN)) if family == "decoder" else encoder_decoder(layers=2, **PLAIN)
     seen: list[int] = []
     stack = model.stack if isinstance(model, Decoder) else model.decoder
@@ -63,7 +63,7 @@ def test_the_model_itself_runs_where_someone_listens(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
 def test_the_plain_reader_lets_rows_join_and_leave_too(family: str) -> None:
-    """The reference of every loop: targets of unequal lengths, and prompts with separate windows."""
+    """The plain reader, the reference of all tests, also handles targets of unequal lengths and separate windows."""
     model = decoder(tiny(layers=2, **PLAIN)) if family == "decoder" else encoder_decoder(layers=2, **PLAIN)
     visitors = some_guests(29)
     play(TokenLoop(PlainReader(model), END), visitors)

@@ -148,7 +148,7 @@ def check_attention(part: AttentionTrace) -> None:
 
 
 def check_ends(model: Model, found: Trace) -> None:
-    """Check the steps from the ids to the first vectors, and from the last vectors to the logits."""
+    """Check the token vectors, the step from the last vectors to the logits, and some projections of block 1."""
     if found.pooled is not None:
         assert isinstance(model.head, nn.Linear)
         assert torch.equal(model.head(found.pooled), found.logits)
@@ -216,7 +216,7 @@ def test_shared_embeddings_of_source_and_target_are_told_apart() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nothing_is_left_behind(family: str) -> None:
-    """Other hooks stay, the trace's hooks are removed, and modes and gradients are restored, however mixed."""
+    """Other hooks stay, the trace's hooks are removed, and the mode of each module and gradients are restored."""
     model = model_of(family, dropout_residual=0.3).train().requires_grad_(True)
     model.embedding.eval()
     seen: list[int] = []

@@ -64,7 +64,8 @@ def test_gradients_do_not_depend_on_how_ragged_rows_are_grouped(tmp_path: Path, 
 
 
 def test_weight_decay_is_taken_off_the_weights() -> None:
-    """It is not part of the gradient: with gradient 0, a matrix shrinks by rate times decay; nothing else changes."""
+    """The decay is not part of the gradient: with gradient 0, a matrix shrinks by rate times decay, and nothing else
+    changes."""
     model = decoder(tiny(norm_bias=True)).requires_grad_()
     (optimizer,) = make_optimizers(model, TrainConfig(learning_rate=0.1, weight_decay=0.5))
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
@@ -365,7 +366,7 @@ def test_a_limit_lowered_below_the_steps_done_still_measures_the_last_weights(tm
 
 
 def test_going_on_with_steps_ends_at_the_steps(tmp_path: Path) -> None:
-    """A run of minutes that is resumed with steps has no time limit any more, and the other way round."""
+    """A run with a time limit that is resumed with steps loses its time limit, and the other way round."""
     timed = small_trainer(tmp_path, "run", train__steps=None, train__minutes=0.0005)
     train(timed)
     more = timed.state.step + 3

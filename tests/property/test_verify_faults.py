@@ -41,7 +41,8 @@ from tests.property.trainers import LINES, small_config
 Patch = pytest.MonkeyPatch
 SLOW = {"resume", "moved", "export-hf"}
 TEXTS = {"cached-text", "batched-text", "beam-cached", "beam-one", "backend-logits"}
-"""Whether a text changes with its logits depends on the text: these may notice a fault of others, or may not."""
+"""Checks that may also notice the faults of other checks: whether a text changes with its logits depends on the
+text."""
 MODEL = {"layers": 2, "heads": 4, "head_width": 6, "width": 14, "hidden": 22, "context": 29}
 TRAIN = {"steps": 30, "batch": 8, "warmup": 0, "learning_rate": 0.01, "threads": 1, "evaluate_every": 30}
 
@@ -86,7 +87,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def failed(run: Path, also: set[str]) -> set[str]:
-    """Return the names of the failing checks among all quick checks and these."""
+    """Return the names of the failing checks, among the quick checks and the slow checks in `also`."""
     names = [check.name for check in CHECKS if check.name not in SLOW - also]
     return {result.check.name for result in verify_run(run, device="cpu", only=names).results if result.ok is False}
 
@@ -213,7 +214,7 @@ def residual_is_left_out(patch: Patch) -> None:
 
 
 def changed_activation(change: Callable[[Tensor], Tensor]) -> Callable[[Patch], None]:
-    """Return the activation with a function applied to its output."""
+    """Return a function that plants a fault: `change` is applied to the output of every activation."""
 
     def plant(patch: Patch) -> None:
         own = transformer.activate
@@ -351,7 +352,7 @@ def run_needs_what_lies_beside_it(patch: Patch) -> None:
 
 
 FORWARD = "batched-logits padding-blind reference reference-gradients loss accumulation"
-"""What notices that padding is seen: rows are no longer what they are alone, or in the reference."""
+"""Checks that notice attention to padding: rows then differ from rows computed alone, and from the reference."""
 FAULTS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "the future is seen": (future_is_seen, "decoder", f"future-blind cached-logits {FORWARD}"),
     "padding is seen": (padding_is_seen, "encoder", FORWARD),
@@ -389,7 +390,7 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "spaces are lost": (spaces_are_lost, "decoder", "tokenizer"),
     "a run needs what lies beside it": (run_needs_what_lies_beside_it, "decoder", "moved"),
 }
-"""Name -> how it is planted, in which run, and the checks that notice."""
+"""Name of a fault -> the function that plants it, the run, and the checks that notice it."""
 
 
 @pytest.mark.thorough
@@ -408,7 +409,7 @@ def test_a_planted_fault_is_noticed_by_the_right_checks(name: str, home: Path, m
 
 @pytest.fixture
 def spoilt(home: Path, tmp_path: Path) -> Path:
-    """Return a copy of the decoder's run, to be damaged."""
+    """Return a copy of the decoder's run, which a test damages."""
     return Path(shutil.copytree(home / "decoder", tmp_path / "decoder"))
 
 

@@ -11,7 +11,7 @@ LENGTH = 23
 
 
 def shuffled_prefix(seed: int) -> torch.Tensor:
-    """Return all positions but the last in another order, (T)."""
+    """Return the positions (T,) with all but the last shuffled."""
     order = torch.randperm(LENGTH - 1, generator=torch.Generator().manual_seed(seed))
     return torch.cat([order, torch.tensor([LENGTH - 1])])
 

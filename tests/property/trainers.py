@@ -36,7 +36,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def text_file(folder: Path) -> Path:
-    """Write lines of proverbs in a fixed, shuffled order."""
+    """Write lines of proverbs in a fixed, shuffled order, and return the file."""
     path = folder / "proverbs.txt"
     if not path.exists():
         lines = [LINES[(i * i + i // 3) % len(LINES)] + f" {i % 7}" for i in range(120)]
@@ -61,7 +61,7 @@ def small_trainer(folder: Path, name: str = "run", **changes: Any) -> Trainer:
 
 
 def resumed(folder: Path, name: str = "run", **changes: str) -> Trainer:
-    """Return the run as a new process would resume it; the lock is released, as in `small_trainer`."""
+    """Return the trainer of a run as a new process would resume it; the lock is released, as in `small_trainer`."""
     with resume_training(folder / name, changes, Silent()) as trainer:
         return trainer
 
@@ -78,7 +78,7 @@ def before_each_step(trainer: Trainer, do: Callable[[], object]) -> None:
 
 
 def killed_after(trainer: Trainer, step: int) -> None:
-    """Train until the process is killed after this step, without saving."""
+    """Train until a simulated kill after this step, without a last save."""
 
     def kill() -> None:
         if trainer.state.step == step:
@@ -90,7 +90,7 @@ def killed_after(trainer: Trainer, step: int) -> None:
 
 
 def stop_during(trainer: Trainer, step: int) -> None:
-    """Send a signal during this step; with several processes, in this one."""
+    """Prepare a stop signal during this step; with several processes, only this one gets it."""
 
     def signal() -> None:
         trainer.stop_requested = trainer.state.step == step - 1

@@ -15,24 +15,24 @@ LENGTHS = (1, 2, 3, 4)
 
 
 def last_noun() -> Mapping[str, float]:
-    """Predict the number of the last noun before the verb."""
+    """Return the accuracy of predicting the number of the last noun before the verb."""
     return _by_cell(lambda nouns: float(nouns[-1] == "S"))
 
 
 def first_noun() -> Mapping[str, float]:
-    """Predict the number of the first noun of the sentence."""
+    """Return the accuracy of predicting the number of the first noun of the sentence."""
     return _by_cell(lambda nouns: float(nouns[0] == "S"))
 
 
 def majority() -> Mapping[str, float]:
-    """Predict the number of most nouns before the verb; a tie is decided by a coin."""
+    """Return the accuracy of predicting the number of most nouns before the verb; a tie is decided at random."""
     return _by_cell(
         lambda nouns: (1 + (nouns.count("S") > nouns.count("P")) - (nouns.count("S") < nouns.count("P"))) / 2
     )
 
 
 def always_singular() -> Mapping[str, float]:
-    """Predict a singular verb."""
+    """Return the accuracy of always predicting a singular verb."""
     return _by_cell(lambda nouns: 1.0)
 
 

@@ -58,7 +58,7 @@ def made(folder: Path, task: Task, tokenizer: TokenizerConfig = BYTES, **data: A
 
 
 def texts(found: Prepared) -> list[tuple[str, ...]]:
-    """Return the texts of both sides, training first."""
+    """Return the texts of both splits, training first."""
     return [*found.train.texts(), *found.validation.texts()]
 
 

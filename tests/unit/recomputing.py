@@ -14,7 +14,7 @@ from glassformer.numpy_reference.activations import activate
 from glassformer.numpy_reference.settings import CHOICES
 
 NAMES = {**{name: name for name in CHOICES["activation"]}, "silu": "swiglu"}
-"""Activations as formulas name them -> as the NumPy reference does."""
+"""Names of activations in formulas -> in the NumPy reference."""
 
 
 class Bench:
@@ -47,7 +47,8 @@ class Bench:
         self.known[matrix.name] = matrix.values
 
     def again(self, formula: str) -> Numbers | None:
-        """The value of a formula; None for what is looked up: parameters, embeddings, biases, rotated vectors."""
+        """Return the value of a formula; None for parameters, embeddings, biases, rotated vectors and sums of all
+        heads."""
         looked_up = ("rows of", "position vectors", "rotated", "by distance", "slope")
         if not formula or any(words in formula for words in looked_up):
             return None

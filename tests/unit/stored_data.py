@@ -26,7 +26,7 @@ def _sentence(number: int) -> str:
 
 
 def write_sources(folder: Path) -> None:
-    """Write the files that the cases read, into the current folder of a test."""
+    """Write the files that the cases read into a folder."""
     (folder / "mails" / "spam").mkdir(parents=True)
     (folder / "mails" / "ham").mkdir()
     sentences = [_sentence(number) for number in range(240)]
@@ -97,7 +97,8 @@ def config_of(task: str, data: dict[str, Any], tokenizer: str) -> Config:
 
 
 def stored(cache: Path, cases: Collection[str] = tuple(CASES)) -> dict[str, dict[str, Any]]:
-    """Prepare cases in the current folder; return the name of each one's folder and the SHA-256 of each file in it."""
+    """Prepare cases in the current folder; return for each its folder's name and hashes of its text, notes and
+    files."""
     found: dict[str, dict[str, Any]] = {}
     for name in cases:
         task, data = CASES[name]

@@ -41,7 +41,7 @@ def nouns_of(text: str) -> list[tuple[str, str, int]]:
 
 
 def structure(text: str) -> tuple[str, str, list[tuple[str, str]], str]:
-    """Return subject, its number, the nouns before the verb, and the verb's number, parsed from the text alone."""
+    """Return the subject, its number, the nouns between it and the verb, and the verb's number, from the text alone."""
     front = text.partition(", ")[0] if ", " in text else ""
     (subject, number, _), *rest = [noun for noun in nouns_of(text) if noun[2] >= len(front)]
     words = re.findall(r"\w+", text)
@@ -142,7 +142,7 @@ def by_cell(guess: dict[str, list[float]]) -> dict[str, float]:
 
 
 def test_simple_rules_by_counting() -> None:
-    """Heuristics reach their stated accuracy on a balanced set of pairs."""
+    """Heuristics reach the accuracies of `agreement_rules` on a balanced set of pairs."""
     names = ("last_noun", "first_noun", "majority", "always_singular")
     reached: dict[str, dict[str, list[float]]] = {name: {cell: [] for cell in CELLS} for name in names}
     for pair in PAIRS:

@@ -20,7 +20,8 @@ Speed = Callable[[Config], float]
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that sets the speed that a model of some settings reaches; it returns the probed settings."""
+    """Return a function that sets the speed as a function of the settings, and returns a list of the probed
+    settings."""
 
     def of(speed: Speed) -> list[Config]:
         probed: list[Config] = []
@@ -44,7 +45,7 @@ VOCABULARY = 36
 
 
 def long_text(folder: Path, lines: int = 15_000) -> Config:
-    """Return settings with a text of a million characters, or fewer lines, and all sizes open."""
+    """Return settings of a run of one minute on a text of `lines` lines (by default a million characters)."""
     path = folder / "long.txt"
     path.write_text("the early bird catches the worm, and a rolling stone gathers no moss\n" * lines, encoding="utf-8")
     config = small_config(folder, data__source=str(path), data__document="file", train__minutes=1.0, train__steps=None)
@@ -139,7 +140,7 @@ def test_the_precision_is_decided_before_anything_is_probed(
 
 
 def pairs(folder: Path, count: int) -> Config:
-    """Return settings with this many pairs of short lines, one long pair, and all sizes open."""
+    """Return settings of a run of one minute on `count` pairs: short lines, and one long pair."""
     lines = [f"the {number} early birds catch worm {number}" for number in range(count - 1)]
     lines.append("a rolling stone gathers no moss " * 9)
     (folder / "pairs.tsv").write_text("".join(f"{line}\t{line[::-1].strip()}\n" for line in lines), encoding="utf-8")

@@ -64,7 +64,7 @@ def by_name(ladder: list[Baseline]) -> dict[str, Baseline]:
     order=st.integers(1, 5),
 )
 def test_the_ngram_model_is_a_distribution(tokens: list[int], context: list[int], order: int) -> None:
-    """Over the whole vocabulary, seen (0 to 4) and unseen (5, 6), after any context."""
+    """The probabilities of all tokens, seen (0 to 4) and unseen (5, 6), sum to 1 after any context."""
     model = KneserNey(np.array(tokens), vocab_size=7, order=order)
     chances = [model.probabilities(np.array([*context, token]))[-1] for token in range(7)]
     assert min(chances) > 0

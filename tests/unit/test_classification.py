@@ -28,7 +28,7 @@ def certain(predicted: list[int], labels: int) -> np.ndarray:
 
 
 def drawn(n: int, labels: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return probabilities, and labels sampled from them: perfectly calibrated predictions."""
+    """Return labels, and the probabilities that they are sampled from: perfectly calibrated predictions."""
     numbers = np.random.default_rng(seed)
     chances = numbers.dirichlet(np.full(labels, 0.7), size=n)
     truth = (chances.cumsum(axis=1) > numbers.random((n, 1))).argmax(axis=1)

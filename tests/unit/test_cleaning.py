@@ -1,4 +1,4 @@
-"""Documents are cleaned independently of how they are split; duplicates are found, in every script."""
+"""Cleaning does not depend on how a document is cut into pieces; duplicates are found in every script."""
 
 from __future__ import annotations
 

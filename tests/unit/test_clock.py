@@ -1,4 +1,5 @@
-"""The clock of a run starts with its process, continues over its legs, and is independent of the wall clock."""
+"""The clock of a run starts with its process, continues when the run is resumed, and is independent of the wall
+clock."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ NAMES_OF_CORPORA = [
     "agreement",
     "coreference",
 ]
-"""Those of documents."""
+"""Corpora of documents, for task lm."""
 
 # Document 0 of seed 7: what a seed gives must not change from one version, or machine, to the next.
 FIRST = {

@@ -1,4 +1,4 @@
-"""The counts of `glass count` add up, on the model itself and against torch's own counter."""
+"""The counts of `glass count` equal those of the model itself and of PyTorch's counter."""
 
 from __future__ import annotations
 

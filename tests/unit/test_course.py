@@ -1,4 +1,4 @@
-"""The course is a package beside the library, which finds it by its entry points."""
+"""The course is a separate package, which the library finds by its entry points."""
 
 from __future__ import annotations
 

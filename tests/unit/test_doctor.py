@@ -32,7 +32,7 @@ TINY: dict[str, Any] = {
 
 
 def tiny(**changes: Any) -> ModelConfig:
-    """A small model whose sizes all differ."""
+    """Return the settings of a small model."""
     return ModelConfig(**{**TINY, **changes})
 
 
@@ -62,7 +62,7 @@ def test_a_sound_machine_agrees_and_differs_by_rounding_only(changes: dict[str, 
 
 
 def wrong_scale(q: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
-    """Make the scores of fused attention a thousandth too large, in float32 only."""
+    """Compute fused attention with scores that are a thousandth too large, in float32 only."""
     return RIGHT(q * 1.001 if q.dtype == torch.float32 else q, *rest, **named)
 
 
