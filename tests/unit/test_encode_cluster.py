@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run_all(job: EncodingJob, order: random.Random) -> None:
-    """Run every stage, with its tasks in any order, each with a job from another process."""
+    """Run every stage with its tasks in random order; each task gets a copy of the job, as in another process."""
     job.begin()
     for stage in job.stages():
         ranks = list(range(stage.tasks))
@@ -90,7 +90,7 @@ def test_parts_together_are_the_whole(case: str, folder: Path) -> None:
 
 
 def test_documents_longer_than_memory_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They arrive in several pieces: some lines here, and every file."""
+    """Such documents arrive in several pieces: here some lines, and every file."""
     monkeypatch.setattr(documents, "MAX_PENDING_CHARACTERS", 90)
     for name, settings in {"lines": {**LINES, "duplicates": "near", "max_words": 22}, "files": {"clean": True}}.items():
         data = DataConfig(source=str(folder / "texts"), **settings)

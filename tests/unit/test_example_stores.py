@@ -1,4 +1,4 @@
-"""Prepared examples: tokenizers of the training part, identical bytes, complete or absent, evaluation data."""
+"""Prepared examples: tokenizers see only the training part, and stores are reproducible and never half-made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`glass explain`: every displayed number follows from other displayed numbers, with explanations at five levels."""
+"""`glass explain`: every displayed number follows from other displayed numbers, and every step is explained at five
+levels."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.property.trainers import small_trainer
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of few steps."""
+    """Return the folder of a small trained run."""
     trainer = small_trainer(tmp_path_factory.mktemp("folders"))
     train(trainer)
     return trainer.run.folder

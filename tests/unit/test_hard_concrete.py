@@ -1,4 +1,4 @@
-"""Hard-concrete gates: closed forms equal averages of samples, and gates are trained."""
+"""Hard-concrete gates: closed forms equal averages of samples, and samples have gradients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def whole_probability(log_alpha: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("log_alpha", LOGS)
 def test_closed_forms_are_what_draws_come_to(log_alpha: float) -> None:
-    """The share of samples is within three standard deviations."""
+    """The fraction of samples is within three standard deviations of the probability."""
     log = torch.tensor(log_alpha, dtype=torch.float64)
     drawn = sample(log.expand(DRAWS), torch.Generator().manual_seed(11))
     assert drawn.min() >= 0

@@ -49,7 +49,7 @@ def distinct(length: int) -> np.ndarray[Any, Any]:
 
 
 def pointing(ids: np.ndarray[Any, Any], to: Callable[[int, list[int]], list[int]]) -> np.ndarray[Any, Any]:
-    """Return (N, 1, T, T) weights spread over the keys that `to` names for each query, or on key 1 if none."""
+    """Return (N, 1, T, T) weights spread over the keys that `to` names for each query; if none, on key 1 (or 0)."""
     weights = np.zeros((len(ids), 1, ids.shape[1], ids.shape[1]))
     for row, tokens in enumerate(ids.tolist()):
         for query in range(len(tokens)):
@@ -95,7 +95,7 @@ HEADS: dict[str, Callable[[int, list[int]], list[int]]] = {
 
 
 def all_roles(here: AttentionArrays) -> dict[str, RoleTally]:
-    """Return every role of self-attention."""
+    """Return the tally of each role of self-attention."""
     found = {name: roles.role(here, name) for name in roles.ROLES}
     return found | {"delimiter": roles.delimiter(here, {STOP}), "rare_word": roles.rare_word(here, COUNTS)}
 

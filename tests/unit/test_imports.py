@@ -33,16 +33,15 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("api",),
     ("app",),
 )
-"""The rooms from the lowest to the highest: a room imports from lower floors only, and not from its neighbours.
-
-`api` is a single module, the front door.
+"""The packages in layers, the lowest first: a package imports only from lower layers, not from packages in its own
+layer. `api` is a single module, the public Python API.
 """
 ALONE = "numpy_reference"
-"""A second implementation, which imports from no room."""
+"""A second implementation, which imports from no other package."""
 COMPARED = ("verification", "app")
-"""The rooms that compare with it."""
+"""The packages that may import `ALONE`, to compare their results with it."""
 NO_ROOM = ("__init__.py", "__main__.py", "learn.py")
-"""Modules directly under the package: they pass on to `api` or `app`."""
+"""Modules directly in `glassformer`, which forward to `api` or `app`."""
 
 
 HEAVY = ("'torch'", "'numpy'", "'pydantic'", "'tokenizers'", "'rich'")
@@ -50,7 +49,7 @@ HEAVY = ("'torch'", "'numpy'", "'pydantic'", "'tokenizers'", "'rich'")
 
 
 def rooms_below(room: str) -> set[str]:
-    """Return the rooms that a room may import from, besides itself."""
+    """Return the packages that a package may import from, besides itself."""
     for number, floor in enumerate(FLOORS):
         if room in floor:
             below = {each for lower in FLOORS[:number] for each in lower}
@@ -59,7 +58,7 @@ def rooms_below(room: str) -> set[str]:
 
 
 def imports_of(path: Path) -> set[str]:
-    """Return the rooms that a file imports from, also inside functions and for type checkers."""
+    """Return the packages that a file imports from, also inside functions and for type checkers."""
     rooms: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("glassformer."):
@@ -116,7 +115,7 @@ def test_the_course_imports_the_library(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_the_library_never_names_the_course(path: Path) -> None:
-    """It finds the course by an entry point, without an import or a module name in a string."""
+    """The library finds the course by an entry point, without an import or a module name in a string."""
     assert not names_course(path.read_text(encoding="utf-8"))
 
 

@@ -98,7 +98,7 @@ def test_metrics_cut_short_are_reported(tmp_path: Path) -> None:
 
 
 def stopped(folder: Path) -> Trainer:
-    """Return a run that is asked to stop after its eighth step."""
+    """Return the trainer of a run that was stopped after its eighth step."""
     trainer = small_trainer(folder)
     stop_after(trainer, 8)
     return trainer

@@ -41,9 +41,9 @@ GIVEN: dict[str, dict[str, Any]] = {
     "test_gradients_do_not_depend_on_how_ragged_rows_are_grouped": {"micro": 1},
     "test_gradients_are_finite_differences": {"case": DIFFERENTIATED[0]},
 }
-"""What the named tests are parametrized by: one choice of each."""
+"""Arguments of the named tests: one value for each parameter."""
 SHARES = {"shift": 0.2, "soft_mask": 0.55, "pad_loss": 0.2, "leak": 0.25, "top_p": 0.45, "swapped": 0.25}
-"""Of the steps of training that show the bug in a test; of the others 0.1."""
+"""Fractions of the training steps that are enough to show the bug; 0.1 for all other cases."""
 EACH = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 
 
@@ -193,7 +193,7 @@ def test_charts_and_maps_as_text_and_as_svg() -> None:
 
 
 def room_with(folder: Path, case: BugCase) -> LabFolder:
-    """Return a room in which a case is open, with evidence that needed no training."""
+    """Return a lab folder in which a case is open, with evidence that needed no training."""
     room = LabFolder(folder)
     room.case_folder(case).mkdir(parents=True)
     facts = SMALL.facts()

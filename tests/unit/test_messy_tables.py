@@ -50,7 +50,7 @@ def running_text(source: str, cache: Path, **settings: Any) -> tuple[list[str], 
 
 
 def rows_read(task: Task, source: str, folder: Path, **settings: Any) -> tuple[list[tuple[str, ...]], str]:
-    """Return the rows of a table of labels and texts in file order, as each task reads them, and the notes."""
+    """Return the rows of a table of labels and texts in file order, as the task reads them, and the notes."""
     if task == "lm":
         documents, said = running_text(source, folder, **{"column": "2", **settings})
         return [(text,) for text in documents], said

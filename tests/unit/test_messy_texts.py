@@ -148,7 +148,7 @@ def test_a_comparison_of_tokenizers_leaves_out_cells_with_unknown_tokens() -> No
 
 
 def split_files(folder: Path, sizes: list[int], **changes: object) -> tuple[dict[str, list[int]], str]:
-    """Return the characters of each document of each side for files of these sizes, and the note."""
+    """Return the document lengths in characters of each split, for files of these sizes, and the note."""
     texts = folder / "texts"
     shutil.rmtree(texts, ignore_errors=True)
     texts.mkdir()
@@ -230,7 +230,7 @@ def test_the_note_says_in_numbers_what_is_held_out(tmp_path: Path) -> None:
 
 
 def several_files(folder: Path) -> Path:
-    """Return two files, of which the second is short."""
+    """Return a folder with two files, of which the second is short."""
     texts = folder / "texts"
     texts.mkdir()
     shutil.copy(text_file(folder), texts / "a.txt")

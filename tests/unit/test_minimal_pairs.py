@@ -47,7 +47,8 @@ def agreement() -> list[MinimalPair]:
 
 
 def by_words(score: dict[str, float]) -> object:
-    """Return a model whose tokens are words with the preceding space; each has the `score` given, or 1 nat."""
+    """Return a model whose tokens are words with the preceding space; each has its log-probability in `score`, or
+    -1."""
 
     def model(texts: Sequence[str]) -> list[TokenScores]:
         found = []

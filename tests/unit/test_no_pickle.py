@@ -11,7 +11,7 @@ import glassformer_course
 
 PACKAGES = [Path(str(package.__file__)).parent for package in (glassformer, glassformer_course)]
 UNSAFE = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
-"""Modules whose readers run code, or may."""
+"""Modules whose loading functions can run code."""
 
 
 def uses(code: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""One text in one run, two runs compared, ablated parts, the beam tree: all numbers computed independently."""
+"""One text in one run, two runs compared, ablated parts, the beam tree: checked by independent computations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AnyTextModel]:
-    """Return a run of each task with random weights; tokenizer `bytes` splits Bangla characters into tokens."""
+    """Return models of four tasks with random weights; the tokenizer of `bytes` splits Bangla characters."""
     home = tmp_path_factory.mktemp("one")
     made = {
         "book": {"positions": "rotary", "kv_heads": 1},
