@@ -42,7 +42,7 @@ NAMES = ("lm", "documents", "masked", "classify", "translate", "lengths")
 
 
 def config_of(name: str, folder: Path, **changes: Any) -> Config:
-    """Small settings for each kind of rows, with changes given as `section__field=value`."""
+    """Return small settings for a kind of rows, with changes given as `section__field=value`."""
     write = writer(folder)
     if name in ("lm", "documents", "masked"):
         own: dict[str, Any] = {"train__task": "masked" if name == "masked" else "lm"}
@@ -466,7 +466,7 @@ def test_shapes_that_do_not_come_again_are_not_kept(
 def test_the_precision_that_auto_will_be_decides_how_many_shapes_are_kept(
     speeds: Speeds | None, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The probe of `glass plan` gets the precision itself: both must have the same memory."""
+    """The probe of `glass plan` gets `fp32` or `bf16`, not `auto`, and must have the same memory as the run."""
     for name in CACHES:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)

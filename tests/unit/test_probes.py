@@ -82,7 +82,7 @@ def probed(name: str, model: TextModel, known: TokenCounts | None = None) -> dic
 
 
 def judging(judge: Callable[[MinimalPair], float], name: str) -> Callable[..., list[TokenScores]]:
-    """Return a model whose last token has the score of its judgement of the pair."""
+    """Return a model that scores a good text with the judgement of its pair, and a bad text with 0."""
     scores: dict[str, float] = {}
     for pair in corpus_pairs(name, SIZES[name], seed=3):
         scores[pair.good] = judge(pair)
@@ -168,7 +168,8 @@ def test_rules_of_frequency_are_those_of_the_training_text() -> None:
 
 
 def looking_up(rows: Sequence[Sequence[int]]) -> list[RowScores]:
-    """Return a perfect induction head: it predicts the successor of the token's last occurrence, else token 0."""
+    """Return the scores of a perfect induction head: it predicts what followed the token's last occurrence, else token
+    0."""
     found = []
     for row in rows:
         best = [0] * len(row)

@@ -30,7 +30,7 @@ def softmax(scores: list[float]) -> list[float]:
 
 
 def by_hand(scores: list[float], config: SampleConfig, previous: list[int]) -> list[float]:
-    """Apply the definitions one after the other, in plain Python."""
+    """Return the probabilities by applying the definitions one after the other, in plain Python."""
     theta = config.repetition_penalty
     scores = [
         (score / theta if score > 0 else score * theta) if id in previous else score for id, score in enumerate(scores)
@@ -126,7 +126,7 @@ def test_the_penalty_makes_seen_tokens_less_likely_whatever_their_sign_and_only_
 
 
 def test_the_order_is_penalty_temperature_top_k_top_p() -> None:
-    """For each pair of settings, a case in which the other order keeps other tokens."""
+    """For each pair of adjacent steps, the case is one in which the reverse order keeps other tokens."""
     penalty_first = probabilities(
         torch.tensor([3.0, 2.0, 1.0]), SampleConfig(temperature=1, top_k=1, repetition_penalty=4), [0]
     )
@@ -168,7 +168,7 @@ def test_samples_have_the_frequencies_of_their_probabilities() -> None:
 
 @pytest.mark.thorough
 def test_rounding_hardly_ever_changes_a_sample() -> None:
-    """Slightly different logits, as from another batch size, compared with sampling from the cumulative sum."""
+    """With slightly different logits, at most a quarter as many samples change as with cumulative sums."""
     n = 4_000
     V = 1_009
     random = torch.Generator().manual_seed(0)

@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
 
 async def inner(scope: Scope, receive: Receive, send: Send) -> None:
-    """Return an app behind the guard that answers with the length of the body."""
+    """Answer with the length of the body; the app behind the access middleware."""
     if scope["path"] == "/api/fault":
         raise KeyError("inner")
     message = await receive()
@@ -48,7 +48,7 @@ def ask(
     chunks: Iterable[bytes] = (b"",),
     access: Access = ACCESS,
 ) -> Answer:
-    """Send one request through the guard; the host is valid unless the headers change it."""
+    """Send one request through the access middleware; the host is valid unless the headers change it."""
     given = {"host": "127.0.0.1:8600", **(headers or {})}
     scope = {
         "type": "http",

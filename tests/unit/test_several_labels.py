@@ -1,4 +1,4 @@
-"""Records with several labels and with two texts: surveyed, split and stored like all others."""
+"""Records with several labels: surveyed, split and stored like all others."""
 
 from __future__ import annotations
 

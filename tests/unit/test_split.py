@@ -1,4 +1,4 @@
-"""The split is made before windows: the sides share no text, and it is the same every time."""
+"""The split is made before windows: training and validation share no text, and the split is reproducible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LM = RECORD_KINDS["lm"]
 
 
 def split(text: str, folder: Path, **changes: object) -> tuple[dict[str, list[str]], str]:
-    """Return the documents of each side, and the note."""
+    """Return the documents of each split, and the note."""
     path = folder / "text.txt"
     path.write_bytes(text.encode("utf-8"))
     data = DataConfig(source=str(path), **changes)  # type: ignore[arg-type]

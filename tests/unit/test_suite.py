@@ -1,4 +1,4 @@
-"""The quick suite, which `pytest` runs by default, covers every room."""
+"""The quick suite, which `pytest` runs by default, covers every package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 SOURCE = TESTS.parent / "src" / "glassformer"
 MODULES = {path.stem for path in SOURCE.glob("*.py")} - {"__init__", "__main__", "shapes"}
-"""The modules directly under the package; `shapes` holds no code."""
+"""The modules directly in `glassformer`; `shapes` contains no code."""
 ROOMS = sorted({path.parent.name for path in SOURCE.glob("*/__init__.py")} | MODULES)
 
 
@@ -23,7 +23,7 @@ def quick_modules() -> tuple[ast.Module, ...]:
 
 
 def has_quick_test(tree: ast.Module) -> bool:
-    """Return whether a module has a test that is not marked thorough, by the test or by the module."""
+    """Return whether a module has a test that neither its decorators nor the module mark as thorough."""
     statements = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)]
     if any(each.startswith("pytestmark") and "mark.thorough" in each for each in statements):
         return False

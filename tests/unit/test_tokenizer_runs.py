@@ -1,4 +1,4 @@
-"""Text without spaces between words: pair counting uses a bounded, even sample of it, and all other text."""
+"""Text without spaces between words: pair counting uses a bounded, even sample of such text, and all other text."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ STREET = "My sister wrote a few lines about the street."
 
 
 def test_the_posterior_by_hand() -> None:
-    """A gap holds a sport word with probability 0.5 for sport, and 0.15 / 3 for other topics: a ratio of ten."""
+    """A gap contains a sport word with probability 0.5 for sport, and 0.15 / 3 for other topics: a ratio of ten."""
     corpus = find_labelled_corpus("topics")
     once = corpus.posterior(f"{STREET} {FOOTBALL} {STREET}")
     assert once == pytest.approx({"sport": 10 / 13, "weather": 1 / 13, "music": 1 / 13, "food": 1 / 13})
@@ -74,7 +74,7 @@ def test_the_bayes_error_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_posteriors_are_calibrated() -> None:
-    """Among texts with a posterior of about p for "music", about a share p is music."""
+    """Among texts with a posterior of about p for "music", about a fraction p has this label."""
     corpus = Topics()
     found = [(corpus.posterior(text)["music"], label == "music") for text, label in corpus.labelled(8000, seed=3)]
     for low, high in ((0.0, 0.05), (0.05, 0.6), (0.6, 1.0)):

@@ -16,7 +16,7 @@ from tests.trained import DAY, digest_of, trained
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Return an empty store, and the list of folders that `make` has filled."""
+    """Use an empty store, and return the list of folders that `make` fills."""
     monkeypatch.setattr(module, "STORE", tmp_path / "store")
     return []
 

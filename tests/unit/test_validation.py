@@ -182,7 +182,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def drawn(
     training: Curve, validation: Curve, title: str = "a run", entropy: float | None = None
 ) -> ElementTree.Element:
-    """The picture as XML."""
+    """Return the picture as XML."""
     return ElementTree.fromstring(loss_svg(training, validation, title, entropy))
 
 

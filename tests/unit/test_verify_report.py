@@ -1,4 +1,4 @@
-"""The report of `glass verify` reports what was checked: no check passes without data, and it names its weights."""
+"""The report of `glass verify` shows what was checked: no check passes without data or on changed weights."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(once: Path, tmp_path: Path) -> Path:
-    """Return a copy of the run, to be damaged."""
+    """Return a copy of the run, which a test may damage."""
     return Path(shutil.copytree(once, tmp_path / "run"))
 
 
@@ -189,7 +189,7 @@ def test_a_report_that_cannot_be_kept_is_shown(once: Path, monkeypatch: pytest.M
     [(None, ""), (0.0, "0"), (12.0, "12"), (1234567.0, "1.2e+06"), (3.04e-7, "3.0e-07"), (float("inf"), "inf")],
 )
 def test_every_measured_number_can_be_printed(number: float | None, text: str) -> None:
-    """Infinity too: the distance of tensors of different shapes."""
+    """Infinity is the distance of tensors of different shapes."""
     assert format_number(number) == text
 
 

@@ -93,7 +93,7 @@ def weights_of(trace: Trace, head: str) -> Floats:
 
 
 def summed(weights: Floats, block: int) -> Floats:
-    """Return the means over the rows of sums over the keys of blocks, one block at a time."""
+    """Return, for each block, the mean over its rows of the sum over its keys."""
     T, S = weights.shape
     return np.array(
         [
@@ -321,7 +321,7 @@ def test_what_cannot_be_shown_is_said(
 
 
 def when_ready(opened: ServedModel) -> Any:
-    """Return the roles when they have been measured."""
+    """Return the roles after they have been measured."""
     deadline = time.monotonic() + 60
     while not (answer := ask(opened, "roles"))["ready"]:
         assert time.monotonic() < deadline

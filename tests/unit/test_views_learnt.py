@@ -49,7 +49,7 @@ TEXTS = {
     "turn": "the old dog sleeps .",
 }
 SMALL = 40
-"""Minimal pairs."""
+"""Number of minimal pairs in a probe."""
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> dict[s
 
 
 def wait(registry: ModelRegistry, run: str, name: str, *path: str, **question: Any) -> dict[str, Any]:
-    """Ask until the long work at `path` in the answer has ended."""
+    """Ask until the background work at `path` in the answer has ended, and return the answer."""
     for _ in range(3000):  # the machine may be busy
         answer = ask(registry, run, name, **question)
         work = answer
