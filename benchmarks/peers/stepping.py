@@ -1,6 +1,6 @@
-"""Training steps of one architecture by size and context, with their share of the hardware's peak.
+"""Training steps of one architecture by size and context, also as a fraction of the hardware's peak speed.
 
-The peak, a multiplication of large matrices, is measured in turn with the steps, so that each share refers to a peak
+The peak, a multiplication of large matrices, is measured in turn with the steps, so that each fraction refers to a peak
 measured within seconds.
 """
 
@@ -130,7 +130,7 @@ def _nanogpt_loss(model: Any, inputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _facts(shape: Shape, values: dict[str, list[float]], peak: dict[str, list[float]]) -> dict[str, Any]:
-    """Return seconds per step and the share of the peak in the same precision, as medians over turns."""
+    """Return seconds per step and the fraction of the peak in the same precision, as medians over turns."""
     each = shape.flops / shape.tokens
     shares = {}
     for library, speeds in values.items():

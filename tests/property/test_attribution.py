@@ -1,4 +1,4 @@
-"""Properties of attributions: exact sums, shares that add up to 1, and flows equal to the minimum cut."""
+"""Properties of attributions: exact sums, fractions that add up to 1, and flows equal to the minimum cut."""
 
 from __future__ import annotations
 

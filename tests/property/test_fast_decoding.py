@@ -45,7 +45,7 @@ def steps_of_both(
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield the logits of the fast decoder and of the model, each with a separate cache; rows are reordered twice.
 
-    Ragged: prompts or sources of several lengths.
+    With `ragged`, the prompts or sources have different lengths; `layout` is passed to the fast decoder.
     """
     given = tokens(3, 20)
     weight = model.embedding.tokens.weight

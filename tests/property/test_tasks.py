@@ -282,7 +282,7 @@ def test_any_length_takes_every_example_once_an_epoch() -> None:
 
 @pytest.mark.parametrize(("pooling", "expected"), [("first", False), ("mean", True)])
 def test_pooling_reads_the_first_vector_or_all(pooling: str, expected: bool) -> None:
-    """With a window of one, no token attends to another, so only the mean can use the last one."""
+    """With a window of one, no token attends to another, so only mean pooling can see the last token."""
     model = as_if_trained(tiny(family="encoder", classes=5, pooling=pooling, window=1))
     tokens = torch.tensor([[30, 4, 5]])
     with torch.no_grad():

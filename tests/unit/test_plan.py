@@ -466,7 +466,7 @@ def test_shapes_that_do_not_come_again_are_not_kept(
 def test_the_precision_that_auto_will_be_decides_how_many_shapes_are_kept(
     speeds: Speeds | None, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The probe of `glass plan` gets `fp32` or `bf16`, not `auto`, and must have the same memory as the run."""
+    """The limit is that of the precision that `auto` will choose; if the speeds are unknown, it is that of `bf16`."""
     for name in CACHES:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)

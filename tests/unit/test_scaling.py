@@ -57,7 +57,7 @@ PLAIN = Gpu(100.0, 1000.0, 10.0, 5.0, 2.0, 8, "by hand")
 
 
 def train_a_step(rank: int, folder: str, config: ModelConfig, world: int) -> None:
-    """Run one process of FSDP2 for a step, and write the bytes of everything that it keeps to a file."""
+    """Take one training step in one of the FSDP2 processes, and write the sizes in bytes of its tensors to a file."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
     model = build_model(config, V)
