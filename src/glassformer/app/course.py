@@ -1,7 +1,7 @@
 """Find the course (exercises, a bug lab and a glossary), which is a separate package that imports this one.
 
 The course is found by its entry points, not by its name. Its distribution declares them in the group
-`glassformer.course`: `command` is the module of `glass learn`, `notebook` the module with `check` and `hint`.
+`glassformer.course`: `command` is the module of `glass learn`, and `notebook` is the module with `check` and `hint`.
 """
 
 from __future__ import annotations

@@ -9,15 +9,14 @@
 
 Views: logits (each logit as the sum of the contributions of all parts), lens (the likeliest answer after each layer),
 rollout and flow (attention traced back to the tokens), occlusion (the drop in the answer's log-probability when a
-token is replaced), agreement (rank correlations of attention, rollout and occlusion), patching (the layers and
-positions in which the difference between two texts decides the answer).
+token is replaced), agreement (rank correlations of attention, rollout and occlusion), patching (the effect, at each
+layer and position, of replacing an activation of a corrupted text by the activation of the given text).
 
 The explained answers are the next tokens of the text and the likeliest token after its end; for runs of task translate
 or summarize, the next tokens of the target and the likeliest token after its end (with --target: the end token); for
 runs of task masked, the likeliest token at each [MASK] (lens: at every position); for classifiers, the likeliest label.
---token replaces the answer at every position. Logits and lens refuse post-norm models, in which no residual stream runs
-through to the head;
-logits also refuses models with model.head_transform. Layers, heads and positions count from 0.
+--token replaces the answer at every position. Logits and lens refuse post-norm models, whose blocks normalize the
+residual stream; logits also refuses models with model.head_transform. Layers, heads and positions count from 0.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ def plot_lens(lens: Lens, subject: Subject, row: Sequence[str], path: Path) -> N
 
     Args:
         lens: the logit lens.
-        subject: the model's input; it names tokens and labels.
-        row: input tokens, which label the columns.
+        subject: the model's input, with the names of tokens and labels.
+        row: tokens of the target of an encoder-decoder, or of the text; they label the columns.
         path: path of the picture.
 
     Raises:
@@ -50,7 +50,10 @@ def plot_lens(lens: Lens, subject: Subject, row: Sequence[str], path: Path) -> N
 
 
 def plot_rollout(rollout: Rollout, layer: int, subject: Subject, path: Path) -> None:
-    """Draw the attention rollout of each position up to a layer; for an encoder-decoder, from the source tokens."""
+    """Draw the attention rollout up to a layer as a map, with a row for each position and a column for each token.
+
+    For an encoder-decoder, the rows are target positions, and the columns are source tokens.
+    """
     from glassformer.inspection.plots import MapLabels, draw_rollout, save
 
     texts = subject.labels

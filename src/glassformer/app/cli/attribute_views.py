@@ -21,7 +21,16 @@ TOP = 8
 
 @dataclass(frozen=True)
 class AttributionRequest:
-    """Inputs of a view: the command's arguments, the model, and the tokens and answers of the text."""
+    """Inputs of a view.
+
+    Attributes:
+        arguments: arguments of the command.
+        model: model of the run, with the methods for its task.
+        subject: the model's input, with the names of tokens and labels.
+        case: the input as tensors, and the answers to explain.
+        row: tokens of the target of an encoder-decoder, or of the text.
+        source: tokens of the source of an encoder-decoder; empty for other models.
+    """
 
     arguments: argparse.Namespace
     model: AnyTextModel
@@ -174,7 +183,7 @@ def flow_view(request: AttributionRequest) -> ViewResult:
 
 
 def occlusion_view(request: AttributionRequest) -> ViewResult:
-    """Show the occlusion of each token: the drop in the answer's log-probability, in nats, if it is replaced."""
+    """Show the occlusion of each token: the drop in the answer's log-probability, in nats, if the token is replaced."""
     from glassformer.inspection.attribution import occlude
     from glassformer.inspection.attribution.tables import token_lines
 
@@ -207,9 +216,10 @@ def agreement_view(request: AttributionRequest) -> ViewResult:
 
 
 def patching_view(request: AttributionRequest) -> ViewResult:
-    """Show the effect of patching activations of the clean text into the corrupt text, for each layer and position.
+    """Show the effect of patching activations of the clean text into the forward pass of the corrupt text.
 
-    With `--part heads`, show it for each head of each layer.
+    The effect is the recovered fraction of the logit difference, for each layer and position or, with `--part heads`,
+    for each head of each layer.
     """
     from glassformer.inspection.attribution import PatchingInputs, case_of, patch_grids
     from glassformer.inspection.attribution.grid import check_part, check_shapes

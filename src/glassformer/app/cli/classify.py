@@ -18,7 +18,7 @@ from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted
 
 SHOWN = 5
-"""Number of labels printed for a single text, with their probabilities."""
+"""Maximum number of labels printed for a single text, with their probabilities."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Classify the texts; print one line for each, or the likeliest labels for a single text."""
+    """Classify the texts; print one line for each text, or the likeliest labels for a single TEXT."""
     from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import TextClassifier
 

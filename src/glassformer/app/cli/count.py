@@ -58,8 +58,8 @@ class CountReport:
     Attributes:
         name: name of the run or recipe.
         model: settings of the model.
-        vocab_size: number of rows of the target's token embedding.
-        components: components of the model.
+        vocab_size: vocabulary size, of the target if the source has a separate vocabulary.
+        components: components of the model, with their counts.
         published: published figures of the same model; empty if there are none.
     """
 
@@ -75,7 +75,7 @@ class CountReport:
         return sum(part.parameters for part in self.components)
 
     def facts(self) -> dict[str, Any]:
-        """Return the counts of each component and in total, with the published figures."""
+        """Return the counts by component and in total, embedding sizes at several widths, and the published figures."""
         from glassformer.model.count import embedding_rows
 
         widths = embedding_rows(self.vocab_size)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from glassformer.training.many_gpus import Estimate, Gpu
 
 GPU_OPTIONS = {"peak": 1e12, "memory": 1e9, "link": 1e9, "network": 1e9}
-"""Options that override a specification of the GPU, with their units."""
+"""Options that override a specification of the GPU -> unit of the option, in FLOP/s, bytes or bytes per second."""
 DEFAULT_UTILIZATION = 0.5
 """Default fraction of the peak FLOP/s that training achieves."""
 GIGA = 1e9
@@ -50,15 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def estimates(
     arguments: argparse.Namespace, config: Config, sizes: tuple[int, int | None, int | None]
 ) -> tuple[str, list[Estimate]]:
-    """Return a description of the GPU, and an estimate for each number of GPUs; empty without `--gpus`.
+    """Return a description of the GPU, and an estimate for each number of GPUs; both are empty without `--gpus`.
 
     Args:
         arguments: arguments of the command.
         config: settings of the run.
-        sizes: vocabulary size, vocabulary size of sources or None, number of labels or None.
+        sizes: vocabulary size, size of a separate source vocabulary or None, number of labels or None.
 
     Raises:
-        GlassError: an argument is not allowed, or the model is an encoder-decoder.
+        GlassError: an option has a value that is not allowed or was given without `--gpus`, or the model is an
+            encoder-decoder.
     """
     from glassformer.training.many_gpus import estimate, size_of
 

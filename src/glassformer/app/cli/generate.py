@@ -127,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def names_backend(requested: str, model: TextModel | Translator) -> bool:
-    """Return whether the output names the backend: one was requested, or `auto` chose another than PyTorch."""
+    """Return whether the output names the backend: if a backend was requested, or `auto` did not choose PyTorch."""
     return requested != "auto" or model.backend != "torch"
 
 
@@ -170,7 +170,10 @@ def refuse_unused_backend(arguments: argparse.Namespace) -> None:
 
 
 def stop_changes(flags: dict[str, str]) -> dict[str, str]:
-    """Return the setting that makes a plain-text `--stop` a list; empty without `--stop` or if it begins with `[`."""
+    """Return the setting `sample.stop` with a plain-text `--stop` as a JSON list.
+
+    The result is empty without `--stop`, or if its value is already a list, which begins with `[`.
+    """
     stop = flags.get("sample.stop")
     return {} if stop is None or stop.startswith("[") else {"sample.stop": json.dumps([stop], ensure_ascii=False)}
 

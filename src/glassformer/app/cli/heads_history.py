@@ -1,4 +1,4 @@
-"""Show when each head acquired its roles, as text, page or animation (`glass heads RUN --history`)."""
+"""Show when each head acquired its roles, as text, a page or an animation (`glass heads RUN --history`)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def refuse_no_picture(path: Path) -> None:
     """Check the path of `--out` before any computation.
 
     Raises:
-        GlassError: the format is unknown, the folder does not exist, or matplotlib is missing for an animation.
+        GlassError: the suffix is unknown, `path` is a folder, its parent folder does not exist, or matplotlib is
+            missing for an animation.
     """
     from glassformer.base.files import refuse_no_folder
     from glassformer.inspection.plots import refuse_no_matplotlib

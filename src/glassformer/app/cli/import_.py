@@ -1,4 +1,4 @@
-"""Import a model that transformers saved: a folder with config.json, model.safetensors (or parts) and tokenizer.json.
+"""Import a model that transformers saved: a folder with config.json, tokenizer.json and model.safetensors or shards.
 
   glass import models/gpt2 --out runs/gpt2
   glass generate runs/gpt2 "Once upon a time"

@@ -50,7 +50,7 @@ COMMANDS = {
     "data": "list the generated corpora and recipes, print a corpus, inspect a text, encode a text for many runs",
     "doctor": "inspect this machine, and check that its devices compute correct results",
 }
-"""Name of each command -> its description. `command_module` imports the module with its `add_arguments` and `run`."""
+"""Name of each command -> its description in `glass --help`."""
 GROUPS = {
     "Train": ("demo", "plan", "train", "compare", "data", "count", "doctor"),
     "Use": ("generate", "chat", "classify", "fill", "evaluate", "serve"),
@@ -70,7 +70,7 @@ OPTION_SUGGESTIONS = {
     "--width": "--model.width",
     "--heads": "--model.heads",
 }
-"""Options of other programs -> ours, for errors; used if the command has our option."""
+"""Option of another program -> option of glassformer that the error suggests, if the command has that option."""
 COURSE = "learn"
 """The command of the course, which is a separate package."""
 
@@ -179,7 +179,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def noted_interrupts(interrupts: list[int]) -> Iterator[None]:
     """Record each Ctrl-C inside the context: append the signal number to `interrupts` and raise KeyboardInterrupt.
 
-    PyTorch replaces a KeyboardInterrupt that reaches some of its functions, such as `torch.asarray`, by a ValueError.
+    The record is needed because PyTorch replaces a KeyboardInterrupt that reaches some of its functions, such as
+    `torch.asarray`, by a ValueError. Nothing is recorded outside the main thread, or if SIGINT has a handler other than
+    Python's default.
     """
     has_default_handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not has_default_handler or threading.current_thread() is not threading.main_thread():

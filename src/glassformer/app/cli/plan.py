@@ -9,8 +9,8 @@
 
 glass plan takes the arguments of glass train and writes no run folder. It prepares the text where glass train with the
 same --out will look for it. Then, unless --probe is 0, it times a few steps, an evaluation, a sample and a checkpoint
-with these settings, and discards their results. Recipes such as auto, the default for your own text, leave the sizes
-open; then glass plan chooses sizes for the text, the minutes and this machine.
+with these settings, and discards their results. Recipes such as auto, the default for your own text, do not set
+the sizes; then glass plan chooses sizes for the text, the minutes and this machine.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _band_lines(task: str, band: Band | None) -> Iterator[str]:
 
 
 def _run_probe(request: RunRequest, config: Config, data: Prepared, seconds: float) -> tuple[Probe | None, list[str]]:
-    """Return the measurements of the probe, or None, and a warning if the probe failed."""
+    """Return the measurements of the probe (None if it failed or was not requested), and a warning if it failed."""
     from glassformer.training.parent_text import text_of_parent
     from glassformer.training.step_measurement import ProbeError, probe
 

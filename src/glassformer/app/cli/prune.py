@@ -8,9 +8,10 @@
 
 Heads are removed in steps of --step, least important first (--by names other orders); importance is recomputed before
 each step, on training rows. Losses, and the importance that --effects prints, are measured on validation rows.
-Importance is the mean over rows of |dL / d gate| (Michel et al. 2019); with --by ablation it is the increase of the
-loss when a head is zeroed. --l0 continues training with a gate on each head and a penalty on open gates (Voita et al.
-2019): LAMBDA times the expected number of open heads, averaged over the attention layers, is added to the loss.
+Importance is |dL / d gate| of each row, summed over the rows and divided by the number of targets (Michel et al.
+2019); with --by ablation it is the increase of the loss when a head is zeroed. --l0 continues training with a gate on
+each head and a penalty on open gates (Voita et al. 2019): LAMBDA times the expected number of open heads, averaged over
+the attention layers, is added to the loss.
 
 NEWRUN is an ordinary run with fewer weights. To train it further: glass train --resume --out NEWRUN --steps N, where N
 counts from the beginning of RUN; the optimizer state of the remaining weights is kept.

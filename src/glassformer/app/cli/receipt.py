@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the receipt, or write or print the script of `--snippet`."""
+    """Print the receipt; with `--snippet`, also write the script to a file, or print the script instead."""
     from glassformer.base.files import refuse_no_folder, write_text
     from glassformer.inspection.receipt import write_receipt
     from glassformer.inspection.receipt.snippet import snippet
@@ -106,7 +106,8 @@ def _settings(arguments: argparse.Namespace, config: Config) -> Config:
     """Return the run's settings, overridden by the arguments.
 
     Raises:
-        GlassError: an option has no effect for the run's task, or `--step` is above `--tokens`.
+        GlassError: an option has no effect for the run's task, contradicts another option, or is not valid, or
+            `--step` is above `--tokens`.
     """
     flags = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
     task = config.train.task

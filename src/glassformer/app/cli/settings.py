@@ -71,7 +71,7 @@ def add_short_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def changes_from(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the settings given by flags, as `SECTION.FIELD` -> value as text.
+    """Return the settings given by flags: name of the setting (`SECTION.FIELD`) -> value as text.
 
     Short flags override `--SECTION.FIELD` flags, and these override `--set`.
 

@@ -67,7 +67,7 @@ def standard_input(keep_line_end: bool = False) -> str:
 
 
 def as_utf8(data: bytes, name: str) -> str:
-    """Decode UTF-8 bytes without a byte order mark.
+    """Decode UTF-8 bytes; a byte order mark at the beginning is removed.
 
     Raises:
         GlassError: the bytes are not UTF-8; `name` is the name of the input in the error.
@@ -121,7 +121,7 @@ def note_still_training(folder: Path, checkpoint: str) -> None:
 
 
 def warn_truncated(unread: list[int], what: str, context: int) -> None:
-    """Print a warning if texts were truncated to the context: how many, and how many tokens were left out at most."""
+    """Print a warning if texts were truncated: the number of these texts, and the largest number of omitted tokens."""
     truncated = [count for count in unread if count]
     if truncated:
         of = f"of {len(unread):,} {what}"

@@ -73,8 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     1. `RunRequest` (`launch/request.py`) merges the settings: defaults, corpus or parent, recipe, file, options.
     2. `forecast_run` (`launch/forecasting.py`): if --minutes is at least 1 (the recipe auto, which is the default, sets
-       10) or sizes are open, it reads, splits and tokenizes the text, times steps in a separate process and chooses the
-       open sizes.
+       10) or the settings leave sizes unset, it reads, splits and tokenizes the text, times steps in a separate process
+       and chooses the unset sizes.
     3. `joined` (`training/parallel/joining.py`) connects the processes of torchrun.
     4. `new_training` (`training/setup.py`): `text_of_run` prepares the text if step 2 did not, `try_threads` times
        steps of a discarded model with one thread and with all (runs with --minutes), `fresh_model` builds the model,
@@ -95,7 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
-    """Return the trainer of the run to resume (`--out`, or the newest run), restored from its last checkpoint.
+    """Return a context manager that yields the trainer of the run in `--out`, or of the newest run, to resume it.
+
+    The trainer is restored from the last checkpoint.
 
     Raises:
         GlassError: an option was given that only a new run can have, or the run cannot be resumed.
@@ -174,7 +176,7 @@ def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: 
 
 
 def _forgetting_lines(outcome: TrainingOutcome) -> Iterator[str]:
-    """Yield the losses of a run before training and on its parent's text; empty without a parent."""
+    """Yield the losses of a fine-tuned run before training and on its parent's text; nothing for other runs."""
     if outcome.first_loss is None:
         return
     yield f"before training, the validation loss was {outcome.first_loss:.4f} (same rows as evaluations in training)"

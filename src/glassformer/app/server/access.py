@@ -1,9 +1,9 @@
 """Access control: checks of the host, origin and token of a request, and of the size and duration of its body.
 
-Any web page in a browser can send requests to 127.0.0.1, and another site can let its domain name resolve to 127.0.0.1
-(DNS rebinding). Therefore the `Host` header must be a name of this machine, an `Origin` header must be the server's own
-origin, and all requests except those for the page's files and /health need a token, which only the person who started
-the server has seen.
+Any web page in a browser can send requests to 127.0.0.1, and another site can make its domain name resolve to 127.0.0.1
+(DNS rebinding). Therefore the `Host` header must be a name of this machine (unless the server is open to the network),
+an `Origin` header must be the origin of the server itself, and all requests except those for the page's files and
+/health need a token, which only the person who started the server has seen.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from glassformer.app.server.request_errors import RefusedRequestError, as_json
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Host names of a server that only this machine can reach."""
 PATHS_WITHOUT_TOKEN = frozenset({"/", "/health", "/favicon.ico", "/favicon.svg", "/robots.txt"})
-"""Paths that need no token, because they contain no data of a run; paths below `ASSETS` need none either."""
+"""Paths that can be read without a token, because they contain no data of a run; also paths below `ASSETS`."""
 ASSETS = "/assets/"
 MOST_BYTES = 2**20
 """Maximum size of a request body, in bytes."""
@@ -149,7 +149,9 @@ class AccessMiddleware:
         return [*([bearer.strip()] if kind.lower() == "bearer" else []), *([] if cookie is None else [cookie])]
 
     def _redirect_target(self, scope: Scope) -> str | None:
-        """Return the redirect target of a request for `/?token=…`; None for all other requests.
+        """Return the redirect target of a request for `/?token=…`: the same address without the token.
+
+        For all other requests, return None.
 
         Raises:
             RefusedRequestError: the token is wrong.
@@ -233,7 +235,10 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
 
 
 async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Run the app; if it fails before its response starts, print the traceback and send status 500."""
+    """Run the app; if it fails before its response starts, print the traceback and send status 500.
+
+    If the app is cancelled before its response starts, send status 503.
+    """
     started = False
 
     async def recording_send(message: Message) -> None:

@@ -37,7 +37,10 @@ class Page(StaticFiles):
         self.config_checked = True  # `get_response` handles a missing page; Starlette would raise an error
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """Return a file; browsers may cache assets with a hash in the name for a year; they revalidate other files."""
+        """Return a file, or status 503 if the page was not built.
+
+        Browsers may cache assets with a hash in the name for a year; they must revalidate all other files.
+        """
         if path == "." and not (self._folder / "index.html").is_file():
             return PlainTextResponse(MISSING.format(page=self._folder), 503)
         response = await super().get_response(path, scope)

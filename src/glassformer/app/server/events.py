@@ -41,7 +41,7 @@ class Follower:
 
     Args:
         run: files of the run.
-        after: return lines of later steps; None: return only lines that are written from now on.
+        after: step whose later lines are returned; None: only lines that are written from now on are returned.
     """
 
     def __init__(self, run: Run, after: int | None) -> None:

@@ -25,7 +25,7 @@ MARGIN = 8
 
 
 class Listing:
-    """Metadata of the runs of a registry; metadata that depends only on the checkpoint is read once.
+    """Metadata of the runs of a registry; the metadata of a run's model is read once for each checkpoint.
 
     Args:
         registry: served runs.
@@ -87,7 +87,7 @@ class Listing:
 
 
 def model_metadata(run: Run) -> dict[str, Any]:
-    """Return the shape of a run's model, from its settings and tokenizers.
+    """Return metadata of a run's model, from the settings, tokenizers and last training sample of the run.
 
     Returns:
         task, family, layers (and encoder_layers, or null), heads, width, context, parameters, vocabulary (and
@@ -129,7 +129,7 @@ def model_metadata(run: Run) -> dict[str, Any]:
 
 
 def sample_prompt(run: Run, config: Config, tokenizer: Tokenizer) -> str:
-    """Return the first text of the page, from the last training sample, the settings or a default for the task.
+    """Return the initial text of the page, from the last training sample, the settings or a default for the task.
 
     For the task `lm`, a sample that continues the settings' prompt is preferred, because a prompt is often only a word
     or two. For other tasks, the settings' prompt is preferred. The result is truncated to fit the context.

@@ -1,8 +1,8 @@
 """Registry of the served runs, which requests address by name and never by path. A run is loaded at its first request.
 
 The registry reads a run's `best` file at every request, which is cheap. When the file names another checkpoint, as
-happens while a run is training, that checkpoint is loaded: a `ServedModel` is one checkpoint and never changes. Holders
-of the older checkpoint can keep using it.
+happens while a run is training, that checkpoint is loaded: a `ServedModel` is one checkpoint and never changes.
+Requests that use the older checkpoint can continue to use it.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ class ServedModel:
 
         Args:
             name: name of the task.
-            do: function of a new task, which is started unless a task of this name is running; None: start no task.
+            do: function of a new task, which is started unless a task of this name is waiting or running; None: start no
+                task.
         """
         with self.lock:
             current = self._tasks.get(name)

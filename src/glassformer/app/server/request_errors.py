@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from glassformer.base.errors import GlassError, ShortMemoryError
 
 BAD_REQUEST = 400
-"""HTTP status of a `GlassError` without a status of its own."""
+"""HTTP status of a `GlassError` that is neither a `RefusedRequestError` nor a `ShortMemoryError`."""
 MEMORY_REMEDY = "Use a shorter text, request fewer texts, or close other programs."
 """Second line of an error about lack of memory."""
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -17,7 +17,7 @@ TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_e
 
 
 class RefusedRequestError(GlassError):
-    """`GlassError` with its own HTTP status.
+    """`GlassError` with an HTTP status.
 
     Args:
         problem, remedy: as for `GlassError`.

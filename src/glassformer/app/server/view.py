@@ -1,4 +1,4 @@
-"""Views of the page: each has a request body, a function that computes its response, and a script with its numbers."""
+"""Views of the page: each has a request body, a function for its response, and a script that prints its numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ again from the queries, keys and values of the pass. In a shared file the kind i
 
 
 class ViewQuestion(BaseModel):
-    """Request body of a view: each field has bounds, and unknown fields are refused."""
+    """Base class of the request bodies of views; unknown fields and numbers that are not finite are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -104,9 +104,10 @@ class PageView(Generic[Q]):
 
     Attributes:
         question: class of the request body.
-        answer: returns the data of the response; the caller holds the locks of the run and of the `others`.
-        python: returns a short script that prints the same numbers with the library's public functions.
-        others: returns the names of other runs that the view needs; they are passed, loaded, to `answer` and `python`.
+        answer: function that returns the data of the response; the caller holds the locks of all runs of the request.
+        python: function that returns a short script that prints the same numbers with the library's public functions.
+        others: function that returns the names of other runs that the view needs; their loaded checkpoints are passed
+            to `answer` and `python`.
     """
 
     question: type[Q]
@@ -141,7 +142,8 @@ class PageView(Generic[Q]):
             opened: loaded checkpoint of the run.
             question: the parsed request.
             others: loaded checkpoints of the other runs that the view needs.
-            is_disconnected: returns True if the client has disconnected; called after the locks are acquired.
+            is_disconnected: function that returns True if the client has disconnected; called after the locks are
+                acquired.
 
         Raises:
             GlassError: the request does not fit the run, the response is larger than `LIMIT`, or the client has

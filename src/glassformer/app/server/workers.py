@@ -16,7 +16,7 @@ T = TypeVar("T")
 THREADS = 8
 """Number of threads."""
 WAITING = 64
-"""Maximum number of requests that wait for a thread, and of those that wait for each run."""
+"""Maximum number of requests that wait for a thread, and maximum number that wait for each run."""
 
 
 class Workers:

@@ -25,7 +25,7 @@ EVERY = 6
 """Distance between the masked tokens in the rows of a masked language model."""
 ROW = 24
 TOP = 32
-"""Maximum numbers of tokens (`ROW`) and logits (`TOP`) of the row that the page computes as a check when it opens."""
+"""Maximum numbers of tokens (`ROW`, except for classifiers) and of logits (`TOP`) of the row that the page checks."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _masked_rows(model: MaskFiller, text: str) -> Iterator[ComparedRow]:
 
 
 def check_row(shared: AnyTextModel, row: ComparedRow) -> dict[str, Any]:
-    """Return the row that the page computes as a check: the beginning of `row`, and its largest logits at the end."""
+    """Return the row that the page computes as a check: the beginning of `row`, and the largest logits of its end."""
     ids = row.ids if isinstance(shared, TextClassifier) else row.ids[:ROW]
     logits = _logits(shared, ComparedRow(ids, row.source, {}))[-1]  # (V) or (C)
     best = logits.topk(min(TOP, len(logits)))

@@ -168,8 +168,8 @@ def _frame_ids(opened: OpenedRun) -> tuple[list[int], list[int]]:
     """Return the token ids that the model reads before and after each text or, for a chat model, each question.
 
     Raises:
-        GlassError: these ids depend on the question, or tokens other than the end token end an answer. The page, which
-            does not apply templates, supports neither.
+        GlassError: these ids depend on the question, or a text may end with a stop string or with a token other than
+            the end token. The page, which does not apply templates, supports neither.
     """
     model = opened.text_model
     if not isinstance(model, ChatModel):

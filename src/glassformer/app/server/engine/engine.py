@@ -59,9 +59,10 @@ class _CheckpointLoop:
 
 
 class Engine:
-    """Engine that generates all requested texts of one run in one batch.
+    """Engine that generates the requested texts of one run together, in one batch for each checkpoint.
 
-    While the run is training, new requests use its newest best checkpoint; older ones finish the texts that they began.
+    While the run is training, new requests use its newest best checkpoint; the texts of earlier requests are finished
+    with the checkpoint that was loaded for them.
     An error in one text ends that text; an error in a step, such as lack of memory, ends all texts of its loop, and the
     next request starts a new loop.
 
@@ -99,7 +100,7 @@ class Engine:
 
     @property
     def rows(self) -> int:
-        """Number of texts in generation."""
+        """Number of texts that are being generated."""
         return sum(len(checkpoint_loop.jobs) for checkpoint_loop in list(self._loops))
 
     @property
@@ -192,7 +193,7 @@ class Engine:
         return True
 
     def _free_rows(self) -> int:
-        """Return the number of texts that may start now; at least one if none is in generation."""
+        """Return the number of texts that may start now; at least one if no text is being generated."""
         jobs = [job for checkpoint_loop in self._loops for job in checkpoint_loop.jobs.values()]
         row_bytes = max((job.loaded.row_bytes for job in (*jobs, *self._queue)), default=1)
         return min(self._max_rows, max(1, self._memory // row_bytes)) - self.rows

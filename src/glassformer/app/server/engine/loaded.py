@@ -20,7 +20,7 @@ from glassformer.text.tokenizers.tokenizer import StreamDecoder
 FLOAT = 4
 """Size in bytes of a number in a key/value cache."""
 PREFILL_TOKENS = 512
-"""Maximum number of prompt tokens to read in one step, for which all texts in generation must wait."""
+"""Maximum number of prompt tokens to read in one step, during which the generation of all other texts waits."""
 
 
 class LoadedCheckpoint:
@@ -94,11 +94,11 @@ class LoadedCheckpoint:
         return TokenLoop(reader, self.tokenizer.end_id, start, extra_end_ids=self.tokenizer.extra_end_ids)
 
     def writer(self, ids: Sequence[int], stop: Sequence[str]) -> TextStreamer:
-        """Return the writer of the text after a prompt."""
+        """Return a streamer that turns the tokens after a prompt into text, up to the first stop string."""
         return TextStreamer(self.tokenizer, self.text_model.ids_before_text(ids), stop)
 
     def decoder(self, ids: Sequence[int]) -> StreamDecoder:
-        """Return a decoder of the text after a prompt, which ignores stop strings."""
+        """Return a decoder for the tokens after a prompt; unlike `writer`, it does not handle stop strings."""
         decoder = self.tokenizer.stream_decoder()
         for id in self.text_model.ids_before_text(ids):
             decoder.feed(id)

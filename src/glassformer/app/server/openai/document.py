@@ -131,7 +131,7 @@ def document() -> dict[str, Any]:
 def _get(
     summary: str, schema_name: str | None, errors: dict[int, str] | None = None, kind: str = JSON
 ) -> dict[str, Any]:
-    """Return the entry of a GET path; `answer` is the name of the response schema, None: any content."""
+    """Return the entry of a GET path; `schema_name` is the name of the response schema (None: any content)."""
     content = _content(kind, _ref(schema_name) if schema_name else {})
     return {
         "summary": summary,

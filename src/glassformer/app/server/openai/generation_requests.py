@@ -1,4 +1,4 @@
-"""Convert request bodies to generation requests: prompt token ids, settings, and the form of the response."""
+"""Convert request bodies to generation requests: prompt token ids, settings, and the builder of the response."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def prepare_completion(engine: Engine, body: CompletionBody, generation: Generat
     This may load the model, so do not call it in the event loop.
 
     Raises:
-        GlassError: the run does not generate text, the fields contradict each other, or a prompt is not valid.
+        GlassError: the run does not generate text, the fields contradict each other, a prompt is not valid, or too many
+            texts or log-probabilities are requested.
     """
     loaded = engine.load()
     defaults = loaded.text_model.config.sample if loaded.is_encoder_decoder else OPENAI

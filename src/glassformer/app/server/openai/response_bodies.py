@@ -52,7 +52,7 @@ class Usage:
 
 
 class ResponseBuilder(ABC):
-    """Form of the response bodies of one request.
+    """Builder of the response bodies of one request.
 
     Args:
         model: name of the run in the request.
@@ -113,7 +113,7 @@ class ResponseBuilder(ABC):
 
 
 class CompletionResponseBuilder(ResponseBuilder):
-    """Form of the response bodies of /v1/completions.
+    """Builder of the response bodies of /v1/completions.
 
     Args:
         before: for each text, the text to return before it (the prompt with `echo`, else empty).
@@ -164,7 +164,7 @@ class CompletionResponseBuilder(ResponseBuilder):
 
 
 class ChatResponseBuilder(ResponseBuilder):
-    """Form of the response bodies of /v1/chat/completions."""
+    """Builder of the response bodies of /v1/chat/completions."""
 
     prefix = "chatcmpl"
     complete_object = "chat.completion"

@@ -36,7 +36,7 @@ class PendingResponse:
     Attributes:
         engine: engine of the run.
         generation: generation request with its jobs.
-        builder: form of the response body.
+        builder: builder of the response bodies.
         prompt_tokens: number of prompt tokens; each prompt counts once.
         search: returns all texts without the engine, usually by beam search, which stops when the event is set; None:
             the engine samples the texts.
@@ -61,7 +61,7 @@ async def start_generation(request: Request, pending: PendingResponse, searchers
         False if the client disconnected during the search, else True.
 
     Raises:
-        GlassError: the queue is full, or the search fails.
+        GlassError: the queue is full, the server is stopping, or the search fails.
     """
     if pending.search is None:
         pending.engine.submit(pending.generation.jobs)
@@ -88,6 +88,8 @@ async def start_generation(request: Request, pending: PendingResponse, searchers
 
 async def complete_response(request: Request, pending: PendingResponse) -> Response:
     """Return the response with all texts of a submitted generation request.
+
+    If the client disconnects, return an empty response with status 499.
 
     Raises:
         GlassError: the generation of a text failed.

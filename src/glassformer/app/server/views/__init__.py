@@ -16,7 +16,7 @@ To add a view, for example `lens`:
    - `VIEW = PageView(LensQuestion, answer, python)`.
 
 2. Add it to `VIEWS` below. Then `POST /api/runs/RUN/lens` works. `run`, `version` and `python` are added to each
-   response, numbers that are not finite become null, and a response above 1 MB is refused: pool, truncate or page it.
+   response, numbers that are not finite become null, and a response above 1 MiB is refused: pool, truncate or page it.
 3. Raise a `GlassError` for errors that the user can correct (`RefusedRequestError` for a status other than 400): the
    page receives `{"error": {"what": …, "remedy": …}}`.
 4. Document the fields of the response in the module's docstring, which is the specification for the page. Test the
@@ -80,7 +80,7 @@ VIEWS: dict[str, PageView[Any]] = {
 }
 """Views by name."""
 FORMER_NAMES = {"proof": "verification"}
-"""Views that were renamed, by their former names, so that existing programs and links still work."""
+"""Former name of a view -> its current name, so that existing programs and links still work."""
 
 
 def find_view(name: str) -> PageView[Any]:

@@ -104,7 +104,7 @@ def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
 
 
 def _ablate(opened: ServedModel, ablation: Ablation, tokens: int | None) -> AblatedModel:
-    """Return the ablated model; means, if needed, are computed over the rows of the validation loss."""
+    """Return the ablated model; means, if needed, are computed over `tokens` validation targets (None: `ROWS`)."""
     rows = _held_out_rows(opened, tokens or ROWS) if ablation.needs_means else None
     return ablate(opened.model.model, ablation, rows)
 

@@ -38,7 +38,7 @@ class BeamNode:
         token: id of the last token; None for the root.
         tokens: number of tokens.
         log_probability: sum of the natural logarithms of the probabilities of the tokens.
-        score: `log_probability` divided by the length penalty.
+        score: `log_probability` divided by ((5 + tokens) / 6) to the power of the length penalty.
         fate: "ran on": kept for the next step, or until the end of the search; "ended": a result that the end token
             ended; "dropped": all others.
         rank: index among the results of the search, from 0; None: not a result.

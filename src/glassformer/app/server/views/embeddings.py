@@ -38,7 +38,7 @@ class EmbeddingsQuestion(ViewQuestion):
     """Request for the map of an embedding table.
 
     Attributes:
-        table: name of the table; see `tables`.
+        table: name of the table; the response lists the names in `tables`.
         token: token whose neighbours are returned, by its text or id, or a position of a position table; None: none.
         first: index of the first vector to return.
     """

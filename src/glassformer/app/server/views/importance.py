@@ -11,7 +11,8 @@ The response::
 
 `blanked` is the occlusion: the decrease of ln p(answer), in nats, when the token is replaced by `replacement`; each
 token takes a forward pass. `spearman` is the rank correlation over the tokens that the answer can attend to.
-`layers_agree` has, for each layer, the mean correlation of attention and of rollout with occlusion over all answers.
+`layers_agree` has, for each layer, the mean correlation of attention and of rollout with occlusion, over the answers
+that can attend to at least `least` tokens.
 """
 
 from __future__ import annotations

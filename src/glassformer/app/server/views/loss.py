@@ -124,7 +124,7 @@ def _measure_split(run: OpenedRun, model: ScorableModel | Translator) -> Surpris
 
 
 def python(opened: ServedModel, question: LossQuestion) -> str:
-    """Return a script that prints the loss of each token of the text."""
+    """Return a script that prints the loss of each token of the text, and the mean losses of groups of tokens."""
     with opened.lock:
         target = _target(opened, question)
         (counts, _) = training_counts(opened)

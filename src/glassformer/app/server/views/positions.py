@@ -1,4 +1,4 @@
-"""Positions: position vectors, biases and rotations by distance, and the model's answer after its tokens are shuffled.
+"""Positions: position vectors, biases and rotations by distance, and the model's answer to texts with shuffled tokens.
 
 With `shuffle` false, the response is binary: this header and, for position vectors, their float32 matrix (`rows` ×
 `width`)::
@@ -9,7 +9,9 @@ With `shuffle` false, the response is binary: this header and, for position vect
      "turn": {"frequencies": […], "mean": […], "pairs": [[…]], "shown": [0, 4, …]} | null}
 
 `rows` are the positions whose vectors are sent, evenly spaced if there are many. All curves are over `distances`; a
-negative distance means a later position, which occurs only in a stack without a causal mask. With `shuffle` true::
+negative distance means a later position, which occurs only in a stack without a causal mask. `turn` describes rotary
+positions: the frequency of each pair of channels in radians per position, and the cosine of its angle by distance, for
+the pairs `shown` and as the mean over all pairs. With `shuffle` true::
 
     {"row": …, "source": …, "place": 5, "token": {"id", "text", "known"}, "times": 16, "moved": [0, 1],
      "before": -1.2, "after": [-2.3, …], "divergence": […], "same": [true, …],

@@ -1,4 +1,4 @@
-"""Probes: results of `glass probe RUN --json` without surprisal, which test the abilities of a run on generated texts.
+"""Probes: tests of the abilities of a run on generated texts, as in `glass probe RUN --json` without surprisal.
 
 The response::
 
@@ -10,7 +10,7 @@ The response::
      "notes": […]}
 
 `results` has the results so far. `notes` is filled when the work is done: a probe that is not possible for the run is
-left out, and a note gives the reason. `start` starts the work; the results are kept for each checkpoint and size.
+left out, and a note gives the reason. `start` starts the work; the results are cached for each checkpoint and size.
 """
 
 from __future__ import annotations

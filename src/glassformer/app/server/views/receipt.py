@@ -39,7 +39,7 @@ from glassformer.inspection.attribution.case import check_number
 from glassformer.inspection.receipt.parts import CROSS, LogitPart, refuse_inexact, total
 
 CANDIDATES = 12
-"""Number of likeliest answers to list."""
+"""Maximum number of likeliest answers to list."""
 
 
 class ReceiptQuestion(TextQuestion):

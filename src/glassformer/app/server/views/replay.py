@@ -50,7 +50,7 @@ POINTS = 1_000
 HEADS = 200
 """Maximum number of heads to return."""
 BIRTHS = 200
-"""Maximum number of births to return, besides those of the chosen head; at its birth, a head acquires a role."""
+"""Maximum number of births (the moments at which a head acquires a role), besides those of the chosen head."""
 SAMPLES = 64
 """Maximum number of samples to return."""
 CHARACTERS = 1_000
@@ -64,8 +64,8 @@ class ReplayQuestion(view.ViewQuestion):
     Attributes:
         head: head whose maps are returned; None: the head with the best last score in `role` or, without `role`, the
             first head that acquired a role, or else the first head.
-        role: role whose scores are returned; None: of the roles that the head has at last, or else of all roles,
-            the role with the best last score.
+        role: role whose scores are returned; None: the role in which the head has the best last score, among the roles
+            that the head has in the last snapshot or, if it has none, among all roles.
         text: number of the text of the maps; None: a text that suits the role.
         check: whether to recompute the last snapshot and compare the results.
     """

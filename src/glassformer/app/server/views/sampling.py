@@ -38,13 +38,13 @@ from glassformer.tasks import TextModel, Translator
 RANKS = 160
 """Maximum number of ranks in `curve`."""
 RACE_TOKENS = 12
-"""Number of tokens in `race`."""
+"""Maximum number of tokens in `race`."""
 LAST = 12
-"""Number of tokens of the text in `after`."""
+"""Maximum number of tokens in `after`."""
 
 
 class SamplingQuestion(TextQuestion):
-    """Request for the next token of a text, or of a target, which may be empty or None, for a run that has targets.
+    """Request for the next token of a text or, for a run that translates or summarizes, of a target (None: empty).
 
     Attributes:
         temperature, top_k, top_p, min_p, repetition_penalty, seed: as in the settings of `sample`.

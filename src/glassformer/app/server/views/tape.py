@@ -51,7 +51,7 @@ class TapeQuestion(TextQuestion):
     """Request for a part of the tape of a text.
 
     Attributes:
-        part: number of a part of the model, from 0, whose steps are listed.
+        part: number of the part of the model whose steps are listed, from 0.
         matrix: number of a matrix on the tape; None: return the list of steps.
         row, column: first row and column of the window.
         cell: row and column of a cell whose computation is returned; None: return the window.

@@ -146,7 +146,7 @@ def _roles(tokenizer: Tokenizer) -> list[tuple[str, int]]:
 
 
 def training_counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
-    """Return the training counts of each token (None until counted), or the reason why there are none."""
+    """Return the training counts of each token (None until they are ready), and the reason if there are none."""
     try:
         return opened.later("token counts", lambda: count_tokens(opened)), None
     except GlassError as error:
@@ -157,7 +157,7 @@ def count_tokens(opened: ServedModel) -> Counts:
     """Return the number of occurrences of each token in the training split: "text", "source" or "target" -> (V,).
 
     Raises:
-        GlassError: the encoded text no longer exists. It is not encoded again, because this would block the
+        GlassError: the encoded training text no longer exists. It is not encoded again, because this would block the
             views of the run.
     """
     data = stored_text(opened.run.files, opened.run.config)

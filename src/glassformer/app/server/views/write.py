@@ -126,7 +126,7 @@ def refuse_history(name: str, model: AnyTextModel, question: WriteQuestion) -> N
 def conversation_of(model: ChatModel, question: WriteQuestion) -> list[Message]:
     """Return the messages to answer: the question, and the latest messages of the history that fit into the context.
 
-    System messages at the beginning are kept, and room for the answer is left.
+    System messages at the beginning are always included; if possible, room is left for the answer.
 
     Raises:
         GlassError: the question, with the system messages at the beginning, is longer than the context.

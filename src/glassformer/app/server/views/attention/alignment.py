@@ -139,7 +139,7 @@ def _index(layer: LayerPass, site: str, head: int) -> int:
 
 
 def _hypotheses(opened: ServedModel, text: str, beams: int) -> list[dict[str, Any]]:
-    """Return the results of beam search with this number of beams and the run's other settings; none for 0 beams."""
+    """Return the results of beam search with this number of beams, best first; none for 0 beams."""
     if not beams:
         return []
 

@@ -9,8 +9,8 @@ The response is binary. Its header::
 
 The data are float32. The row of a head starts at index `at` and has `cells` weights for `keys` positions, NaN where
 masked; for a very long text, each weight is the largest of `block` positions. `top` lists the keys with the largest
-weights by their positions in the text, and `rest` is the sum of the other weights; together they sum to 1 up to
-rounding.
+weights by their positions in the text, and `rest` is the sum of the other weights; all weights of a row sum to
+1 up to rounding.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from glassformer.inspection.plots import Floats, block_for, pooled
 from glassformer.inspection.sites import HeadSite, Site
 
 MAX_WEIGHTS = 180_000
-"""Maximum number of weights in a response."""
+"""Approximate maximum number of weights in a response."""
 MOST_TOP = 16
 
 
