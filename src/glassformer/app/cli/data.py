@@ -129,7 +129,7 @@ class CorpusReport:
     kinds: dict[str, list[Any]]
 
     def facts(self) -> dict[str, Any]:
-        """Return the name and tasks of the corpus, its known statistics such as the entropy, and the records by kind."""
+        """Return the name and tasks of the corpus, its known statistics (such as entropy), and the records by kind."""
         facts: dict[str, Any] = {"corpus": self.corpus.name, "tasks": self.corpus.tasks}
         if isinstance(self.corpus, Corpus):
             facts["entropy_per_document"] = self.corpus.entropy()

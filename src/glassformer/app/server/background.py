@@ -78,7 +78,7 @@ class BackgroundTask:
         return self._future.result() if self.finished else None
 
     def facts(self) -> dict[str, Any]:
-        """Return the state ("waiting", "working", "failed" or "done"), and the error as a problem and a remedy, or None."""
+        """Return the state ("waiting", "working", "failed" or "done"), and the error (problem and remedy) or None."""
         error = self.error
         state = "done" if self.finished else "waiting" if self.waiting else "working"
         return {

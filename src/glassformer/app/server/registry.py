@@ -125,8 +125,8 @@ class ServedModel:
 
         Args:
             name: name of the task.
-            do: function of a new task, which is started unless a task of this name is waiting or running; None: start no
-                task.
+            do: function of a new task, which is started unless a task of this name is waiting or running; None: no task
+                is started.
         """
         with self.lock:
             current = self._tasks.get(name)
