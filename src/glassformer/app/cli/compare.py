@@ -8,10 +8,10 @@
   glass compare --study cost --out runs/cost
 
 Each combination of values is a cell, and each cell is trained once with each seed, in parallel processes with one
-thread each (unless train.threads is set). The first cell is the baseline, unless --baseline names another. A difference
-counts if it is at least twice the larger standard deviation over the seeds of the two cells. The --out folder receives
-a report with pictures, and a run folder for each run. The same command, given again, trains only the missing runs; a
-larger --seeds adds runs.
+thread each (unless train.threads is set). The first cell is the baseline, unless --baseline names another cell. A
+difference counts if it is at least twice the larger standard deviation over the seeds of the two cells. The --out
+folder receives a report with pictures, and a run folder for each run. The same command, given again, trains only the
+missing runs; a larger --seeds adds runs.
 
 `remove` is not a setting: it removes a part of the model (causal-mask, residuals or feedforward) to measure its effect.
 A study is a built-in grid, except for cost, which measures models without training them. With DATA, a grid trains on

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 ACTIONS = ("list", "show", "look", "encode")
 SHOWN = 10
-"""Default number of documents of a corpus to show."""
+"""Default number of documents or examples of a corpus to show."""
 SHOWN_FIRST = 5
 """Number of rows of DATA to show, from its beginning."""
 LINE = 100

@@ -5,7 +5,7 @@
   glass doctor translate-modern --json
 
 A small model with the settings of a run or recipe, reduced sizes and random weights computes its logits and gradients
-on each device and in each precision; on the CPU, in float32 with one thread and with all threads. The results are
+on each device and in each precision (in float32 on the CPU: with one thread and with all threads). The results are
 compared with float64 on the CPU. The exit code is 1 if a difference is too large to be a rounding error.
 """
 

@@ -172,7 +172,7 @@ class WalkReport:
         return [section for section in self.walk.iter_sections() if section.key == "head"]
 
     def _full_heads(self) -> list[Section]:
-        """Return the heads to show in full: all if they are few or chosen by option, else the first."""
+        """Return the heads to show in full: all if there are few or an option chose them, else the first."""
         heads = self._heads()
         return heads if self.chosen or len(heads) <= FEW_HEADS else heads[:1]
 

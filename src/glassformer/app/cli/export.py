@@ -1,12 +1,12 @@
-"""Export a run to a format of another program; the files are loaded and compared with the run before they are kept.
+"""Export a run to a format of another program, load the files, and compare them with the run.
 
   glass export runs/book --to hf --out exported/book
   glass export runs/book --to hf --out exported/book --architecture llama
   glass export runs/book --to onnx --out exported/book-onnx
   glass export runs/book --to gguf --out exported/book.gguf
 
-If the target format cannot express a setting exactly, the error names the setting and the nearest allowed value. An
-existing folder or file is never overwritten.
+If the difference from the run is too large, the files are deleted. If the target format cannot express a setting
+exactly, the error names the setting and the nearest allowed value. An existing folder or file is never overwritten.
 """
 
 from __future__ import annotations

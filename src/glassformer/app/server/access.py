@@ -26,7 +26,7 @@ from glassformer.app.server.request_errors import RefusedRequestError, as_json
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Host names of a server that only this machine can reach."""
 PATHS_WITHOUT_TOKEN = frozenset({"/", "/health", "/favicon.ico", "/favicon.svg", "/robots.txt"})
-"""Paths that can be read without a token, because they contain no data of a run; also paths below `ASSETS`."""
+"""Paths that, like those below `ASSETS`, can be read without a token, because they contain no data of a run."""
 ASSETS = "/assets/"
 MOST_BYTES = 2**20
 """Maximum size of a request body, in bytes."""
@@ -45,7 +45,7 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""Content security policy: the page may exchange data only with its own server, and cannot be embedded."""
+"""Content security policy: the page may exchange data only with its own server; no page may embed it."""
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",

@@ -135,7 +135,7 @@ def _views() -> dict[str, Any]:
 
 
 async def _open_first(workers: Workers, registry: ModelRegistry) -> None:
-    """Load the first run in advance, so that its first request is fast; errors are left for that request to report."""
+    """Load the first run in advance, so that its first request is fast; ignore errors, which that request reports."""
     for name in registry.names()[:1]:
         try:
             await workers(registry.open, name)

@@ -8,8 +8,8 @@
     event: end           data: {}                             training has ended
 
 `?after=STEP` first sends the existing lines of later steps; without it, only new lines are sent. A browser that lost
-the connection sends its last step itself when it reconnects. If the run is not training, the status is 204, after
-which a browser does not reconnect.
+the connection sends the last step (header `Last-Event-ID`) when it reconnects. If the run is not training, the status
+is 204, after which a browser does not reconnect.
 """
 
 from __future__ import annotations

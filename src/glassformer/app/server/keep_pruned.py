@@ -1,7 +1,7 @@
 """Save a run without some heads as a new run: `POST /api/runs/RUN/keep` writes the new run and serves it.
 
-The body is ``{"heads": ["dec.0.self.1"], "name": "book-small", "version": "step-000850"}``, the response
-``{"name": "book-small", "removed": […], "parameters": {"before": 12345, "after": 12000},
+The body is ``{"heads": ["dec.0.self.1"], "name": "book-small", "version": "step-000850"}``; the response
+is ``{"name": "book-small", "removed": […], "parameters": {"before": 12345, "after": 12000},
 "command": "glass verify …"}``. The new folder is beside the folder of the run; a name has only letters, digits and
 the characters . _ - and is never a path.
 """

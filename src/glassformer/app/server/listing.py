@@ -171,6 +171,6 @@ def _parameters_and_heads(
 
 
 def _step(version: str | None) -> int | None:
-    """Return the step in the name of a checkpoint, such as 850 for "step-000850"; None without one."""
+    """Return the step in the name of a checkpoint, such as 850 for "step-000850"; None if it has none."""
     match = re.fullmatch(r"step-(\d+)", version or "")
     return int(match[1]) if match else None

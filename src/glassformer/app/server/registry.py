@@ -2,7 +2,7 @@
 
 The registry reads a run's `best` file at every request, which is cheap. When the file names another checkpoint, as
 happens while a run is training, that checkpoint is loaded: a `ServedModel` is one checkpoint and never changes.
-Requests that use the older checkpoint can continue to use it.
+Requests that already use the older checkpoint can continue to use it.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class ServedModel:
         model: the model, with the methods for the run's task. Views may hook and patch its modules while they hold
             `lock`.
         version: name of the checkpoint, such as "step-000850".
-        lock: held by a view while it runs.
-        background_lock: held by a background task while it runs; shared by all runs of a registry.
+        lock: lock that a view holds while the view runs.
+        background_lock: lock that a background task holds while the task runs; shared by all runs of a registry.
     """
 
     def __init__(self, name: str, run: OpenedRun, background_lock: threading.Lock | None = None) -> None:

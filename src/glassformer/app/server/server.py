@@ -69,7 +69,7 @@ class Server(uvicorn.Server):
 
     Args:
         app: ASGI application.
-        ready: called when the server accepts requests.
+        ready: function to call when the server accepts requests.
     """
 
     def __init__(self, app: ASGIApp, ready: Callable[[], None]) -> None:
@@ -100,7 +100,7 @@ def serve(app: ASGIApp, listening_socket: socket.socket, ready: Callable[[], Non
     Args:
         app: ASGI application.
         listening_socket: socket from `listen`; closed at the end.
-        ready: called when the server accepts requests.
+        ready: function to call when the server accepts requests.
     """
     previous = signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it again after its shutdown
     interval = sys.getswitchinterval()

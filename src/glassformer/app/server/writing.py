@@ -99,7 +99,7 @@ async def _sampled_events(
 
 
 def _job(generation: GenerationRequest, loaded: LoadedCheckpoint, question: WriteQuestion) -> tuple[TextJob, int]:
-    """Return the job that generates a text, and the number of left-out messages of its conversation."""
+    """Return the job that generates a text, and the number of messages omitted from its conversation."""
     from glassformer.app.server.views.write import conversation_of, settings_of
     from glassformer.tasks import ChatModel
 
@@ -140,7 +140,7 @@ async def _search_events(
 
 
 def _search(registry: ModelRegistry, name: str, question: WriteQuestion, stopped: Event) -> tuple[Sample, int] | None:
-    """Return the likeliest text and the number of left-out messages; None if the client closed the stream."""
+    """Return the likeliest text and the number of omitted messages; None if the client closed the stream."""
     from glassformer.app.server.views.write import conversation_of, settings_of
     from glassformer.tasks import ChatModel, TextModel, Translator
 

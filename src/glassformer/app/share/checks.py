@@ -52,7 +52,7 @@ class Rounding:
         loss, loss_shared: mean -ln p of the reference answers, in nats, for the run and for the file.
         largest_difference: largest difference of two probabilities.
         same_choice: fraction of the predictions with the same likeliest answer.
-        row: row that the page computes as a check when it opens, with its ids, its source, and the logits of the model
+        row: row that the page computes as a check when the page opens: its ids, its source, and the logits of the model
             in the file.
     """
 
@@ -145,7 +145,7 @@ def _masked_rows(model: MaskFiller, text: str) -> Iterator[ComparedRow]:
 
 
 def check_row(shared: AnyTextModel, row: ComparedRow) -> dict[str, Any]:
-    """Return the row that the page computes as a check: the beginning of `row`, and the largest logits of its end."""
+    """Return the row that the page computes as a check: the start of `row`, and the largest logits at its end."""
     ids = row.ids if isinstance(shared, TextClassifier) else row.ids[:ROW]
     logits = _logits(shared, ComparedRow(ids, row.source, {}))[-1]  # (V) or (C)
     best = logits.topk(min(TOP, len(logits)))

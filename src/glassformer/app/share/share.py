@@ -45,7 +45,7 @@ class ShareRequest:
         bits: bits per weight of a matrix: 8 (integers with a scale for each row), 16 or 32 (floats).
         examples: example texts for the page, at most 50; empty: the first text that `glass serve` shows for the run.
         which: checkpoint to load, "best" or "last".
-        note: receives progress messages.
+        note: function that receives progress messages.
     """
 
     folder: Path

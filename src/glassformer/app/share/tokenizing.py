@@ -1,7 +1,7 @@
 """Tokenizer data for the page, or an error that names the first component that the page does not support.
 
-`web/src/share/tokenizer.ts` implements the components listed here, and gives the same ids. Other components, which an
-imported `tokenizer.json` may have, could silently give different ids.
+`web/src/share/tokenizer.ts` implements the components listed here, with the same token ids as `Tokenizer`. Other
+components, which an imported `tokenizer.json` may have, could silently give different ids.
 """
 
 from __future__ import annotations

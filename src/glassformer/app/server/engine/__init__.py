@@ -1,4 +1,4 @@
-"""Continuous batching for the API: one queue, one token loop and one thread for each run."""
+"""Continuous batching for the API: one queue and one thread for each run, and one token loop for each checkpoint."""
 
 from glassformer.app.server.engine.engine import Engine, Engines
 from glassformer.app.server.engine.jobs import GenerationRequest, ScoredToken, TextJob, TextPiece

@@ -1,4 +1,4 @@
-"""Engine of a run: a bounded queue, a token loop, and the thread that runs its steps."""
+"""Engine of a run: a bounded queue, a token loop for each checkpoint, and the thread that runs their steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STOP_SECONDS = 5.0
 
 
 class BusyError(RefusedRequestError):
-    """Error for a queue without room for a request; clients may try again after `seconds`."""
+    """Error if the queue has no room for a request; clients may try again after `seconds`."""
 
     def __init__(self, name: str, waiting: int, seconds: int) -> None:
         super().__init__(f"the queue of {name} is full: {waiting} texts wait", f"Try again in {seconds} s.", 429)
@@ -62,14 +62,13 @@ class Engine:
     """Engine that generates the requested texts of one run together, in one batch for each checkpoint.
 
     While the run is training, new requests use its newest best checkpoint; the texts of earlier requests are finished
-    with the checkpoint that was loaded for them.
-    An error in one text ends that text; an error in a step, such as lack of memory, ends all texts of its loop, and the
-    next request starts a new loop.
+    with the checkpoint that was loaded for them. An error in one text ends that text; an error in a step, such as lack
+    of memory, ends all texts of its loop, and the next request starts a new loop.
 
     Args:
         name: name of the run.
         registry: registry with the run.
-        metrics: receives the counts of texts and tokens.
+        metrics: metrics of the server, which count the texts and tokens.
         rows, waiting, memory: see `ROWS`, `WAITING` and `MEMORY`.
     """
 

@@ -83,7 +83,7 @@ class GenerationRequest:
         """Yield lists of the pieces that are ready, until every text has ended.
 
         Raises:
-            GlassError: one of the texts cannot continue.
+            GlassError: the generation of a text failed.
         """
         unfinished = len(self.jobs)
         while unfinished:

@@ -47,9 +47,9 @@ class Metrics:
         """Add the gauges of an engine.
 
         Args:
-            run: name of its run.
-            queue: returns the length of its queue.
-            rows: returns the number of texts in its batch.
+            run: name of the engine's run.
+            queue: function that returns the length of the engine's queue.
+            rows: function that returns the number of texts in the engine's batch.
 
         Returns:
             The rate to which the engine must add its generated tokens.

@@ -25,7 +25,7 @@ UNSUPPORTED_REMEDIES = {
     "response_format": 'remove it, or give {"type": "text"}',
     "modalities": 'remove it, or give ["text"]',
 }
-"""Unsupported parameters of OpenAI's API -> how to omit them."""
+"""Unsupported parameter of OpenAI's API -> remedy in the error."""
 
 
 class BadRequestError(RefusedRequestError):

@@ -219,7 +219,7 @@ def _check_length(loaded: LoadedCheckpoint, ids: Sequence[int], name: str, unrea
 
 
 def _check_scores(texts: int, tokens: int, scores: int | None, name: str) -> None:
-    """Raise a `BadRequestError` if a response has too many log-probabilities, which are all held in memory."""
+    """Raise a `BadRequestError` if a response has too many log-probabilities, which are all stored in memory."""
     if scores is not None and texts * tokens * (1 + scores) > MOST_SCORES:
         raise BadRequestError(
             f"{texts} texts of {tokens} tokens with {1 + scores} probabilities each exceed {MOST_SCORES:,} in total",

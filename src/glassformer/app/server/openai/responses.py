@@ -38,8 +38,8 @@ class PendingResponse:
         generation: generation request with its jobs.
         builder: builder of the response bodies.
         prompt_tokens: number of prompt tokens; each prompt counts once.
-        search: returns all texts without the engine, usually by beam search, which stops when the event is set; None:
-            the engine samples the texts.
+        search: function that returns all texts without the engine, usually by beam search, which stops when the event
+            is set; None: the engine samples the texts.
     """
 
     engine: Engine

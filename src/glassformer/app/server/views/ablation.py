@@ -14,9 +14,9 @@ The response::
 their outputs. `text` is the loss on this text, in nats per token; for a run of task masked, each token is masked in
 turn; classifiers and chat runs have no such loss. `validation` is the result of `glass evaluate RUN --ablate …` with
 the same parts, replacement and number of tokens, if `tokens` was given; each `why` is the reason if there is no result.
-`bars` are the likeliest answers before and after the ablation: for the next token (of a target that was not given, the
-first token), the first mask, or the label. `keep` has the heads that can be removed permanently to save a new run, or
-the reason why this is not possible.
+`bars` are the likeliest answers before and after the ablation: for the next token (the first token of the target if no
+target was given), the first mask, or the label. `keep` has the heads that can be removed permanently to save a new
+run, or the reason why this is not possible.
 """
 
 from __future__ import annotations

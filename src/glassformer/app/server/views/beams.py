@@ -57,7 +57,7 @@ def tree_of(steps: Sequence[BeamStep], hypotheses: Sequence[Hypothesis], length_
     """Return the tree of the search for one text: its nodes, parents before their children, and the root first.
 
     Args:
-        steps: steps of the search, from its argument `watch`.
+        steps: steps of the search, as its argument `watch` receives them.
         hypotheses: results of the search.
         length_penalty: length penalty of the search.
     """

@@ -7,7 +7,7 @@ The response is binary: float32, NaN where masked. Its header::
 
 The data are the two maps, row by row, and then the first run's weights minus the other run's, if `difference` is true;
 `why` is the reason if it is false. For a long text, only the last `MOST` positions are returned; `cut` is the number of
-positions before them. `largest` has the largest absolute value of each map.
+positions before them. `largest` has the largest absolute value of each of these matrices.
 """
 
 from __future__ import annotations

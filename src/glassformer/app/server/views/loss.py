@@ -7,7 +7,8 @@ The response::
               "in_context_learning": -0.2 | null, "in_context_places": [5, 57],
               "each": {"token": […], "nats": […], "place": […], "times": […], "hit": […]}},
      "counts": "ready" | "counting" | "absent", "why": null | "…",
-     "split": {"state": "idle" | …, "error": null | {"what", "remedy"}, "result": null | the same without `each`}}
+     "split": {"state": "idle" | …, "error": null | {"what", "remedy"},
+               "result": null | as `text`, without `target` and `each`}}
 
 `mean` is the loss, in nats per token. For a run that translates or summarizes, it is the loss of the target, given the
 true tokens before each token; for a run of task masked, each token is masked in turn. `parts` groups the tokens by
@@ -118,7 +119,7 @@ def _split(opened: ServedModel, start: bool) -> dict[str, Any]:
 
 
 def _measure_split(run: OpenedRun, model: ScorableModel | Translator) -> SurprisalResult:
-    """Measure the loss on the validation split, grouped by the frequencies of the training split."""
+    """Measure the loss on the validation split; token frequencies are those of the training split."""
     data = run.data
     return surprisal_of_split(model, data, counts_of(data.train.target.tokens, model.tokenizer.vocab_size))
 

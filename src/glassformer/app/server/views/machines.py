@@ -146,7 +146,7 @@ def _prediction(opened: ServedModel, question: MachinesQuestion, losses: Surpris
 
 
 def token_index_at(losses: Surprisals, character: int) -> int | None:
-    """Return the index of the token that contains the character at an index of the text; None if no token does."""
+    """Return the index of the token that contains the character with index `character`; None if no token does."""
     for index, (end, writes) in enumerate(zip(losses.ends, losses.writes, strict=True)):
         if writes and end > character:
             return index

@@ -16,7 +16,8 @@ With `matrix`, a window of that matrix: binary, float32 row by row, -inf for mas
      "difference": 2e-7 | null}
 
 `difference` is the largest absolute difference between the matrix and its formula, evaluated in float64 on the matrices
-before it; null for a parameter, which has no formula. With `matrix` and `cell`, the computation of that cell::
+before it; null for a parameter, which has no formula. With `matrix` and `cell`, the computation of that cell, with the
+value in the matrix (`shown`) and the recomputed value (`again`; null for a parameter)::
 
     {"matrix": 17, "cell": [2, 5], "shown": 0.12, "again": 0.12 | null, "lines": [["sum of 64 products", 0.12]],
      "products": {"left": "N1[2, :]", "right": "W_Q[:, 5]", "factors": [[0.3, -0.1]]} | null}

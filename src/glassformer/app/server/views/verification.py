@@ -10,9 +10,9 @@ The response::
      "work": {"state": "idle" | "waiting" | "working" | "failed" | "done", "error": null | {"what", "remedy"}},
      "made": [results of the newest verification so far]}
 
-`ok` is null if a check does not apply to the run, or could not run. `sheet` is the former name of `report`. `start`
-starts a verification in a separate process; it saves the report as `verify.json` in the run folder, as `glass verify`
-does.
+`ok` is null if a check does not apply to the run, or could not run. The response also has the report under its former
+name, `sheet`. `start` starts a verification in a separate process, which saves the report as `verify.json` in the run
+folder, as `glass verify` does.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class AlignmentQuestion(TextQuestion):
     """Request for the cross-attention map of one head, or the mean map of a layer.
 
     Attributes:
-        site: name of a cross-attention layer, such as dec.1.cross; None: the last layer.
+        site: name of a cross-attention layer, such as dec.1.cross; None: the last one.
         head: number of a head; None: the mean over all heads of the layer.
         px, form, scale: as in the view `attention`.
         beams: number of beams for `hypotheses`; 0: no beam search.

@@ -88,7 +88,7 @@ class LayerPass:
             return mask_of_heads(self.module, self._mask(rows)).bias
 
     def chunks(self, rows: slice, block: int = 1) -> Iterator[slice]:
-        """Yield slices of about `CELLS` weights over all heads; all but the last are a multiple of `block` long."""
+        """Yield slices of `rows` with about `CELLS` weights; all lengths except the last are multiples of `block`."""
         chunk_rows = max(1, CELLS // (self.shape[1] * block * len(self.heads))) * block
         for start in range(rows.start, rows.stop, chunk_rows):
             yield slice(start, min(start + chunk_rows, rows.stop))
