@@ -153,7 +153,7 @@ class WalkReport:
     layer: int | None
 
     def facts(self) -> dict[str, Any]:
-        """Return all numbers of the forward pass, and the path of the page."""
+        """Return the forward pass as JSON values, with only the corners of large matrices, and the path of the page."""
         from glassformer.inspection.explain.walk_json import walk_facts
 
         page = {} if self.page is None else {"html": str(self.page)}

@@ -73,8 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     1. `RunRequest` (`launch/request.py`) merges the settings: defaults, corpus or parent, recipe, file, options.
     2. `forecast_run` (`launch/forecasting.py`): if --minutes is at least 1 (the recipe auto, which is the default, sets
-       10) or the settings leave sizes unset, it reads, splits and tokenizes the text, times steps in a separate process
-       and chooses the unset sizes.
+       10) or --recipe is auto, it reads, splits and tokenizes the text, times steps in a separate process and, with
+       the recipe auto, chooses the sizes.
     3. `joined` (`training/parallel/joining.py`) connects the processes of torchrun.
     4. `new_training` (`training/setup.py`): `text_of_run` prepares the text if step 2 did not, `try_threads` times
        steps of a discarded model with one thread and with all (runs with --minutes), `fresh_model` builds the model,

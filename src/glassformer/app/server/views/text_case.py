@@ -81,7 +81,7 @@ def refuse_long(subject: Subject) -> None:
 
 
 def refuse_unencoded(opened: ServedModel) -> None:
-    """Raise a `GlassError` if the encoded training text is missing, so that it would have to be encoded again.
+    """Raise a `GlassError` if the encoded training text is not available, instead of encoding the text again.
 
     Encoding can take minutes, during which the run's lock would be held and its views blocked.
     """

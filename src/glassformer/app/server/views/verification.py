@@ -29,7 +29,7 @@ from glassformer.verification.own_process import verify_in_subprocess
 from glassformer.verification.report import CHECKS, saved_report
 
 SHOWN = ("ok", "checkpoint", "date", "text", "seconds", "versions", "checks")
-"""Fields of a report to return; the other fields describe the machine."""
+"""Fields of a report to return; the run folder, the hash of the weights and the machine are omitted."""
 
 
 class VerificationQuestion(view.ViewQuestion):
