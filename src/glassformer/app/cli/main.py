@@ -76,7 +76,7 @@ COURSE = "learn"
 
 
 class Parser(argparse.ArgumentParser):
-    """`argparse.ArgumentParser` that raises `GlassError` instead of ending the process."""
+    """`argparse.ArgumentParser` that raises `GlassError` for invalid arguments instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
         """Raise a `GlassError` that refers to `--help`."""

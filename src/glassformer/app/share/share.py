@@ -62,7 +62,7 @@ class ShareReport:
 
     Attributes:
         out: path of the file.
-        bytes: size of the file.
+        bytes: size of the file in bytes.
         parameters: number of parameters of the model.
         bits: bits per weight of a matrix.
         rounding: effect of rounding the weights.
