@@ -96,7 +96,7 @@ class AblationLoss:
 
     @property
     def change(self) -> float:
-        """Return the loss of the ablated model minus that of the full model; positive if the ablation does harm."""
+        """Return the loss of the ablated model minus that of the full model; positive if the ablation increases it."""
         return self.ablated.loss - self.full.loss
 
 
@@ -182,7 +182,7 @@ class AblatedModel:
         """Switch off the parts in the model itself until the context ends.
 
         Raises:
-            GlassError: the kind is "frozen", which needs patterns that new tokens do not have.
+            GlassError: the kind is "frozen", because the attention patterns of new tokens are not recorded.
         """
         if self.ablation.kind == "frozen":
             raise GlassError(
@@ -196,7 +196,7 @@ class AblatedModel:
         return {name: _replacement(name, self.ablation.kind, self.means) for name in self.ablation.removed_parts}
 
     def _frozen_pattern_patches(self, tokens: Tensor, *other_inputs: Tensor | None) -> dict[str, Patch]:
-        """Return patches that set the patterns of all attention layers outside `off` to those of the full model."""
+        """Return patches that set the patterns of all layers, except removed layers, to those of the full model."""
         is_encoder_decoder = isinstance(self.model, EncoderDecoder)
         target, real = (*other_inputs, None, None)[:2] if is_encoder_decoder else (None, (*other_inputs, None)[0])
         sites = [str(site) for site in attentions(self.model) if str(site) not in self.ablation.removed_parts]
@@ -222,7 +222,7 @@ def ablate(model: Model, ablation: Ablation, data: TaskRows | None) -> AblatedMo
 
 
 def means_of(model: Model, data: TaskRows, names: Sequence[str]) -> dict[str, Tensor]:
-    """Return the mean of each part's output over real positions: (K) for a head's z, (D) for other parts."""
+    """Return the mean of each part's output over all positions except padding: (K) for a head's z, else (D)."""
     sums: dict[str, Tensor] = {}
     positions: Counter[str] = Counter()
     with inference(model):
@@ -286,7 +286,7 @@ def ablation_loss(ablated_model: AblatedModel, data: TaskRows, full_loss: LossEs
 
 
 def ablation_effects(model: Model, data: TaskRows, kind: AblationKind = "zero") -> dict[str, float]:
-    """Return the ablation effect of each head by name: loss without the head minus loss, in nats per target.
+    """Return the ablation effect of each head by name: loss without the head minus full loss, in nats per target.
 
     Each head is switched off on all rows; several heads share a forward pass, each with a copy of the rows.
 
@@ -339,7 +339,7 @@ def _losses_without_each(
 
 
 def _copied(batch: Batch, n: int) -> Batch:
-    """Return a batch with all rows repeated n times."""
+    """Return n copies of a batch, concatenated along the rows."""
     source = batch.source
     source_mask = batch.source_attention_mask
     return replace(
@@ -357,8 +357,9 @@ def _copied(batch: Batch, n: int) -> Batch:
 def _values_of_next_rows(
     model: Model, data: TaskRows, first: int, batch: Batch, names: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Return each head's z (B, T, K) at the same position of the next row, or at the next row's last token if it is
-    shorter. The first row follows the last one.
+    """Return each head's z (B, T, K) at the same position of the next row, or at its last token if it is too short.
+
+    The first row of `data` follows the last row.
 
     Args:
         model, data: as for `ablation_effects`.

@@ -39,7 +39,7 @@ TENSOR_KINDS = {
     "final": ("dec.final", "BTD", "the output of the stack, after its last norm"),
     "logits": ("logits", "BTV", "the output of the model; (B, classes) for a classifier"),
 }
-"""Kind -> example of a recorded name (an encoder has `enc`, cross-attention has `cross`), shape, and meaning.
+"""Kind -> (example of a name, shape, meaning); names contain `enc` for an encoder and `cross` for cross-attention.
 
 The letters are those of `glassformer.base.shapes`, except A, which is explained under `positions`. The argument `rows`
 of `record` selects along T.
@@ -108,8 +108,8 @@ class Recordable:
         name: name of the tensor, such as `dec.1.self.pattern`.
         kind: kind of the tensor, a key of `TENSOR_KINDS`.
         stack: "enc" or "dec", the stack that determines the tensor's rows and positions.
-        dims: shape in letters; `sizes` has the sizes that do not depend on the batch.
-        sizes: sizes of H, G, K, D, F, V.
+        dims: letters of the axes, such as "BHTS".
+        sizes: letter -> size, for all letters in `dims` whose size does not depend on the batch.
         tap: module input or output to record; `head_output` uses the tap of z.
     """
 

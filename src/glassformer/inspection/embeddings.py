@@ -32,7 +32,7 @@ class Components:
 
 
 def components(vectors: Tensor, count: int | None = None) -> Components:
-    """Compute the first principal components.
+    """Compute the first principal components of vectors.
 
     Args:
         vectors: the vectors, (N, D).

@@ -1,7 +1,7 @@
 """Head gates: a factor on each head's output, whose gradient measures the head's importance.
 
 The gate ξ of a head multiplies its z, before the output projection (Michel et al. 2019, section 2.2; Voita et al. 2019,
-section 3); a gate of 0 removes the head. If each row of the batch has its own gates, one backward pass of the summed
+section 3); a gate of 0 removes the head. If each row of the batch has separate gates, one backward pass of the summed
 loss yields the gradient of each row, so that absolute values can be taken before the mean, as in the importance of
 Michel et al.
 """

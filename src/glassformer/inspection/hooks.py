@@ -1,4 +1,4 @@
-"""Hooks that read values from forward passes, shared by recordings, traces, ablations and the views of the page."""
+"""Hooks that read values from forward passes, for recordings, traces, ablations and the views of the web page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tap:
     side: Literal["output", "input", "arguments"] = "output"
 
     def register(self, callback: Callable[[Any], None]) -> RemovableHandle:
-        """Call `callback` with the value at each call of the module until the returned handle is removed."""
+        """Register a hook that calls `callback` with the value at each call of the module; return the hook's handle."""
 
         def output_hook(module: nn.Module, args: tuple[Any, ...], value: Any) -> None:
             callback(value)
@@ -49,9 +49,9 @@ class Tap:
 
 @contextmanager
 def tapped(taps: Mapping[Key, Tap], callback: Callable[[Key, Any], None]) -> Iterator[None]:
-    """Call `callback(key, value)` for each value at these points, for all forward passes until the context ends.
+    """Call `callback(key, value)` each time a forward pass reaches a tap, until the context ends.
 
-    The hooks are removed when the context ends, normally or by an exception. The values are the model's own tensors:
+    The hooks are removed when the context ends, normally or with an exception. The values are the model's own tensors:
     copy a tensor before you modify it, or to keep it after the pass.
     """
     with ExitStack() as handles:
@@ -62,7 +62,7 @@ def tapped(taps: Mapping[Key, Tap], callback: Callable[[Key, Any], None]) -> Ite
 
 @contextmanager
 def last_values(taps: Mapping[Key, Tap]) -> Iterator[dict[Key, Tensor]]:
-    """Yield a dict that holds the value of the last forward pass at each point."""
+    """Yield a dict with the value at each tap in the last forward pass inside the context."""
     values: dict[Key, Tensor] = {}
     with tapped(taps, values.__setitem__):
         yield values

@@ -17,7 +17,7 @@ Source = Tensor | Mapping[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Zero:
-    """Replace by zeros; for `positions`, remove positions; for `mask`, remove the causal mask."""
+    """Patch that replaces an activation by zeros, or removes `positions` or the causal `mask`."""
 
     where: Tensor | None = field(default=None, kw_only=True)
 
@@ -28,7 +28,7 @@ class Zero:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """Replace by a tensor that broadcasts to the shape of the activation."""
+    """Patch that replaces an activation by a tensor that broadcasts to its shape."""
 
     tensor: Tensor
     where: Tensor | None = field(default=None, kw_only=True)
@@ -40,7 +40,7 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class Mean:
-    """Replace by the mean over all rows and positions of recorded values.
+    """Patch that replaces an activation by the mean over all rows and positions of recorded values.
 
     Attributes:
         source: values of shape (rows, positions, width), or a recording with such values under the same name.
@@ -75,7 +75,7 @@ class Mean:
 
 @dataclass(frozen=True, eq=False)
 class Resample:
-    """Replace by the activation at the same position for another input of equal shape.
+    """Patch that replaces an activation by the one at the same position for another input of equal shape.
 
     Attributes:
         source: a tensor of the shape of the activation (with `rows`, of any number of rows), or a recording.
@@ -101,7 +101,7 @@ class Resample:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Replace the attention weights by given ones, (B, H, T, S) for a layer or (B, T, S) for a head.
+    """Patch that replaces attention weights by given ones, (B, H, T, S) for a layer or (B, T, S) for a head.
 
     Attributes:
         source: the attention weights, or a recording of `pattern`.
@@ -117,12 +117,16 @@ class Pattern:
 
 @dataclass(frozen=True, eq=False)
 class KnockOut:
-    """Replace by attention only to the first real token of the row (in cross-attention, of the source)."""
+    """Patch that sets the attention weights to 1 at the first visible token of each row, and to 0 elsewhere.
+
+    In cross-attention, this is the first visible token of the source. The first visible token is the first that is not
+    padding, unless a window hides this token from all queries of the forward pass.
+    """
 
     where: Tensor | None = field(default=None, kw_only=True)
 
     def weights(self, shape: tuple[int, ...], first: Tensor, like: Tensor, name: str) -> Tensor:
-        """Return the attention weights of `shape`; `first` (B) is the position of each row's first real token."""
+        """Return the attention weights of `shape`; `first` (B) is the position of each row's first visible token."""
         keys = torch.arange(shape[-1], device=like.device)  # (S)
         one_hot = (keys == first[:, None]).to(like.dtype)  # (B, S)
         return one_hot.view(len(first), *[1] * (len(shape) - 2), -1).expand(shape)

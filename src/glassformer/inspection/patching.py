@@ -11,7 +11,7 @@ Results depend on the kind of replacement, so report which kind was used:
 * `Value`: any tensor.
 * `Pattern`: given attention weights, applied to the current values. Removing a head while all patterns are frozen is
   the pattern-preserving ablation of Olsson et al. 2022.
-* `KnockOut`: attention only to the first token.
+* `KnockOut`: attention to the first visible token alone.
 
 Most patches are forward hooks that return another tensor: on `hook_pattern` of the attention layer for `Pattern` and
 `KnockOut`, on `hook_z` for other patches of a head, and otherwise on the module itself. The patch of a block's input is
@@ -65,7 +65,7 @@ Install = Callable[[Patch, str], AbstractContextManager[None]]
 
 @contextmanager
 def patch(model: Model, patches: Mapping[str, Patch]) -> Iterator[None]:
-    """Replace the named activations in all forward passes until the context ends, normally or by an exception.
+    """Replace the named activations in all forward passes until the context ends, normally or with an exception.
 
     Patches of the attention weights of a layer apply before those of its heads, whatever their order in `patches`.
     Gradients flow through the remaining values of the model and into the given values.
@@ -73,7 +73,7 @@ def patch(model: Model, patches: Mapping[str, Patch]) -> Iterator[None]:
     Args:
         model: a model of any family, in any mode, with or without a cache; with a cache, a forward pass has only the
             new positions.
-        patches: kinds by name; `patchable` lists the names.
+        patches: patch of each activation by name; `patchable` lists the names.
 
     Raises:
         GlassError: a name is unknown, a kind does not apply to it, or an outer `patch` already patches it, a part of

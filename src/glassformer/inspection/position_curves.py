@@ -68,7 +68,10 @@ def by_distance(vectors: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def distances_of(stack: Stack, max_count: int) -> Tensor:
-    """Return up to `max_count` evenly spaced distances to earlier tokens, from 0; also negative ones if not causal."""
+    """Return up to `max_count` evenly spaced distances to earlier tokens, from 0.
+
+    If the stack is not causal, also return the same distances to later tokens, as negative numbers.
+    """
     distances = torch.tensor(evenly_spaced(stack.context, max_count))
     return distances if stack.causal else torch.cat([-distances[1:].flip(0), distances])
 

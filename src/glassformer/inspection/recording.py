@@ -5,13 +5,14 @@
 
     with record_passes(model, keep=("pattern",)) as passes:
         for step in generate(model, prompts, settings):
-            passes[-1]["dec.0.self.pattern"]  # (rows, H, 1, S) after the prompt, for the newest tokens
+            passes[-1]["dec.0.self.pattern"]  # (rows, H, T, S) for the prompt, then (rows, H, 1, S) per new token
 
-`glassformer.inspection.catalogue.TENSOR_KINDS` lists the tensors that can be recorded, and `HOOK_POINTS` there their
-modules. Each value is a tensor of the model's own forward pass, copied by a forward hook. Layers with recorded scores
-or patterns compute attention step by step instead of by the fused kernel, so their logits differ by up to 1e-4 from
-those of an unobserved pass. Otherwise, the logits are bit-equal; only in generation may rounding differ, because its
-faster implementation of a step (`glassformer.generation.fast`) is not used while hooks are registered.
+`glassformer.inspection.catalogue.TENSOR_KINDS` lists the tensors that can be recorded, and `HOOK_POINTS` in the same
+module lists where they are recorded. Each value is a tensor of the model's forward pass, copied by a hook. Layers with
+recorded scores or patterns compute attention step by step instead of by the fused kernel, so the logits differ by up to
+1e-4 from those of an unobserved pass. Otherwise, the logits are bit-equal, except in generation: rounding may differ
+there, because the faster implementation of a step (`glassformer.generation.fast`) is not used while hooks are
+registered.
 """
 
 from __future__ import annotations
@@ -115,13 +116,14 @@ def record(
         model: a model of any family, on any device.
         tokens, target, real: as for `trace`.
         keep: kinds, such as `pattern`, for all layers, or names, such as `dec.1.self.pattern`.
-        rows: positions of the axis T to keep; None: all. Keys and values are always kept for all positions.
+        rows: positions along T to record; None: all. Keys and values are always recorded at all positions.
         dtype: dtype of the recorded tensors; None: that of the model.
         budget: maximum number of bytes of the recording.
 
     Raises:
-        GlassError: the ids, `target` or `real` do not fit the model, the model has no tensor of the given kinds or
-            names, or the budget is too small; the error then suggests a selection that fits, if there is one.
+        GlassError: the ids, `target` or `real` do not fit the model; `keep` is empty or a string; the model has no
+            tensor of the given kinds or names; or the budget is too small. The error for a small budget suggests a
+            selection that fits, if there is one.
     """
     tokens, target, real = check_inputs(model, tokens, target, real)
     B, T = tokens.shape
@@ -146,13 +148,13 @@ def estimate(
     dtype: torch.dtype | None = None,
     padded: bool = False,
 ) -> int:
-    """Return the exact number of bytes that `record` would keep, without a forward pass.
+    """Return the exact number of bytes that `record` would store, without a forward pass.
 
     Args:
         model, keep, rows, dtype: as for `record`.
         batch, length: number of rows and of tokens; for an encoder-decoder, of source tokens.
         target: number of target tokens of an encoder-decoder.
-        padded: True if `record` is called with `real`.
+        padded: whether `record` is called with `real`.
     """
     itemsize = (dtype or model.embedding.tokens.weight.dtype).itemsize
     return sum(
@@ -197,9 +199,9 @@ def record_passes(
 ) -> Iterator[list[Recording]]:
     """Record all forward passes until the context ends, such as those of generation, beam search or training.
 
-    When the context ends, normally or by an exception, the hooks are removed and the recordings stay. Patched values
-    are recorded only if the patch is the outer context: `with patch(...), record_passes(...)`. If the patch is inside,
-    the recording has the original value, and only later tensors show the effect of the patch.
+    When the context ends, normally or with an exception, the hooks are removed; the recordings stay valid. Patched
+    values are recorded only if the patch is the outer context: `with patch(...), record_passes(...)`. If the patch is
+    the inner context, the recording has the original value, and only later tensors show the effect of the patch.
 
     Args:
         model, keep, rows, dtype: as for `record`. With a cache, a forward pass has only the new positions.
@@ -210,8 +212,8 @@ def record_passes(
         again, so an encoder's pass and the first decoder pass after it share a recording.
 
     Raises:
-        GlassError: the model has no tensor of the given kinds or names, or the budget is exceeded during a forward
-            pass.
+        GlassError: `keep` is empty or a string, the model has no tensor of the given kinds or names, or the budget is
+            exceeded during a forward pass.
     """
     recorder = _PassRecorder(model, rows, dtype, budget)
     with recorder.attached(select_entries(model, keep)):
@@ -237,7 +239,7 @@ class _PassRecorder:
 
     @contextmanager
     def attached(self, entries: Sequence[Recordable]) -> Iterator[None]:
-        """Record these entries until the context ends, with hooks only on their modules."""
+        """Record these entries until the context ends, with hooks on their modules and on the stacks."""
         stack_taps = {name: Tap(stack, "input") for name, stack in stacks(self.model).items()}
         self.entries = {entry.name: entry for entry in entries}
         with (
@@ -256,7 +258,10 @@ class _PassRecorder:
         self.current_stack = stack
 
     def _record_value(self, name: str, value: Tensor) -> None:
-        """Copy a tensor at the recorded positions, outside inference mode, so that autograd can use the copy."""
+        """Store a copy of a tensor, restricted to the recorded positions.
+
+        The copy is made outside inference mode, so that autograd can use it.
+        """
         entry = self.entries[name]
         if entry.kind in ("embedding", "positions") and entry.stack != self.current_stack:
             return  # source and target share an embedding

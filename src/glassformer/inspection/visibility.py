@@ -11,9 +11,10 @@ from glassformer.inspection.sites import attentions
 
 
 def attention_masks(subject: Subject, first: int | None = None) -> dict[str, Tensor]:
-    """Return those masks of `enc.self`, `dec.self` and `dec.cross` that the model has, (T, S) True at visible keys.
+    """Return the masks of a model by name (`enc.self`, `dec.self`, `dec.cross`), (T, S) bool, True at visible keys.
 
-    The masks are read from the scores of the first layer with heads, because all layers of a stack share a mask.
+    Each mask is read from the scores of the first layer of its kind that has heads, because all layers of a stack share
+    a mask. A mask is missing if no layer of its kind has heads.
 
     Args:
         subject: the model and its input.

@@ -104,7 +104,7 @@ def agreement(model: Model, trace: Trace, occlusion: Occlusion) -> RankAgreement
 def _correlations(a: Tensor, b: Tensor, counts: list[int]) -> list[float]:
     """Return the rank correlation of `a` and `b`, (P, S) each, for each output over its first `count` tokens.
 
-    Outputs with fewer than `LEAST` tokens, or with equal values only, are left out.
+    Outputs with fewer than `LEAST` tokens, or with equal values for all tokens in `a` or in `b`, are left out.
     """
     rows = zip(a.numpy(), b.numpy(), counts, strict=True)
     correlations = [spearman(x[:count], y[:count]) for x, y, count in rows if count >= LEAST]

@@ -100,7 +100,7 @@ def case_of(
             next token, the likeliest answer that is not in `subject.special`.
         end: token that follows the last position of a decoder; None: unknown, so that the likeliest token is explained
             there.
-        everywhere: explain all positions of a masked language model, not just the [MASK] positions.
+        everywhere: whether to explain all positions of a masked language model instead of the [MASK] positions alone.
     """
     model = subject.model
     tokens = torch.tensor([subject.ids])  # (1, T)

@@ -2,10 +2,10 @@
 
 The tokens at each layer are the nodes of a network. As in `rollout`, the edge from position i of a layer to position j
 of the layer below has a capacity of half the attention weight (mean over heads), plus one half if i = j. The flow to
-each token is computed independently, so the flows to all tokens need not add up to 1. Cross-attention is a level of its
-own: its edges to the encoder's positions have half of its weights as capacities, and an edge of capacity one half leads
-to the same position one level below. An output that pools n positions has an edge of capacity 1 / n to each of these
-positions. After one layer of self-attention, the flow from an output that reads one position equals its rollout.
+each token is computed independently, so the flows to all tokens need not add up to 1. Cross-attention is a separate
+level: its edges to the encoder's positions have half of its weights as capacities, and an edge of capacity one half
+leads to the same position one level below. An output that pools n positions has an edge of capacity 1 / n to each of
+these positions. After one layer of self-attention, the flow from an output that reads one position equals its rollout.
 
 The time for all positions grows as L² T⁴, so attention flow is meant for short texts, one output at a time.
 """

@@ -1,7 +1,7 @@
 """Activation patching: find the layers and positions, or heads, that decide between two answers.
 
 A clean and a corrupt text have the same number of tokens. In the forward pass of the corrupt text, one activation is
-replaced by the one from the clean text. Let LD be the logit of the clean text's answer minus the logit of the corrupt
+replaced by its value for the clean text. Let LD be the logit of the clean text's answer minus the logit of the corrupt
 text's answer. Then the recovered fraction is
 
     (LD patched - LD corrupt) / (LD clean - LD corrupt)
@@ -204,8 +204,9 @@ def _patched_differences(model: Model, inputs: PatchingInputs, patched: Tensor, 
     """Return the logit differences (B) of B patched copies of the corrupt input.
 
     Args:
-        patched: (B, C) bool, True at the columns to patch in each copy. A column is a position if `clean` has one
-            activation; otherwise, it is one of the activations, which is patched at all positions.
+        patched: (B, C) bool, True at the columns to patch in each copy. If `clean` has one activation, the columns are
+            positions, or a single column for all positions. Otherwise, each column is one of the activations, which is
+            patched at all positions.
         clean: activations of the clean pass by name, (1, T, D), or (1, T, K) for a head.
     """
     target = _corrupt_target(inputs)

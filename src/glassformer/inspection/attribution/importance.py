@@ -38,7 +38,8 @@ class Importance:
         attention: (S) float64, the attention weights of one layer, mean over heads; None if all its heads were removed.
         rollout: (S) float64, the rollout up to that layer.
         blanked: (S) float64, the drop of ln p(answer) when the token is replaced, in nats.
-        n_visible: number of tokens that are visible to the output; these are the first tokens.
+        n_visible: number of visible tokens, counted from the first: in a causal model, the tokens of the row up to the
+            output's position; otherwise, all tokens.
         spearman: the rank correlation over the visible tokens for each of `PAIRS`; occlusion is ranked by its absolute
             value. None if fewer than `LEAST` tokens are visible, if a measure has the same value for all of them, or if
             `attention` is None.

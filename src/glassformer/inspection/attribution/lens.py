@@ -3,7 +3,7 @@
     softmax(head(norm(x_l)))
 
 The final norm computes its statistics from x_l. A classifier pools the normalized vectors before its head. The last row
-equals the model's own output, bit for bit. Read early rows with care: the head was not trained on those layers, which
+equals the model's output, bit for bit. Read early rows with care: the head was not trained on those layers, which
 may represent the answer along other directions.
 """
 
@@ -31,7 +31,7 @@ TOP = 3
 
 @dataclass(frozen=True, eq=False)
 class Lens:
-    """Logit lens of P outputs. Row 0 is read from the embedding, and row L is the model's own output.
+    """Logit lens of P outputs. Row 0 is read from the embedding, and row L is the model's output.
 
     Attributes:
         outputs: the P outputs.

@@ -59,7 +59,7 @@ class LogitSplit:
         return float((self.values.sum(dim=0) - self.logits).abs().max())
 
     def grouped(self) -> dict[str, Tensor]:
-        """Return contributions (P) by group: embedding, each attention and feed-forward layer, and the head's biases.
+        """Return contributions (P) by group: embedding, each attention and feed-forward layer, and biases.
 
         The last group, "biases", has the biases of the final norm and of the head, if there are any.
         """
@@ -124,7 +124,7 @@ def split_output(model: Model, trace: Trace, output: Output, against: int | None
 
 
 def split_residual(model: Model, trace: Trace, position: int) -> list[LogitPart]:
-    """Split the residual stream x before the final norm into fractions part · x / ‖x‖², which add up to 1.
+    """Split the residual stream x before the final norm into the fractions part · x / ‖x‖², which add up to 1.
 
     Args:
         model, trace: as for `split_outputs`.
@@ -197,7 +197,7 @@ def _read_positions(
     """Return the R positions that the outputs read, and for each position the index of its output, w and bias.
 
     The index is (R). `w` (R, D) and `bias` (R), or None without a bias, are the arguments of `split_logits`; an output
-    that pools n positions has 1 / n of them at each position.
+    that pools n positions has 1 / n of its weights and bias at each position.
     """
     rows = [position for output in outputs for position in output.reads]
     output_index = torch.tensor([number for number, output in enumerate(outputs) for _ in output.reads])  # (R)

@@ -1,7 +1,8 @@
 """Occlusion: the drop of ln p(answer) when one token of the text is replaced.
 
 Unlike attention weights, occlusion measures a causal effect: the model reads the text again for each replaced token.
-The result depends on the replacement. Choose a token that occurred in training: the model has never read another.
+The result depends on the replacement. Choose a token that occurred in the training text, because the model has not
+learned to read other tokens.
 """
 
 from __future__ import annotations

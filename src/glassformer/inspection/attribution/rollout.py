@@ -88,7 +88,10 @@ def rollout(trace: Trace, uniform: bool = False) -> Rollout:
 
 
 def mixes(stack: StackTrace, uniform: bool = False) -> list[list[Mix]]:
-    """Return the mixing matrices of each layer: of self-attention and, if it has heads, of cross-attention."""
+    """Return the mixing matrices of each layer: of self-attention and, if there is cross-attention, of cross-attention.
+
+    Cross-attention without heads has a matrix only if `uniform` is True.
+    """
     layers = []
     for block in stack.blocks:
         half = torch.eye(stack.ids.shape[1], dtype=torch.float64) / 2  # (T, T)

@@ -23,8 +23,8 @@ Name = Callable[[int], str]
 def lens_grid_lines(lens: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
     """Yield a line for each output, with the likeliest token and its probability in a column for each layer.
 
-    At most `SHOWN` layers, counting the embedding, have a column. The last lines have the mean loss, if an answer is
-    known, and the fraction of settled outputs.
+    At most `SHOWN` layers, counting the embedding, have a column. Further lines have the mean loss, if an answer is
+    known, the fraction of settled outputs, and the number of shown columns if some are not shown.
     """
     layers = _layers_to_show(len(lens.top))
     cells = [
@@ -148,7 +148,7 @@ def agreement_lines(agreement: RankAgreement) -> Iterator[str]:
 
 
 def grid_lines(grid: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each position, with a column for each layer, and lines for none and all of them patched.
+    """Yield a line for each position, with a column for each layer, and lines for no and all positions patched.
 
     For heads, yield a line for each layer, with a column for each head.
     """

@@ -16,7 +16,7 @@ from glassformer.inspection.explain.sections import Numbers
 from glassformer.model.transformer import activate
 
 SHORTENED = 2
-"""Maximum number of heads that a formula shows; of more heads, it shows only the first and the last."""
+"""Maximum number of heads that a formula shows; if there are more, it shows only the first and the last."""
 
 
 @dataclass(frozen=True)

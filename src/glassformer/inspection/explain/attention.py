@@ -64,7 +64,10 @@ def attention_sections(trace: AttentionTrace, layer: Attention, captions: Attent
 
 
 def _largest_weights(weights: Tensor, captions: AttentionCaptions) -> str:
-    """Return a note on up to three keys with the largest weights (T, S) for the query at `captions.position`."""
+    """Return a note on the keys, at most three, with the largest weights of the query at `captions.position`.
+
+    `weights` (T, S) are the attention weights of a head.
+    """
     row = numbers(weights[captions.position])[0]  # (S)
     top_keys = np.argsort(-row, kind="stable")[:3]
     attended = ", ".join(f"{captions.keys[key]} {row[key]:.4f}" for key in top_keys if row[key] > 0)
@@ -131,7 +134,7 @@ def _qk_norm(
 ) -> Section:
     """Return the section on query and key norms.
 
-    Each head is divided by its own root mean square, or by r, the root mean square of all heads concatenated.
+    Each head is divided by its root mean square, or by r, the root mean square of all heads concatenated.
     """
     matrices: list[Matrix] = []
     projections: tuple[tuple[Literal["Q", "K"], str, nn.RMSNorm, int, Tensor, Tensor, Labels], ...] = (

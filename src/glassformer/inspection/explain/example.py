@@ -29,8 +29,10 @@ OUTPUT: Rows = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
 UP: Rows = [[1, 0, 0, -1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]
 DOWN: Rows = [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0.5]]
 HEAD: Rows = [[0, 0, 0, 0], [1, 0, -1, -1], [0, 1, -1, 0], [0, -1, 0, 1], [0, -1, 0.5, 0.5], [0, 0, -0.5, 0.5]]
-"""Matrices W for products x W with row vectors, as in the formulas. `EMBEDDING` and `HEAD` have a row for each word,
-and `POSITIONS` has a row for each position."""
+"""Weights of the example. `QUERY` to `DOWN` are matrices W for products x W with row vectors, as in the formulas.
+
+`EMBEDDING` and `HEAD` have a row for each word, and `POSITIONS` has a row for each position.
+"""
 
 
 NOTES = (

@@ -44,7 +44,7 @@ def write_page(walk: Walk, level: Level, path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Check that `path` is free, or a page that `glass explain` wrote.
+    """Check that `path` does not exist, or is a page that `glass explain` wrote.
 
     Raises:
         GlassError: `path` is a folder, its folder does not exist, or it is a file that cannot be read or that

@@ -17,7 +17,7 @@ from glassformer.inspection.trace import Trace
 from glassformer.model.transformer import Classifier, activate
 
 MAX_RANKED_POSITIONS = (
-    3  # maximum number of positions that each have a ranking of `top` outputs; of more, only the last has one
+    3  # maximum number of positions with a ranking each; if there are more, only the last position has a ranking
 )
 
 

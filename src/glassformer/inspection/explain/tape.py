@@ -165,7 +165,7 @@ class _Recorder:
         return Tape(walk, tuple(self._parts), tuple(self._steps), tuple(self._matrices), tuple(self._contexts))
 
     def _begin_stack(self, stack: str) -> None:
-        """Begin the encoder or the decoder: forget earlier matrices, except the encoder's output as "memory"."""
+        """Begin the encoder or the decoder: discard earlier matrices; keep the encoder's output under "memory"."""
         self._side = "source" if stack == "encoder" else "own"
         self._named_matrices = {} if stack == "encoder" else {"memory": self._stack_output()}
 

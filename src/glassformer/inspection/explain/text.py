@@ -29,9 +29,9 @@ def text_lines(walk: Walk, level: Level, width: int, in_full: ShowInFull) -> Ite
     Args:
         walk: the walk to print.
         level: level of the explanations; each explanation is printed once.
-        width: columns of the terminal.
-        in_full: function that returns whether to print the step of a layer, or a head, in full; other steps and heads
-            get at most one line.
+        width: number of columns of the terminal.
+        in_full: function that returns whether to print a section inside a layer, such as a head, in full; other
+            sections inside layers get at most one line.
     """
     yield walk.title
     yield "═" * min(width, display_width(walk.title))
@@ -162,7 +162,7 @@ def _table(table: SectionTable, width: int) -> Iterator[str]:
 
 
 def display_width(text: str) -> int:
-    """Return the terminal columns of text: 0 for combining and format characters, 2 for wide ones, otherwise 1."""
+    """Return the number of terminal columns of text: 0 for combining and format characters, 2 for wide ones, else 1."""
     if text.isascii():
         return len(text)
     return sum(map(_letter_width, text))

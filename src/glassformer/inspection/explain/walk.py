@@ -103,7 +103,7 @@ def _check_numbers(numbers: Collection[int] | None, count: int, what: str) -> No
 
 
 def _heads_left(stacks: Sequence[Stack], layers: Collection[int] | None) -> set[int]:
-    """Return the numbers of all remaining heads in these layers; None: in all layers."""
+    """Return the numbers of all remaining heads in `layers`, or in all layers if `layers` is None."""
     remaining: set[int] = set()
     for number, block in (each for stack in stacks for each in enumerate(stack.blocks)):
         assert isinstance(block, Block)

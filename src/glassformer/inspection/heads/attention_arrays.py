@@ -49,10 +49,10 @@ class AttentionArrays:
 
     @cached_property
     def rows(self) -> Bools:
-        """Mask of queries that head roles are measured on, (N, T): real tokens with at least two visible keys.
+        """Mask of queries that head roles are measured on, (N, T): tokens, not padding, with at least two visible keys.
 
         In self-attention, special tokens are excluded, and so is query 0, because in a decoder it can attend only to
-        itself. In cross-attention, special tokens count: the one at position 0 predicts the first target token.
+        itself. In cross-attention, special tokens are included: the one at position 0 predicts the first target token.
         """
         rows: Bools = self.query_mask & (self.visible > 1)  # (N, T)
         if self.cross:
@@ -68,9 +68,10 @@ class AttentionArrays:
         return np.arange(S)[None, :] - np.arange(T)[:, None]  # (T, S)
 
     def votes(self, candidates: Bools | None = None) -> Floats:
-        """Return (N, H, T, S): 1 at the key with the largest weight of each query, split among tied keys; else 0.
+        """Return the votes of the queries, (N, H, T, S): each query gives 1 vote to the key with its largest weight.
 
-        With this split, ties favour neither near nor far keys, and uniform attention scores at chance level.
+        Tied keys share the vote equally, and all other keys get 0. With this split, ties favour neither near nor far
+        keys, and uniform attention scores at chance level.
 
         Args:
             candidates: (N, T, S) True for keys that can receive votes; None: all visible keys.

@@ -44,10 +44,10 @@ def attention_statistics(arrays: AttentionArrays) -> dict[str, Floats]:
 
 
 def divergence(arrays: AttentionArrays) -> tuple[Floats, float]:
-    """Sum the Jensen-Shannon divergences between a head's rows at equal positions of different sequences, in nats.
+    """Sum the Jensen-Shannon divergences of each head's weights at equal positions of different sequences, in nats.
 
-    Each divergence is at most ln 2; if all are 0, attention depends only on positions, not on tokens. Positions count
-    if both sequences have a row there and the same visible keys.
+    Each divergence is at most ln 2; if all are 0, attention depends only on positions, not on tokens. A position counts
+    if it is in `arrays.rows` for both sequences and the same keys are visible in both.
 
     Returns:
         The sum over pairs of sequences and positions, (H,), and the number of terms.

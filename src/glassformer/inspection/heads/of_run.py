@@ -36,7 +36,7 @@ class TextSample:
     Attributes:
         texts: one text, or the lines of a file.
         name: display name of the texts.
-        lines: True for the lines of a file; a run on running text reads them as one text.
+        lines: True for the lines of a file; a language model with `data.windows = "stream"` reads them as one text.
     """
 
     texts: Sequence[str]
@@ -49,7 +49,7 @@ def heads_of_run(opened: OpenedRun, sample: TextSample | None = None) -> HeadSur
 
     Args:
         opened: the run.
-        sample: texts to survey the heads on; None: the run's own data.
+        sample: texts to survey the heads on; None: the run's validation text or, if it is not available, random tokens.
 
     Raises:
         GlassError: a given text is empty, too short, or longer than the context.
@@ -94,7 +94,7 @@ def probes_for(
 
 
 def _text_probe(opened: OpenedRun, sample: TextSample) -> HeadProbe:
-    """Return the probe of given texts: windows of running text, or one text in each row."""
+    """Return the probe of given texts: windows of the joined lines of a file, or one text in each row."""
     running = opened.config.train.task in ("lm", "masked") and opened.config.data.windows == "stream"
     if sample.lines and running:
         return window_probe(opened.text_model, "\n".join(sample.texts), sample.name)
@@ -111,7 +111,7 @@ def _training_data(opened: OpenedRun) -> Prepared | None:
 
 
 def _counts(data: Prepared | None, size: int) -> npt.NDArray[np.int64] | None:
-    """Count each id in the first `COUNTED` tokens of the training text, (V,); None without data, or with two texts."""
+    """Count each id in the first `COUNTED` training tokens, (V,); None without data, or with separate source texts."""
     if data is None or len(data.train.tokens) > 1:
         return None
     return np.bincount(data.train.source.tokens[:COUNTED], minlength=size)

@@ -18,7 +18,10 @@ from glassformer.text.batches import padded
 from glassformer.text.tokenizers import Tokenizer
 
 SEGMENT = 25
-"""Maximum number of random tokens in a segment. `SEGMENT`, `SEGMENT_COPIES` and `EXAMPLES`: Olsson et al. 2022."""
+"""Maximum number of random tokens in a segment.
+
+The values of `SEGMENT`, `SEGMENT_COPIES` and `EXAMPLES` are those of Olsson et al. 2022.
+"""
 SEGMENT_COPIES = 4
 """Number of times that a segment occurs in one sequence."""
 EXAMPLES = 10
@@ -36,7 +39,7 @@ LARGE = 100
 
 @dataclass(frozen=True, eq=False)
 class HeadProbe:
-    """Probe: input sequences of one kind.
+    """Probe: input sequences of one kind, on which heads are measured.
 
     Attributes:
         name: kind of the sequences: "text", "repeated", "distinct" or "sentences".
@@ -164,6 +167,6 @@ def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str 
 
 
 def batch(rows: Sequence[Ids]) -> tuple[Ids, Bools]:
-    """Pad rows at the end and return (N, T) ids and an (N, T) mask of real tokens."""
+    """Pad rows at the end, and return ids (N, T) and a mask (N, T), False at padding."""
     ids, real = padded(rows)
     return ids.numpy(), real.numpy()

@@ -62,7 +62,7 @@ def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
 
 
 def sentences_with_it(size: int, seed: int = 0) -> Iterator[Sentence]:
-    """Generate sentences of `coreference`; "it" is the animal and the thing in turn.
+    """Generate sentences of `coreference`; "it" refers to the animal and to the thing in turn.
 
     Equal arguments give equal sentences.
     """
@@ -128,7 +128,7 @@ def token_spans(tokenizer: Tokenizer, text: str, ids: list[int]) -> list[Span] |
 
 
 def gold(sentence: Sentence, spans: list[Span], relation: str, before: int) -> Bools:
-    """Return a (T, T) mask, True from the query of a relation to every token of the gold partner.
+    """Return a (T, T) mask: in the row of each query of a relation, True at all tokens of the gold partner.
 
     The query is the last token of a word or, in relations that begin with "before", the token before the word.
 
@@ -155,7 +155,7 @@ def _overlap(one: Span, other: Span) -> bool:
 
 
 def offset_hits(arrays: AttentionArrays, pattern: Bools, span: int) -> tuple[Floats, float]:
-    """Return the number of rows whose gold partner is at each offset -span … span, and the number of all rows."""
+    """Return the number of rows whose gold partner is at each offset -span … span, and of all rows with a partner."""
     candidates = pattern & arrays.allowed & ~arrays.special_keys[:, None, :]  # (N, T, S)
     rows = arrays.rows & candidates.any(axis=-1)  # (N, T)
     row_pattern = candidates & rows[..., None]  # (N, T, S)

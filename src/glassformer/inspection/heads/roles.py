@@ -71,7 +71,11 @@ ROLES: Mapping[str, Role] = {
     "duplicate": Role(0.4, same_before, probe="repeated"),
     "induction": Role(0.4, after_same_before, probe="repeated"),
 }
-"""Roles scored by attention weight on their keys; the thresholds are those of the papers above and of ARENA (0.4)."""
+"""Roles scored by attention weight on their keys.
+
+The threshold is `SINK` for "first" (Gu et al. 2025), and 0.4 for other roles, as in the ARENA course on
+interpretability.
+"""
 DELIMITER = 0.5
 RARE = 0.5
 

@@ -100,7 +100,7 @@ def _role_text(role: str, role_score: RoleScore) -> str:
 
 
 def display_name(role: str) -> str:
-    """Return the name of a role with spaces."""
+    """Return the name of a role or statistic, with spaces instead of underscores."""
     return role.replace("_", " ")
 
 

@@ -19,7 +19,7 @@ LONGEST = 128
 STAND_IN = 64
 """Maximum number of random tokens in a row if there is no text."""
 SHORTEST = 3
-"""Minimum number of tokens in a row of held-out text, in a window, and of random tokens."""
+"""Minimum number of tokens in a row of held-out text, a window, or a row of random tokens."""
 
 
 def held_out_probe(rows: Sequence[Row]) -> HeadProbe | None:
@@ -84,7 +84,7 @@ def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> HeadPro
 
 
 def window_probe(model: AnyTextModel, text: str, name: str) -> HeadProbe:
-    """Return a probe of evenly spaced windows of a long text, for a run on running text.
+    """Return a probe of evenly spaced windows of a long text, for a run with `data.windows = "stream"`.
 
     Raises:
         GlassError: the text has fewer than `SHORTEST` tokens.

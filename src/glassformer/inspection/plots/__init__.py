@@ -1,8 +1,8 @@
 """Figures drawn with matplotlib: attention maps, lenses, rollouts, head roles and curves.
 
 `record_attention_maps` records the attention of a model for `draw_attention`; the other drawing functions take plain
-values. matplotlib is imported only when figures or fonts are used. Its object-oriented interface is used, so its global
-state does not change.
+values. matplotlib is imported only when figures or fonts are used. All functions use the object-oriented interface of
+matplotlib, so they do not change its global state.
 """
 
 from glassformer.inspection.plots.attention import draw_attention, facts, largest_weights, record_attention_maps

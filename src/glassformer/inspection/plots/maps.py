@@ -91,7 +91,7 @@ def draw_maps(
         block: pooling block size, which a note below the maps states.
         labels: labels to draw at the left and the lower edge of the grid; None: no labels.
         scale: scale of the colours.
-        size: minimum pixels of a map's longer side, unless a cell would exceed `LARGEST_CELL` pixels.
+        size: minimum length in pixels of a map's longer side, unless a cell would exceed `LARGEST_CELL` pixels.
         families: font families for the labels.
         what: name of the values, shown at the colour bar.
     """

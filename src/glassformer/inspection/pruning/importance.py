@@ -3,7 +3,7 @@
     I_h = E_x |∂L(x) / ∂ξ_h|        ξ_h: gate of head h, equal to 1
 
 The absolute value is taken for each row x before the mean, because gradients of different rows can cancel. Therefore,
-each row has its own gates.
+each row has separate gates.
 """
 
 from __future__ import annotations

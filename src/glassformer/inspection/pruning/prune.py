@@ -91,7 +91,7 @@ class Effect:
 
 @dataclass
 class PruningReport:
-    """Measurements of heads, with those of the pruned run if `prune_run` wrote one.
+    """Measurements of a run's heads and, if `prune_run` wrote a pruned run, of that run.
 
     Attributes:
         run: folder of the run.
@@ -100,7 +100,7 @@ class PruningReport:
         loss: loss with all heads, on rows of the validation split.
         ablation: kind of ablation with which effects were measured.
         effects: effect of each head.
-        points: pruning curve from the full model to the new run; empty with learned gates.
+        points: pruning curve from the full model to the new run; empty without a new run or with learned gates.
         curves: pruning curves by order; "random" has several curves.
         attentions: change of the loss without all heads of an attention layer, by attention site.
         new_run: folder of the new run.
@@ -197,7 +197,7 @@ def _curve_lines(report: PruningReport) -> Iterator[str]:
 def prune_run(request: PruningRequest) -> PruningReport:
     """Measure the heads of a run and, with `out`, make a pruned run.
 
-    An invalid request is refused before any measurement, and an incomplete run is never left behind.
+    The request is checked before any measurement, and an incomplete run is never left behind.
 
     Raises:
         GlassError: the request is incomplete or contradictory, `out` is not empty, the run cannot be pruned, or the

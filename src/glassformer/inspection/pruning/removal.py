@@ -70,7 +70,7 @@ def _build_like(model: Model, config: ModelConfig) -> Model:
 def parameter_cuts(before: Model, after: Model) -> dict[str, Cut]:
     """Return the indices to keep in the projections of attention layers, by parameter name.
 
-    Parameters that keep their size, such as output biases, are not listed.
+    Parameters without an axis for heads, such as output biases, are not listed.
     """
     module_paths = {id(module): path for path, module in before.named_modules()}
     smaller = attentions(after)

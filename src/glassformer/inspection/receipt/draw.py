@@ -27,7 +27,7 @@ class SamplingStage:
         filter: name of the setting, or "special tokens left out" for a [MASK]; None for the model's distribution
             without filters.
         setting: value of the setting; None if `filter` is not a setting.
-        probabilities: (V) float64, probabilities, which sum to 1.
+        probabilities: (V) float64, the probability of each token.
     """
 
     filter: str | None

@@ -61,7 +61,7 @@ def label_named(labels: Sequence[str], name: str) -> int:
 
 
 def _one_token_advice(tokenizer: Tokenizer, text: str) -> str:
-    """Return a remedy for a text that is not one token: suggest it with, or without, a leading space if this is one."""
+    """Return advice on a text that is not one token: the text with or without a leading space, if that is one token."""
     other = text.removeprefix(" ") if text.startswith(" ") else f" {text}"
     ids = tokenizer.encode(other) if other else []
     if len(ids) == 1 and ids[0] != tokenizer.unknown_id:

@@ -267,7 +267,7 @@ def _directions(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
 
 
 def _embedded(norm: nn.Module, stack: StackTrace, rows: list[int], u: Tensor) -> Iterator[DirectionPart]:
-    """Yield the contributions of each position's own embedding; other positions' embeddings contribute through heads.
+    """Yield the contributions of the embedding at each position; embeddings at other positions act through heads.
 
     If a norm follows the embedding, its scale is held fixed, too, and u is pulled back through this norm.
     """

@@ -24,7 +24,10 @@ REPEATED = 48
 SIZES = ((4, 48), (2, 48), (1, 48), (1, 40), (1, 32), (1, 24), (1, 16), (1, 8))
 """Pairs (number of texts, maximum number of tokens per map): the first pair whose maps fit is used, else the last."""
 MOST_BYTES = 400_000
-"""Maximum size in bytes of a snapshot's maps before compression, so that those of 64 snapshots stay below 30 MB."""
+"""Maximum size in bytes of a snapshot's maps before compression, unless even the last pair of `SIZES` exceeds it.
+
+With this size, the maps of 64 snapshots take less than 30 MB.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +141,7 @@ def mapped_texts(
 
 
 def _evenly_spaced_rows(probe: HeadProbe, text_count: int) -> list[int]:
-    """Return indices of evenly spaced rows: `text_count` rows of the text probe, one of the repeated probe, or none."""
+    """Return evenly spaced row indices: up to `text_count` of the text probe, one of the repeated probe, else none."""
     row_count = {"text": min(text_count, len(probe.rows)), "repeated": 1}.get(probe.name, 0)
     return [number * len(probe.rows) // row_count for number in range(row_count)]
 

@@ -73,7 +73,7 @@ class History:
 
     @cached_property
     def reached(self) -> Flags:
-        """Whether each score is high enough for its role, (snapshots, heads, R)."""
+        """Whether each head has reached each role, (snapshots, heads, R); see `Snapshot.reached`."""
         return np.stack([snapshot.reached for snapshot in self.snapshots])
 
     def births(self, role: str | None = None, only: str | None = None) -> list[Birth]:
@@ -96,8 +96,8 @@ class History:
         """Return the head and role of a curve, and choose those that are None.
 
         If both are None, the head is that of the first birth or, without births, the first head of the model. If only
-        the head is None, it is the head with the best score for the role in the last snapshot. A missing role is that
-        for which the head has the best score in the last snapshot; scores that are high enough for a role come first.
+        the head is None, it is the head with the best score for the role in the last snapshot. If the role is None, it
+        is the role in which the head has the best score in the last snapshot; reached roles come before all others.
         """
         if head is None and role is None:
             births = self.births()

@@ -30,7 +30,7 @@ LOSSES = 2000
 
 
 class SnapshotTaker:
-    """Takes snapshots of a run's model, always on the same texts, so that equal weights give equal snapshots.
+    """Object that takes snapshots of a run's model on fixed texts, so that equal weights give equal snapshots.
 
     Args:
         config: configuration of the run.

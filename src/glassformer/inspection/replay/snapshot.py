@@ -1,6 +1,6 @@
 """Snapshot of all heads of a model at one training step, as a self-contained file.
 
-`snapshots/step-000512.npz` holds compressed plain arrays without pickled objects. At the same step of
+A file such as `snapshots/step-000512.npz` contains compressed plain arrays without pickled objects. At the same step of
 a run, equal weights give equal bytes.
 """
 
