@@ -222,7 +222,10 @@ def ablate(model: Model, ablation: Ablation, data: TaskRows | None) -> AblatedMo
 
 
 def means_of(model: Model, data: TaskRows, names: Sequence[str]) -> dict[str, Tensor]:
-    """Return the mean of each part's output over all positions except padding: (K) for a head's z, else (D)."""
+    """Return the mean of each part's output by name, over all positions except padding.
+
+    A mean is (K) for a head's z, and (D) for other parts.
+    """
     sums: dict[str, Tensor] = {}
     positions: Counter[str] = Counter()
     with inference(model):
@@ -244,7 +247,7 @@ def means_of(model: Model, data: TaskRows, names: Sequence[str]) -> dict[str, Te
 
 
 def _tensor_name(name: str) -> str:
-    """Return the name of the tensor with a part's values: for a head, z of its layer; otherwise the part's own name."""
+    """Return the name of the tensor with a part's values: for a head, z of its layer; otherwise the part's name."""
     return f"{name.rpartition('.')[0]}.z" if _last_component(name).isdigit() else name
 
 
@@ -272,7 +275,7 @@ def _attention_mask(name: str, model: Model, batch: Batch) -> Tensor:
 
 
 def ablation_loss(ablated_model: AblatedModel, data: TaskRows, full_loss: LossEstimate | None = None) -> AblationLoss:
-    """Measure the loss of the full and of the ablated model; if `full_loss` is given, it is not measured again."""
+    """Measure the losses of the full and of the ablated model; skip the full model if `full_loss` is given."""
     model = ablated_model.model
     max_tokens = MOST_TOKENS
     if ablated_model.ablation.kind == "frozen":

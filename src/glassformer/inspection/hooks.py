@@ -51,8 +51,8 @@ class Tap:
 def tapped(taps: Mapping[Key, Tap], callback: Callable[[Key, Any], None]) -> Iterator[None]:
     """Call `callback(key, value)` each time a forward pass reaches a tap, until the context ends.
 
-    The hooks are removed when the context ends, normally or with an exception. The values are the model's own tensors:
-    copy a tensor before you modify it, or to keep it after the pass.
+    The hooks are removed when the context ends, normally or with an exception. The values are the model's tensors, not
+    copies: copy a tensor before you modify it, or to keep it after the pass.
     """
     with ExitStack() as handles:
         for key, tap in taps.items():

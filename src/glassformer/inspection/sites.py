@@ -116,7 +116,7 @@ def advice_on_part(model: Model, name: str, names: Sequence[str]) -> str:
 
 
 def _heads_of(site: Site, numbers: list[int]) -> str:
-    """Return the names of a site's heads in words, as a range if they are consecutive."""
+    """Format the names of a site's heads as a list, or as a range if they are consecutive."""
     if numbers == list(range(numbers[0], numbers[-1] + 1)):
         return span(f"{site}.{numbers[0]}", f"{site}.{numbers[-1]}")
     return ", ".join(f"{site}.{number}" for number in numbers)

@@ -1,8 +1,8 @@
 """Trace of a forward pass: all tensors between the ids and the logits.
 
-The forward pass is the model's own, in evaluation mode and without gradients. Hooks record the arguments and the output
-of each module. Because scores and patterns are recorded, attention is computed step by step instead of by the fused
-kernel; the logits stay within 1e-4 of those of an unobserved pass.
+The model itself runs, in evaluation mode and without gradients. Hooks record the arguments and the output of each
+module. Because scores and patterns are recorded, attention is computed step by step instead of by the fused kernel; the
+logits stay within 1e-4 of those of an unobserved pass.
 """
 
 from __future__ import annotations

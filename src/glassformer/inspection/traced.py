@@ -18,7 +18,7 @@ class AttentionTrace:
     After pruning, H and G count the remaining heads, which `heads` and `kv_index` identify.
 
     Attributes:
-        heads: (H) number of each query head in the configuration; 0 to H - 1 if no heads were removed.
+        heads: (H) number of each query head before pruning; 0 to H - 1 if no heads were removed.
         kv_index: (H) index of the key-value head that each query head uses.
         input: (B, T, D) input of the query projection.
         source: (B, S, D) input of the key and value projections: `input`, or the encoder's memory.
@@ -33,7 +33,7 @@ class AttentionTrace:
         pattern: (B, H, T, S) attention weights: softmax of `masked`; zeros in fully masked rows.
         z: (B, H, T, K) pattern times v.
         head_outputs: (B, H, T, D) contribution of each head to the output projection, computed from z.
-        output_bias: (D,) bias of the output projection, or None.
+        output_bias: (D) bias of the output projection; None without a bias.
         output: (B, T, D) sum of `head_outputs` over heads plus `output_bias`, up to rounding.
     """
 
@@ -104,11 +104,12 @@ class BlockTrace:
         order: for each part, "pre": after = before + part(norm(before)); "post": after = norm(before + part(before));
             "output": after = before + norm(part(before)).
         before: residual stream before the block.
-        attention_norm, cross_norm, feedforward_norm: outputs of the norms; `cross_norm` may be None.
+        attention_norm, cross_norm, feedforward_norm: outputs of the norms; `cross_norm` is None without
+            cross-attention.
         attention: trace of self-attention.
         after_attention: residual stream after self-attention.
-        cross: trace of cross-attention, or None.
-        after_cross: residual stream after cross-attention, or None.
+        cross: trace of cross-attention; None without cross-attention.
+        after_cross: residual stream after cross-attention; None without cross-attention.
         feedforward: trace of the feed-forward layer.
         after: residual stream after the block.
     """

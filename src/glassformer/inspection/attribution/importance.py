@@ -35,7 +35,7 @@ class Importance:
 
     Attributes:
         side: "own" for the tokens of the row, "source" for those of the source. S is their number.
-        attention: (S) float64, the attention weights of one layer, mean over heads; None if all its heads were removed.
+        attention: (S) float64, the attention weights of one layer, mean over heads; None if the layer has no heads.
         rollout: (S) float64, the rollout up to that layer.
         blanked: (S) float64, the drop of ln p(answer) when the token is replaced, in nats.
         n_visible: number of visible tokens, counted from the first: in a causal model, the tokens of the row up to the

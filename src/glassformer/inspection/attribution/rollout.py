@@ -60,7 +60,7 @@ def rollout(trace: Trace, uniform: bool = False) -> Rollout:
 
     Args:
         trace: forward pass of a model of any family, with any `norm_order`.
-        uniform: replace attention by uniform weights over all visible tokens.
+        uniform: whether to replace attention by uniform weights over all visible tokens.
     """
     memory = None
     if trace.source is not None:

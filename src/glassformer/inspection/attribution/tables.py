@@ -148,7 +148,7 @@ def agreement_lines(agreement: RankAgreement) -> Iterator[str]:
 
 
 def grid_lines(grid: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each position, with a column for each layer, and lines for no and all positions patched.
+    """Yield a line for each position, with a column for each layer, then lines for no and for all patched positions.
 
     For heads, yield a line for each layer, with a column for each head.
     """

@@ -43,7 +43,7 @@ NOTES = (
 
 
 def example() -> Subject:
-    """Return the example subject, which `glass explain` shows when no run is given."""
+    """Return the example subject, which `glass explain` shows if no run is given."""
     config = ModelConfig(
         layers=1, width=4, heads=1, hidden=4, context=3, positions="learned", norm="none", activation="relu", tied=False
     )

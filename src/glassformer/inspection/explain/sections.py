@@ -27,7 +27,7 @@ class Matrix:
         name: name of the matrix in formulas.
         operation: operation that computes the matrix from earlier ones; None for parameters.
         values: (rows, columns), -inf where a score is hidden.
-        rows, columns: labels of the rows and of the columns; empty: their numbers.
+        rows, columns: labels of the rows and of the columns; if empty, rows or columns are numbered from 0.
         role: kind of content; attention weights are drawn as a heat map, and large parameters are shown by their
             statistics alone.
     """

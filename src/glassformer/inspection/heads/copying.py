@@ -65,7 +65,7 @@ def copying(arrays: AttentionArrays, raised: Floats) -> RoleTally:
 
 
 def raised_logits(model: Model, attention_trace: AttentionTrace, keys: Tensor) -> Floats:
-    """Return what each head adds to the logit of the token at each key, (N, H, T, S), minus the mean over all tokens.
+    """Return each head's contribution to the logit of each key's token, (N, H, T, S), minus the vocabulary's mean.
 
     The scale of the final norm is left out; it is the same for all tokens of a query.
 

@@ -104,7 +104,8 @@ def punctuation_ids(tokenizer: Tokenizer) -> frozenset[int]:
 def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[HeadProbe]:
     """Return a probe of repeated and one of distinct random tokens, with segments of at most `SEGMENT` tokens.
 
-    Segments are shorter if the context or a pool requires it; a probe with segments below 2 tokens is left out.
+    Segments are shorter if the context or a pool requires it. A probe is left out if its segments would have fewer than
+    2 tokens.
 
     Args:
         model: the model; source sequences end with the end token, all others begin with a special token.

@@ -155,7 +155,13 @@ def _overlap(one: Span, other: Span) -> bool:
 
 
 def offset_hits(arrays: AttentionArrays, pattern: Bools, span: int) -> tuple[Floats, float]:
-    """Return the number of rows whose gold partner is at each offset -span … span, and of all rows with a partner."""
+    """Count the rows whose gold partner is at each offset -span … span, and all rows with a gold partner.
+
+    Args:
+        arrays: attention of a self-attention layer.
+        pattern: (N, T, S) True at the gold partners of each query.
+        span: largest offset.
+    """
     candidates = pattern & arrays.allowed & ~arrays.special_keys[:, None, :]  # (N, T, S)
     rows = arrays.rows & candidates.any(axis=-1)  # (N, T)
     row_pattern = candidates & rows[..., None]  # (N, T, S)

@@ -33,7 +33,7 @@ class HeadReport:
 
     Attributes:
         head: name of the head.
-        roles: role -> score of the head in it, for each role that was measured.
+        roles: role -> score of the head in this role, for each measured role.
         statistics: statistics by name, such as entropy and attention distance; `table.NUMBERS` describes them.
         importance: importance of the head for the loss, see `pruning.importance`; None if it was not measured.
     """

@@ -1,4 +1,4 @@
-"""Fonts for labels in any script: select the needed fonts on this machine, and list characters without a font.
+"""Fonts for labels in any script: select the needed installed fonts, and list characters without a font.
 
 matplotlib 3.11 shapes text with HarfBuzz, so Bangla conjuncts and vowel signs, joined Arabic and right-to-left text are
 drawn correctly if a font for them is installed. Without such a font, matplotlib would draw a box and warn; here, the

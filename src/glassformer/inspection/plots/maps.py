@@ -88,7 +88,7 @@ def draw_maps(
     Args:
         title: title of the figure.
         grid: rows of pooled maps; weights from 0 to 1, NaN where masked.
-        block: pooling block size, which a note below the maps states.
+        block: pooling block size; if it is above 1, a note above the maps gives it.
         labels: labels to draw at the left and the lower edge of the grid; None: no labels.
         scale: scale of the colours.
         size: minimum length in pixels of a map's longer side, unless a cell would exceed `LARGEST_CELL` pixels.

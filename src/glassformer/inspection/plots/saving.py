@@ -21,7 +21,7 @@ SALT = "glassformer"
 
 
 def refuse_no_picture(path: Path, option: str = "--out") -> None:
-    """Check that a figure can be written to `path`; errors call it by the name of its `option`.
+    """Check that a figure can be written to `path`; `option` is its command-line option, for error messages.
 
     Raises:
         GlassError: the format is unknown, the folder does not exist, `path` is a folder, or matplotlib is missing.

@@ -71,7 +71,7 @@ def prune_by_gates(opened: OpenedRun, settings: L0, note: Callable[[str], None])
     """Train with gates, remove heads whose final gates are 0, and multiply the other gates into the weights.
 
     Raises:
-        GlassError: the run keeps an average of its weights, or a loss or a gradient is not finite.
+        GlassError: the run averages its weights (`train.average`), or a loss or a gradient is not finite.
     """
     config = opened.config
     if config.train.average != "none":

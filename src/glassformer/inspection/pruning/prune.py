@@ -40,8 +40,8 @@ class PruningRequest:
             loss.
         order: order in which heads are removed.
         step: fraction of all heads that is removed at a time.
-        per_layer: normalize importance within each attention layer, as Michel et al. 2019 do.
-        curve: measure the whole curve for `order`, the reverse order and random orders.
+        per_layer: whether to normalize importance within each attention layer, as Michel et al. 2019 do.
+        curve: whether to measure the whole curve for `order`, the reverse order and random orders.
         random_orders: number of random orders.
         effects: kind of ablation with which to measure the effect of each head; None: no measurement.
         l0: settings for learning gates instead of using an order.

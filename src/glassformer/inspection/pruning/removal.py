@@ -1,4 +1,4 @@
-"""Remove heads: their rows of the query, key and value projections, and their columns of the output projection.
+"""Remove heads: their rows in the query, key and value projections, and their columns in the output projection.
 
 A key-value head is removed together with the last query head that uses it. Up to rounding, the smaller model computes
 the same logits as the full model with these heads' gates at 0. Output biases stay.

@@ -46,7 +46,7 @@ class ExplainedPrediction:
 
 
 def predict_next_token(model: GeneratingModel, text: str, settings: SampleConfig, step: int) -> ExplainedPrediction:
-    """Return the choice of generated token number `step`, counted from 1, as in `glass generate`.
+    """Return the prediction of generated token number `step`, counted from 1, as in `glass generate`.
 
     Raises:
         GlassError: the generated text ends before that token, or the prompt does not fit the model.
@@ -73,7 +73,9 @@ def predict_next_token(model: GeneratingModel, text: str, settings: SampleConfig
 
 
 def predict_mask(model: MaskFiller, text: str, mask_number: int) -> ExplainedPrediction:
-    """Return the choice for [MASK] number `mask_number`, counted from 1: the likeliest token that is not special.
+    """Return the prediction for [MASK] number `mask_number`, counted from 1.
+
+    The choice is the likeliest token that is not special.
 
     Raises:
         GlassError: the text has no such [MASK], or is longer than the context.
@@ -106,7 +108,7 @@ def predict_mask(model: MaskFiller, text: str, mask_number: int) -> ExplainedPre
 
 
 def predict_label(model: TextClassifier, text: str) -> ExplainedPrediction:
-    """Return the choice of a label for a text: the likeliest class."""
+    """Return the prediction of a label for a text; the choice is the likeliest class."""
     ids = model.ids(text)
     tokens = torch.tensor([ids], device=_device(model))  # (1, T)
     with inference(model.model):

@@ -28,7 +28,7 @@ Map = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class MappedTokens:
-    """Text whose attention maps are stored.
+    """Tokens of a text whose attention maps are stored.
 
     Attributes:
         probe: "text" or "repeated".
@@ -75,7 +75,7 @@ class Snapshot:
         statistics: (heads, M) statistics such as entropy; NaN if undefined.
         maps: attention maps (H, T, S) by index of the text and site: 255 times the weights, rounded.
         losses: (rows, T) losses on validation rows in nats, by position; NaN where nothing is predicted.
-        repeated: (rows, T) losses on repeated random tokens, for language models; otherwise (0, 0).
+        repeated: (rows, T) losses on repeated random tokens, for language models; (0, 0) without such losses.
         prompt, sample: a prompt, and the model's output for it: text, or the label of a classifier.
     """
 
