@@ -169,7 +169,9 @@ class Transformer:
             raise AttributeError(f"a Transformer has no attribute {name!r}. {nearest(name, usable_names)}")
 
     def tokens(self, text: str, target: str | None = None) -> TextTokens:
-        """Return the tokens that the model reads for a text; row i of `logits`, if it has rows, belongs to token i.
+        """Return the tokens that the model reads for a text.
+
+        Row i of `logits` belongs to token i, except in a classifier.
 
         Raises:
             GlassError: the text is empty, the text or `target` is longer than the context, or the task takes no
@@ -206,12 +208,13 @@ class Transformer:
         Calls `glassformer.evaluation.token_losses.surprisals`. A decoder predicts every token except the first from the
         tokens before it. An encoder-decoder predicts every token of `target` and the end token. A masked model predicts
         each token, except special tokens, with only that token masked. For a classifier, the result is the loss of the
-        label `target`, in nats.
+        label `target`, in nats. An encoder-decoder reads only the beginning of a source that is longer than the
+        context.
 
         Raises:
-            GlassError: the text is empty, longer than the context (for a masked model, than 512 tokens) or too short to
-                have a loss; `target` is missing, or the task does not take one; or the run is a chat model, whose loss
-                is defined only for answers.
+            GlassError: the text is empty or too short to have a loss; the text (for an encoder-decoder, `target`) is
+                longer than the context or, for a masked model, than 512 tokens; `target` is missing, or the task does
+                not take one; or the run is a chat model, whose loss is defined only for answers.
         """
         return self._loss(text, target)
 
@@ -431,7 +434,7 @@ class Transformer:
             part: one or several names from `parts`.
             instead: replacement for the part's output: "zero"; "mean" over the run's held-out text; "first", for heads
                 and attention layers: attention to the first token only; "frozen": zero, with all other attention
-                patterns kept unchanged. If `part` names positions or the mask, they are removed.
+                patterns unchanged. Positional encodings and the mask, if named in `part`, are always removed.
 
         Raises:
             GlassError: there is no such part, the part does not support this replacement, the run's text is missing
@@ -447,19 +450,20 @@ class Transformer:
     ) -> Receipt:
         """Return the direct logit attribution of one token: its logit as the sum of the contributions of the parts.
 
-        Calls `glassformer.inspection.receipt.write_receipt` (Elhage et al. 2021). In the result, `.parts` holds the
-        contributions in logit units, `.total` their sum, and `.logit` the model's logit. `print` shows it as a table.
+        Calls `glassformer.inspection.receipt.write_receipt` (Elhage et al. 2021). In the result, `.parts` contains the
+        contributions in logit units, `.total` is their sum, and `.logit` is the model's logit. `print` shows the result
+        as a table.
 
         Args:
             text: the text before the token; for other tasks, a source, a text with `[MASK]`, or a text to classify.
-            token: text or id of the token, or a label; None: the model's prediction.
+            token: text or id of the token, or a label; None: the token or label that the model predicts.
             against: another token or label, whose logit is subtracted.
             step: number of the generated token to explain, counted from 1.
             hole: number of the `[MASK]`, counted from 1.
 
         Raises:
             GlassError: the model has no exact decomposition (it is post-norm, or has an activation before its output
-                layer), the text is empty, or there is no such token.
+                layer), the text is empty or too long, or there is no such token.
         """
         return write_receipt(self.text_model, text, token, against, step=step, hole=hole)
 
@@ -473,7 +477,7 @@ class Transformer:
                 Some roles are scored on repeated random tokens, for any `text`.
 
         Raises:
-            GlassError: the text is empty, or longer than the context.
+            GlassError: the text is empty, too short, or longer than the context.
         """
         given_text = None if text is None else TextSample([text], "the given text")
         return heads_of_run(self.run, given_text)
@@ -561,10 +565,10 @@ def fit(
         begin_from: folder of a run to fine-tune, which provides the tokenizer, the model settings and the initial
             weights; the call then takes 3 minutes by default.
         settings: any other settings by name: {"model.layers": 4, "train.seed": 1}.
-        progress: show a progress bar and notes on standard error.
+        progress: whether to show a progress bar and notes on standard error.
 
     Raises:
-        GlassError: the folder already holds a run, a setting is not allowed, or the data cannot be used.
+        GlassError: the folder already contains a run, a setting is not allowed, or the data cannot be used.
     """
     began = time.monotonic()
     for name, value in (("data", data), ("target", target)):
@@ -603,7 +607,7 @@ def import_model(path: Folder, out: Folder | None = None) -> Transformer:
 
     Raises:
         GlassError: the folder cannot be read, the model uses a feature that glassformer cannot reproduce exactly, or
-            `out` already holds a run.
+            `out` already contains a run.
     """
     folder = Path("runs") / Path(path).resolve().name if out is None else Path(out)
     _refuse_run_at(folder)
@@ -613,7 +617,7 @@ def import_model(path: Folder, out: Folder | None = None) -> Transformer:
 
 
 def _refuse_run_at(folder: Path) -> None:
-    """Raise a `GlassError`, with a remedy for the Python API, if the folder holds a run."""
+    """Raise a `GlassError`, with a remedy for the Python API, if the folder contains a run."""
     if (folder / "config.toml").exists():
         advice = f"Open it with gf.load({fspath(folder)!r}), or give another folder as out."
         raise GlassError(f"{folder} already contains a run", advice)

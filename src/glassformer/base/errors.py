@@ -83,7 +83,8 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
 def nearest_file(path: Path, otherwise: str) -> str:
     """Return the remedy for a missing file: suggest the most similar name in its folder.
 
-    If no name is similar or the folder cannot be read, return `otherwise`; if it is missing, say that it is missing.
+    If no name is similar, or the folder cannot be read, return `otherwise`; if the folder is missing, return a sentence
+    that says so.
     """
     try:
         names = sorted(entry.name for entry in path.parent.iterdir())

@@ -93,7 +93,7 @@ def refuse_no_folder(path: Path) -> None:
 
 
 def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
-    """Write a folder of files atomically, with a manifest of their sizes and SHA-256.
+    """Write a folder of files atomically, with a manifest of their sizes and SHA-256 hashes.
 
     Args:
         final: path of the folder; an existing folder is replaced.
@@ -145,7 +145,7 @@ def restore_folder(final: Path) -> None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Return whether a folder written by `write_folder` is complete and unaltered."""
+    """Return whether a folder with a manifest, written by `atomic_folder`, is complete and unaltered."""
     try:
         check_folder(folder)
     except GlassError:
@@ -154,7 +154,12 @@ def is_complete(folder: Path) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise a `GlassError` that names the first missing, truncated or altered file of a folder with a manifest."""
+    """Compare the files of a folder with its manifest.
+
+    Raises:
+        GlassError: the manifest is missing or damaged, or a file is missing, truncated or altered; the error names the
+            first such file.
+    """
     remedy = "Use another checkpoint of the run, or copy this one again."
     try:
         entries = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]

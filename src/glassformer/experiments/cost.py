@@ -1,8 +1,9 @@
 """Measure the cost of a forward and backward pass in seconds and bytes, and fit its scaling exponents.
 
-Time is measured on one thread. Memory is the tensors that autograd saves for the backward pass, each storage counted
-once, without parameters: the part of training memory that grows with the text. An exponent is the slope of a
-least-squares line through the logarithms, fitted to the largest sizes only, where terms of lower order matter less.
+Time is measured on one thread. Memory is the total size of the tensors that autograd saves for the backward pass, with
+each storage counted once and without parameters: this part of training memory grows with the length of the text. An
+exponent is the slope of a least-squares line through the logarithms, fitted to the largest sizes only, where terms of
+lower order matter less.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ HELD = MappingProxyType({"T": 256, "D": 64, "L": 1})
 HEADS = 4
 VOCABULARY = 64
 FITTED = 4
-"""Number of largest sizes that the power law is fitted to."""
+"""Number of sizes, the largest ones, to which the power law is fitted."""
 REPEATS = 5
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """The 97.5 % quantile of Student's t distribution with 1, 2, ... degrees of freedom."""
@@ -96,12 +97,12 @@ class Law:
 
     @property
     def memory(self) -> Fit:
-        """Return the power law of memory, fitted to the bytes kept at the largest sizes."""
+        """Return the power law of memory, fitted to the saved bytes at the largest sizes."""
         return fit_power(self.sizes[-FITTED:], self.saved_bytes[-FITTED:])
 
 
 def fit_power(x: Sequence[float], y: Sequence[float]) -> Fit:
-    """Fit a power law by least squares on the logarithms, with Student's t interval of the exponent."""
+    """Fit a power law by least squares on the logarithms, with a 95 % confidence interval of the exponent."""
     u = np.log(np.asarray(x, dtype=float))  # (n)
     v = np.log(np.asarray(y, dtype=float))  # (n)
     n = len(u)
@@ -116,7 +117,10 @@ def fit_power(x: Sequence[float], y: Sequence[float]) -> Fit:
 
 
 def attention_pass(sizes: Mapping[str, int], explicit: bool) -> MeasuredPass:
-    """Return causal attention over T positions without projections, by the fused kernel or step by step."""
+    """Return the forward pass of causal attention over T positions, without projections.
+
+    Attention is computed by the fused kernel or, if `explicit`, step by step.
+    """
     T = sizes["T"]
     K = sizes["D"] // HEADS
     q, k, v = (torch.randn(1, HEADS, T, K, requires_grad=True) for _ in range(3))  # (1, H, T, K)
@@ -124,7 +128,7 @@ def attention_pass(sizes: Mapping[str, int], explicit: bool) -> MeasuredPass:
 
 
 def feedforward_pass(sizes: Mapping[str, int]) -> MeasuredPass:
-    """Return the forward pass of one feed-forward layer, F = 4 D, on T random positions."""
+    """Return the forward pass of one feed-forward layer, F = 4 D, on random inputs at T positions."""
     layer = FeedForward(_config(sizes))
     x = torch.randn(1, sizes["T"], sizes["D"], requires_grad=True)  # (1, T, D)
     return MeasuredPass(lambda: layer(x), layer)
@@ -165,7 +169,10 @@ def measure_costs(sizes: Mapping[str, Sequence[int]], note: Callable[[str], None
 
 
 def _seconds(measured_passes: Sequence[MeasuredPass]) -> tuple[float, ...]:
-    """Return the shortest time of each pass. The passes take turns, so that other load affects all of them alike."""
+    """Return the seconds of each forward and backward pass in its fastest round.
+
+    The passes take turns in every round, so that other programs on the machine affect all of them alike.
+    """
     best = [math.inf] * len(measured_passes)
     for _ in range(REPEATS + 1):  # the first round warms up
         for number, measured_pass in enumerate(measured_passes):
@@ -198,10 +205,10 @@ def saved_bytes_of(measured_pass: MeasuredPass) -> int:
 
 
 def refuse_used_folder(folder: Path) -> None:
-    """Check that a folder is new, empty, or holds only an earlier cost report.
+    """Check that a folder is new, is empty, or contains only an earlier cost report.
 
     Raises:
-        GlassError: the folder holds other files, or is a file.
+        GlassError: the folder contains other files, or the path is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")

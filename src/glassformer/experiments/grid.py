@@ -126,8 +126,8 @@ def parse_variations(items: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Parse command-line items `SETTING=VALUE,VALUE,...` into a mapping from setting to values.
 
     Raises:
-        GlassError: an item has no =, there is no such setting, it cannot vary, it is given twice, or its values are not
-            at least two different ones.
+        GlassError: an item has no =; its setting is unknown, cannot vary, or is given twice; or it has fewer than two
+            values, an empty value or a repeated value.
     """
     variations: dict[str, tuple[str, ...]] = {}
     for item in items:
@@ -219,7 +219,7 @@ def _refuse_unsupported(cell: Cell) -> None:
 
 
 def difference(old: Grid, new: Grid) -> str | None:
-    """Describe the first setting in which two grids differ; return None if they are equal except for added seeds."""
+    """Return a description of the first difference between two grids; None if there is none except added seeds."""
     if [cell.values for cell in old.cells] != [cell.values for cell in new.cells]:
         names = [", ".join(cell.name for cell in grid.cells) for grid in (old, new)]
         return f"the cells {names[0]}, not {names[1]}"

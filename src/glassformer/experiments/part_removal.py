@@ -59,7 +59,7 @@ class BareBlock(Block):
 
 
 class ZeroOutput(nn.Module):
-    """Replacement for a sublayer that returns zeros, so that it adds nothing to the residual stream."""
+    """Replacement for a sublayer; it returns zeros, so that nothing is added to the residual stream."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return zeros: (B, T, D) -> (B, T, D)."""
@@ -99,4 +99,4 @@ ALTERATIONS = MappingProxyType(
         }.items()
     }
 )
-"""Alterations by the values of `--vary remove=...`, except `nothing`."""
+"""Value of `--vary remove=...`, except `nothing` -> alteration of the model."""

@@ -42,12 +42,12 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
     Args:
         folder: folder of this grid; new, empty, or with the same grid, which may have fewer seeds.
         grid: grid to train.
-        jobs: number of parallel processes, of one thread each.
+        jobs: number of parallel processes; each uses one thread unless `train.threads` is set.
         note: function that receives progress messages.
 
     Raises:
-        GlassError: `jobs` is below 1, the folder holds other files or another grid, another process trains this grid,
-            or the text cannot be read or has changed.
+        GlassError: `jobs` is below 1, the folder contains other files or another grid, another process trains this
+            grid, or the text cannot be read or has changed.
     """
     if jobs < 1:
         raise GlassError(f"--jobs {jobs} is less than one", "Give at least 1, the number of runs to train in parallel.")
@@ -86,8 +86,8 @@ def _check_folder(folder: Path, grid: Grid) -> bool:
     """Return whether the folder is new or empty.
 
     Raises:
-        GlassError: the path is a file; the folder holds a different grid (added seeds are allowed); or it holds no grid
-            but files other than those of a killed comparison.
+        GlassError: the path is a file; the folder contains a different grid (added seeds are allowed); or it contains
+            no grid, but files other than those of a killed comparison.
     """
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
@@ -106,7 +106,7 @@ def _check_folder(folder: Path, grid: Grid) -> bool:
 
 
 def _prepare_texts(folder: Path, grid: Grid, note: Callable[[str], None]) -> dict[str, str]:
-    """Read and encode each text once, before the processes start; return the hash of each text by its key."""
+    """Read and encode each text once, before the processes start; return the hash of each text by its `text_key`."""
     from glassformer.training.setup import text_of_run
 
     hashes: dict[str, str] = {}
@@ -117,7 +117,7 @@ def _prepare_texts(folder: Path, grid: Grid, note: Callable[[str], None]) -> dic
 
 
 def text_key(config: Any) -> str:
-    """Return a key that is equal for settings that give the same tokens."""
+    """Return a string of all settings that determine the tokens of a run; equal strings mean equal tokens."""
     return json.dumps([config.train.task, config.data.model_dump(), config.tokenizer.model_dump()])
 
 
@@ -149,7 +149,7 @@ class Pool:
         self._stopped = False
 
     def train(self) -> None:
-        """Train all runs; if this raises, the worker processes are killed."""
+        """Train all runs. The worker processes are killed at the end, also after an error."""
         if not self.total:
             return
         self.note(f"training {counted(self.total, 'runs')}, {self.processes} at a time")

@@ -70,7 +70,11 @@ class Contrast:
 
     @property
     def finding(self) -> str:
-        """Return "no sd, no claim" without sd, "not told apart" if |delta| < `CLAIM` sd, else "lower" or "higher"."""
+        """Return the difference in words.
+
+        This is "no sd, no claim" if delta or sd is missing, "not told apart" if |delta| < `CLAIM` sd, and otherwise
+        "lower" or "higher".
+        """
         if self.ratio is None or self.delta is None:
             return "no sd, no claim"
         return "not told apart" if self.ratio < CLAIM else "lower" if self.delta < 0 else "higher"
@@ -83,7 +87,7 @@ class CellResult:
     Attributes:
         name: name of the cell.
         values: the value of each varied setting in this cell.
-        spread: `ResultTable.measure` over seeds.
+        spread: mean and standard deviation of `ResultTable.measure` over seeds.
         contrast: difference from the baseline; None for the baseline itself.
         writing: loss when generating (see `worker.writing_loss`); empty if not measured.
         restored: loss with all components restored (see `worker.restored_loss`); empty if not measured.
@@ -106,7 +110,7 @@ class CellResult:
 
     @property
     def measured(self) -> str:
-        """Return the mean and the standard deviation as text, or a note that no finished seed has a value."""
+        """Return the mean and the standard deviation as text, or a note that there is no value."""
         finished_without = not self.spread.values and self.seconds is not None
         return "no figure" if finished_without else str(self.spread)
 
@@ -233,6 +237,6 @@ def _values(results: Sequence[Mapping[str, Any]], key: str) -> tuple[float, ...]
 
 
 def _shared_value(results: Sequence[Mapping[str, Any]], key: str) -> Any:
-    """Return the value that all results share; None if they differ."""
+    """Return the value that is the same in all results; None if the values differ or there are no results."""
     values = {result[key] for result in results}
     return values.pop() if len(values) == 1 else None

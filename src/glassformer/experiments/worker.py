@@ -1,8 +1,8 @@
 """Worker process that trains runs of a grid: `python -m glassformer.experiments.worker FOLDER`.
 
 It reads run names from standard input, one per line, and prints each name when its result is written. A run is trained
-exactly as by `glass train`. When standard input ends, the parent process is gone, and the worker exits at once; a run
-can later be resumed from its last checkpoint.
+as by `glass train`, except that components of its model may be removed. When standard input ends, the parent process is
+gone, and the worker exits at once; a run can later be resumed from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from glassformer.training.trainer import Trainer
 from glassformer.training.validation import validation_loss
 
 PATIENCE = 60.0
-"""Seconds to wait for another process that still holds a run, such as a process that is being killed."""
+"""Seconds to wait for another process that still holds the lock of a run, such as a process that is being killed."""
 
 
 def train(folder: Path, grid: Grid, job: GridJob) -> dict[str, Any]:
@@ -92,9 +92,10 @@ def _result(trainer: Trainer, grid: Grid, job: GridJob) -> dict[str, Any]:
 
 
 def writing_loss(trainer: Trainer) -> float:
-    """Return the loss in nats of the token after each validation window, which a model must predict when generating.
+    """Return the mean loss in nats of the first token after each validation window.
 
-    That token is never in the input, so a model without a causal mask cannot attend to it.
+    A model must predict this token when it generates text. The token is never in the input, so even a model without a
+    causal mask cannot attend to it.
     """
 
     def last_only(rows: Sequence[Row]) -> Batch:
@@ -123,7 +124,10 @@ def restored_loss(trainer: Trainer) -> float | None:
 
 
 def _wait_until_free(run_folder: Path) -> None:
-    """Wait until no other process holds the run, at most `PATIENCE` seconds; the trainer then reports the holder."""
+    """Wait until no other process holds the lock of the run, for at most `PATIENCE` seconds.
+
+    If the lock is still held afterwards, resuming the run raises an error.
+    """
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
@@ -139,7 +143,7 @@ def _last_sample(trainer: Trainer) -> str:
 
 
 def _train_and_write(folder: Path, grid: Grid, name: str) -> dict[str, Any]:
-    """Train the run with this name, and write its result or its failure."""
+    """Train the run with this name; write and return its result, or a failure with its cause."""
     try:
         result = train(folder, grid, grid.find(name))
     except GlassError as error:
@@ -158,7 +162,7 @@ def _read_names(names: SimpleQueue[str]) -> None:
 
 
 def main(folder: Path) -> None:
-    """Train the runs named on standard input until it ends."""
+    """Train the runs whose names are read from standard input, until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent stops this process
     names: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_read_names, args=(names,), daemon=True).start()

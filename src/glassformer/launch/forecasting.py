@@ -23,20 +23,20 @@ from glassformer.training.plan_file import RunForecast
 from glassformer.training.step_measurement import Probe, ProbeError, probe
 
 SHARE = 1 / 40
-"""Maximum fraction of `train.minutes` for the timed steps of each probe."""
+"""Maximum fraction of `train.minutes` for the timed steps of each probe (see `step_measurement`)."""
 LONGEST = 3.0
 """Maximum seconds for the timed steps of each probe."""
 
 
 def forecast_run(request: RunRequest, note: Callable[[str], None], began: float) -> tuple[Config, RunForecast | None]:
-    """Probe a run for which `RunRequest.is_forecast` is true; return its final settings and the forecast.
+    """Time some training steps before a run starts; return the final settings of the run and its forecast.
 
-    Under torchrun nothing is measured and the forecast is None, because a single process cannot measure the speed and
-    memory of all processes.
+    Call this only if `RunRequest.is_forecast` returns True. Under torchrun nothing is measured and the forecast is
+    None, because a single process cannot measure the speed and memory of all processes.
 
     Args:
         request: the run.
-        note: prints a note.
+        note: function that prints a note.
         began: value of `time.monotonic` from which `train.minutes` is counted.
 
     Raises:

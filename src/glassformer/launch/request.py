@@ -1,4 +1,4 @@
-"""Request for a new run; merges settings from corpus or parent, recipe, file and options, in rising priority."""
+"""Request for a new run; merges settings from parent, corpus, recipe, file and options, in rising priority."""
 
 from __future__ import annotations
 
@@ -98,8 +98,9 @@ class RunRequest:
     def leaves_sizes_open(self) -> bool:
         """Return whether sizes must be chosen for the text, the time limit and the machine.
 
-        A requested recipe with open sizes always leaves them open, except with a parent run. The default recipe does so
-        only if `train.steps` is unset and `train.minutes` is long enough for a probe.
+        The result is False with a parent run, without a recipe, or if `Recipe.sized` is false. Otherwise it is True for
+        a requested recipe; for the default recipe, it is True if `train.steps` is unset and `train.minutes` is long
+        enough to measure the speed.
         """
         recipe = self.recipe_name
         if recipe is None or self.begin_from is not None or not load_recipe(recipe).sized:
@@ -113,7 +114,7 @@ class RunRequest:
 
 
 def source_settings(data: str | None, target: str | None = None) -> dict[str, str]:
-    """Return the settings that DATA and TARGET on the command line stand for."""
+    """Return the settings of the arguments DATA and TARGET on the command line."""
     sources = {"data.source": data, "data.target": target}
     return {key: json.dumps(name, ensure_ascii=False) for key, name in sources.items() if name is not None}
 
@@ -121,7 +122,7 @@ def source_settings(data: str | None, target: str | None = None) -> dict[str, st
 def merge_settings(
     recipe: str | None, file: Path | None, changes: Mapping[str, str], parent: Parent | None = None
 ) -> Config:
-    """Merge the settings of a run: defaults, corpus and task or parent, recipe, file, options, in rising priority.
+    """Merge the settings of a run: defaults, parent, corpus, recipe, file and options, in rising priority.
 
     If the source is already encoded, the settings with which it was encoded override those of the recipe.
 

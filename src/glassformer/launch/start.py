@@ -28,7 +28,7 @@ from glassformer.training.trainer import Trainer
 
 @contextmanager
 def start_requested(request: RunRequest, began: float, quiet: bool = False) -> Iterator[Trainer]:
-    """Choose the settings that a request leaves open, and yield the trainer of the new run.
+    """Choose the settings that a request leaves unset, and yield the trainer of the new run.
 
     Args:
         request: the run.
@@ -59,7 +59,7 @@ def start_run(
     quiet: bool = False,
     parent: Parent | None = None,
 ) -> Iterator[Trainer]:
-    """Yield the trainer of a new run; inside the block, a signal stops training after a step.
+    """Yield the trainer of a new run; inside the block, Ctrl-C and SIGTERM stop training after a step.
 
     If torchrun has restarted its processes, resume the run that they created before.
 
@@ -103,7 +103,7 @@ def resume_run(
         folder: the run folder; None: the most recently used run in `runs`.
         changes: SECTION.FIELD -> value as text.
         named_paths: new `source` and `target` of `data`, if the text was moved.
-        began: value of `time.monotonic` at the start of this leg's time.
+        began: value of `time.monotonic` from which the time of this leg (see `glassformer.training.legs`) is counted.
 
     Raises:
         GlassError: there is no run, or it cannot be resumed; see `resume_training`.
@@ -128,8 +128,8 @@ def _in_all_processes(
 ) -> Iterator[Trainer]:
     """Connect the processes of torchrun, and yield the trainer that `open_trainer` creates; rank 0 reports.
 
-    Inside the block, Ctrl-C and SIGTERM stop training after a step, and snapshots are recorded if the settings ask for
-    snapshots.
+    Inside the block, Ctrl-C and SIGTERM stop training after a step, and snapshots are recorded if `train.snapshots` is
+    above 0.
     """
     limit_shape_caches(config)
     with joined(config.train) as processes:

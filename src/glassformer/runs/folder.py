@@ -147,7 +147,7 @@ class Run:
         return self.folder / "source_tokenizer.json"
 
     def labels(self) -> tuple[str, ...]:
-        """Return the names of a classifier's labels, in the order of its scores; empty for other runs.
+        """Return the names of a classifier's labels, in the order of the model's outputs; empty for other runs.
 
         Raises:
             GlassError: the file is damaged.
@@ -368,13 +368,13 @@ def create_run(
     `config.toml` is written last and marks the folder as a run. Files of an interrupted creation are replaced.
 
     Args:
-        folder: the folder; it may be missing, be empty, or hold a lock or the files of an interrupted creation.
+        folder: the folder; it may be missing, be empty, or contain a lock or the files of an interrupted creation.
         config: all settings.
         facts: further entries of the manifest, such as `data` and hashes.
         add: function that writes the other files of the run, such as the tokenizer.
 
     Raises:
-        GlassError: the folder holds a run or other files, or cannot be written.
+        GlassError: the folder contains a run or other files, or cannot be written.
     """
     run = Run(folder)
     refuse_existing(folder)
@@ -421,7 +421,7 @@ def _is_unfinished(folder: Path) -> bool:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove only the files of a run whose creation was interrupted."""
+    """Remove the files of a run whose creation was interrupted, and no other files."""
     for name in WRITTEN_BEFORE_CONFIG:
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):
@@ -438,7 +438,7 @@ def _remove_partials(folder: Path, names: Collection[str]) -> None:
 
 
 def refuse_existing(folder: Path) -> None:
-    """Raise a `GlassError` unless `folder` is missing or empty, so that no file is ever overwritten.
+    """Raise a `GlassError` unless `folder` is missing or empty, so that no other file is overwritten.
 
     The lock and the files of an interrupted creation are allowed, because `create_run` replaces these files.
     """

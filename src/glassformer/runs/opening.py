@@ -45,8 +45,8 @@ class OpenedRun:
         model: the model with the checkpoint's weights, in evaluation mode.
         tokenizer: the tokenizer of the text; in an encoder-decoder, the tokenizer of the target.
         source_tokenizer: the tokenizer of the source; the same object if the vocabulary is shared.
-        labels: names of a classifier's labels.
-        note: called with a note if the encoded text is missing, so that the text is searched for or encoded again.
+        labels: names of a classifier's labels; empty for other runs.
+        note: function that receives a note if the encoded text is missing and is searched for or encoded again.
     """
 
     files: Run
@@ -74,7 +74,7 @@ class OpenedRun:
             which: "best" (lowest validation loss) or "last" checkpoint.
             device: as in `train.device`.
             precision: "bf16" keeps the weights in bfloat16; "auto" does so on devices that are fast in bfloat16.
-            note: called with a note if the encoded text is missing, so that the text is searched for or encoded again.
+            note: function that receives a note if the encoded text is missing and is searched for or encoded again.
 
         Raises:
             GlassError: there is no such run, or its files are damaged or belong to different models.

@@ -30,7 +30,7 @@ def prepare_run_text(
     Args:
         config: all settings.
         cache: the folder of encoded texts.
-        note: called with each progress message.
+        note: function that receives each progress message.
         tokenizers: tokenizers to use unchanged, as from `tokenizers_of`; empty: train tokenizers on the text, or use
             the one with which the text is already encoded.
 
@@ -99,7 +99,7 @@ def find_or_encode_text(
     Args:
         run: the run, which may have been moved.
         config: settings of the run.
-        note: called with a note if the encoded text is missing, so that the text is searched for or encoded again.
+        note: function that receives a note if the encoded text is missing and is searched for or encoded again.
         named_paths: current `source` and `target` of `data`; None: search for the text.
 
     Raises:

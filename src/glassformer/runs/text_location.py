@@ -20,7 +20,7 @@ def token_cache(folder: Path) -> Path:
 
 
 def token_folders(run: Run) -> list[Path]:
-    """Return the folders that may hold the run's encoded text: the recorded one and its namesake in `token_cache`."""
+    """Return the folders that may contain the run's encoded text: the recorded folder and the one in `token_cache`."""
     recorded = Path(run.manifest()["data"]["tokens"])
     return list(dict.fromkeys((recorded, token_cache(run.folder) / recorded.name)))
 
@@ -28,9 +28,9 @@ def token_folders(run: Run) -> list[Path]:
 def candidate_texts(run: Run, data: DataConfig, named_paths: Mapping[str, str]) -> Iterator[DataConfig]:
     """Yield the settings of `data` with each set of existing files that may be the run's text.
 
-    The files are searched at the paths in the settings, then at the same paths relative to the folder that holds the
-    run and to the folder above, then by name in these two folders. They may contain another text, so the caller must
-    compare hashes.
+    The files are searched for at the paths in the settings, then at the same paths relative to the folder that contains
+    the run and to the folder above, then by name in these two folders. They may contain another text, so the caller
+    must compare hashes.
 
     Args:
         run: the run, which may have been moved.

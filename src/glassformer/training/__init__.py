@@ -1,6 +1,6 @@
 """Training, from prepared text to weights.
 
-Read `loop` first: one screen shows a training step from the learning rate to the checkpoint. `setup` creates or resumes
+Read `loop` first: it shows a training step from the learning rate to the checkpoint. `setup` creates or resumes
 a run and builds its `trainer`, whose methods the loop calls. `stepping`, `out_of_memory` and `parallel` help to compute
 the gradients of a step; `optimizers`, `muon` and `averaging` update the weights, and `schedules` the learning rate.
 `validation` measures the loss; `checkpoint`, `journal` and `legs` write files. `auto_sizes` and `sizing` choose

@@ -1,4 +1,4 @@
-"""Choose the sizes that a recipe leaves open, from the measured training speed of the machine."""
+"""Choose the sizes that a recipe leaves unset, from the measured training speed of the machine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MEASURED = ("model.layers", "model.width", "model.context", "train.batch", "trai
 
 @dataclass(frozen=True)
 class Sized:
-    """Settings of a run after its open sizes were chosen.
+    """Settings of a run after its sizes were chosen.
 
     Attributes:
         config: all settings.
@@ -69,17 +69,17 @@ def size_run(
     note: Callable[[str], None],
     spent: Callable[[], float] = lambda: 0.0,
 ) -> Sized:
-    """Choose the open settings, probe them, and choose again with the measured speed, until the choice is stable.
+    """Choose the sizes of a run, measure the training speed with them, and choose again until the choice is stable.
 
-    There are at most `ROUNDS` probes, and no further one after `LONGEST_SHARE` of the time limit.
+    There are at most `ROUNDS` measurements, and no further one after `LONGEST_SHARE` of the time limit.
 
     Args:
-        config: all settings; open settings may have any value.
+        config: all settings; those that are chosen may have any value.
         given_names: names of the settings that keep their values.
         folder: folder of the new run.
         seconds: training time of each probe.
-        note: prints a note.
-        spent: returns the wall seconds of the run so far.
+        note: function that prints a note.
+        spent: function that returns the wall-clock seconds of the run so far.
 
     Raises:
         GlassError: the text cannot be read, or a probe failed.
@@ -138,7 +138,7 @@ def _data_settings_to_change(config: Config, data: Prepared) -> dict[str, Any]:
 
 
 def _fitting_context(data: Prepared) -> int | None:
-    """Return the context that fits `COVERED_FRACTION` of the framed examples; None for running text."""
+    """Return the context that fits `COVERED_FRACTION` of the examples with special tokens; None for running text."""
     if data.kind.running_text:
         return None
     lengths = data.train.lengths().max(axis=1)  # (records,)

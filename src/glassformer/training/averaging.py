@@ -20,8 +20,9 @@ class WeightAverage(EagerOptimizer):
     """Average of parameters over the training steps; the last optimizer of a run, which steps after the others.
 
     The state of each parameter is a count of steps and a tensor `other`, which `exchange` swaps with the parameter.
-    During training, `other` is the average; while the average is evaluated, or saved as the weights of a checkpoint, it
-    holds the weights. A checkpoint therefore has both: opening a run loads the average, resuming restores the weights.
+    During training, `other` is the average; while the average is evaluated, or saved as the weights of a checkpoint,
+    `other` is the weights. A checkpoint therefore has both: opening a run loads the average, resuming restores the
+    weights.
 
     Args:
         parameters: parameters that are trained.
@@ -66,7 +67,7 @@ class WeightAverage(EagerOptimizer):
 
     @contextmanager
     def exchanged(self) -> Iterator[None]:
-        """Return a context in which the parameters hold the average."""
+        """Return a context in which the values of the parameters are the average."""
         self.exchange()
         try:
             yield

@@ -14,7 +14,7 @@ ONE_EVALUATION = 1 / 20
 """Maximum fraction of the time limit for the loss of one evaluation. It limits the number of rows, but not
 below `LEAST_ROWS`; all evaluations use the same rows."""
 FINAL = 1 / 10
-"""Maximum fraction of the time limit for the final evaluation, which uses all validation rows if they take less."""
+"""Maximum fraction of the time limit for the final evaluation, which uses all validation rows if there is time."""
 LEAST_ROWS = 2
 """Minimum number of rows in an evaluation: one row gives no confidence interval."""
 REST_SECONDS = 0.5
@@ -32,7 +32,7 @@ class Budget:
 
     Attributes:
         seconds: time limit of the whole run, from the start of its process to its end.
-        wanted_rows: number of validation rows per evaluation that the settings ask for.
+        wanted_rows: number of validation rows per evaluation according to the settings.
         all_rows: number of rows in the validation split.
         row: seconds per validation row; 0 before the first measurement.
         sample: seconds per sample.
@@ -67,8 +67,8 @@ class Budget:
         """Return the number of validation rows in the final evaluation.
 
         Args:
-            now: wall-clock seconds of the run at the beginning of this evaluation, so that the remaining time limits
-                the rows too, but to no less than half of `FINAL`; None: not known yet.
+            now: wall-clock seconds of the run at the beginning of this evaluation; None: not known yet. If given, the
+                rows must also fit into the remaining time, but the evaluation may always use half of `FINAL`.
         """
         available_seconds = FINAL * self.seconds
         if now is not None:

@@ -1,4 +1,4 @@
-"""Clock of a run: wall time since the start of its processes, including earlier legs.
+"""Clock of a run: wall time since the start of its processes, including earlier legs (see `legs`).
 
 It uses `time.monotonic`, so changes of the system time have no effect.
 """
@@ -47,7 +47,7 @@ class RunClock:
         now: the last reading.
 
     Args:
-        leg_seconds: returns the seconds of this leg in this process.
+        leg_seconds: function that returns the seconds of this leg in this process.
         processes: the processes of the run.
     """
 
@@ -75,7 +75,7 @@ def since(began: float | None = None) -> Seconds:
 
 
 def process_began() -> float:
-    """Return the value of `time.monotonic` at the start of this process, or its current value if that is not known."""
+    """Return the value of `time.monotonic` at the start of this process, or the current value if it is not known."""
     return time.monotonic() - (_process_age() or 0.0)
 
 

@@ -2,9 +2,9 @@
 
 The formula measures the loss on a scale from the unigram loss U of the text down to a floor F below its 5-gram loss G:
 F = G - k (U - G), at least 0. The remaining fraction s = (loss - F) / (U - F) was measured in short runs of many sizes
-on several texts; ln s is close to a linear function of the logarithms of quantities known before training. The interval
-is wide enough for 85 % of these runs if the middle for each run comes from a fit to the runs on all other texts.
-`benchmarks/loss_band.py` makes the runs and the fit.
+on several texts; ln s is close to a linear function of the logarithms of quantities known before training. In
+cross-validation, where each run is predicted from a fit to the runs on all other texts, an interval of this width
+contains the loss of 85 % of the runs. `benchmarks/loss_band.py` makes the runs and the fit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Legs of a run: entries of `manifest.json` with the machine and the package versions.
+"""Legs of a run: the parts of its training between a start or resume and the next stop.
 
-Each start adds a leg, and so does each resume unless the run has already ended.
+Each leg has an entry in `manifest.json` with the machine and the package versions. Resuming a run that has already
+ended adds no entry.
 """
 
 from __future__ import annotations

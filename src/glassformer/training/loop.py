@@ -1,7 +1,7 @@
 """The training loop: from the learning rate of a step to its checkpoint.
 
 `train` is the loop of a run. `compute_gradients` and `accumulate_gradients` are the forward and backward passes of one
-step; code that takes steps outside of a run (such as the probe, pruning and verification) calls them too.
+step; code that takes steps outside of a run (such as `step_measurement`, pruning and verification) calls them too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def train(trainer: Trainer) -> TrainingOutcome | None:
     """Train until a limit ends the run, then evaluate the best checkpoint; return None if a signal stopped the run.
 
     In both cases everything is saved. Without a time limit, a run that is stopped and then resumed on the same machine
-    with the same settings ends with the same weights as an uninterrupted run (`compiling.compiled` has an exception).
+    with the same settings ends with the same weights as an uninterrupted run. For an exception, see
+    `compiling.compiled`.
     """
     trainer.begin()
     while not (trainer.ended or trainer.stopping):

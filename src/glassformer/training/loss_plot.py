@@ -78,7 +78,10 @@ def loss_svg(training: Curve, validation: Curve, title: str, entropy: float | No
 
 
 def _labels(items: list[tuple[str, float, float]]) -> list[str]:
-    """Return the name and last value of each curve at its right end, spaced so that labels do not overlap."""
+    """Return SVG elements that label each curve at its right end with its name and last value, without overlap.
+
+    `items` are (name, last value, height in pixels).
+    """
     items = sorted(items, key=lambda item: item[2])
     gap = 30
     heights = [height for _, _, height in items]

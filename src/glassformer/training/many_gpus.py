@@ -111,7 +111,7 @@ class Estimate:
 
     Attributes:
         gpus, parameters: number of GPUs, and number of parameters of the model.
-        kept: the GPU's own shards of weights, gradients and optimizer state.
+        kept: bytes of the shards of weights, gradients and optimizer state on one GPU.
         gathered: gathered weights of the units in use.
         whole_gradients: gradients of the largest unit before they are reduced and sharded, and of the head's matrix.
         activations: activations of all rows on the GPU.
@@ -182,7 +182,7 @@ def size_of(config: ModelConfig, vocab_size: int | None = None, classes: int | N
 
 
 def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) -> ShardedBytes:
-    """Return the exact number of bytes that process `rank` stores of a model trained with AdamW.
+    """Return the exact bytes of weights, gradients and AdamW's state that process `rank` stores.
 
     FSDP2 shards each parameter by rows: of R rows, each of n processes has ceil(R / n), and the last ones fewer or
     none. Weight, gradient and two moments are float32: 16 bytes per parameter (ZeRO, section 3.1, has the same sum as
@@ -212,9 +212,10 @@ def block_activation_bytes(config: ModelConfig) -> int:
 def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
     """Return the bytes of activations of one forward and backward pass over `tokens` tokens.
 
-    Blocks: `kept` of all blocks; or, if recomputed, the input of each block and `kept` of one (Korthikanti et al.,
-    section 5). Head: its input, the gradient of this input, and one chunk of logits and their gradients (both in
-    bfloat16 and float32), and log-probabilities, together 16 bytes per logit (see `tasks.losses`).
+    Blocks: the stored activations of all blocks (`block_activation_bytes`); or, if recomputed, the input of each block
+    and the stored activations of one block (Korthikanti et al., section 5). Head: its input, the gradient of this
+    input, and one chunk of logits and their gradients (both in bfloat16 and float32), and log-probabilities, together
+    16 bytes per logit (see `tasks.losses`).
     """
     blocks = (
         size.layers * BFLOAT16_BYTES * size.width + size.activation_bytes_per_token
@@ -264,8 +265,8 @@ def estimate(size: ModelSize, gpu: Gpu, gpus: int, reach: float, rows: int | Non
         gpu: type of the GPUs.
         gpus: number of GPUs.
         reach: fraction of the peak FLOP/s that computation reaches while it is not waiting for communication.
-        rows: number of rows of `context` tokens on each GPU; None: the largest power of two
-            that fits, at most 64.
+        rows: number of rows of `context` tokens on each GPU; None: the largest power of two that fits, from 1 to
+            `MOST_ROWS`.
     """
     largest_unit = max((*size.blocks, size.parameters_outside_blocks))
     shards = sharded(size.shapes, gpus)

@@ -92,9 +92,9 @@ def configure_allocator(config: Config) -> None:
 
     With rows of one length, every step allocates the same blocks. By default glibc returns large freed blocks to the
     system, which must zero them again at the next step; with a vocabulary of 8,000, this takes a third of a bfloat16
-    step. Therefore freed blocks of up to 32 MiB are kept; the peak is unchanged.
+    step. Therefore glibc is configured to keep freed blocks of up to 32 MiB; the peak is unchanged.
 
-    With rows of many lengths, kept blocks fragment the heap, and the peak grows with the steps. glibc maps large blocks
+    With rows of many lengths, such blocks fragment the heap, and the peak grows with the steps. glibc maps large blocks
     separately and unmaps them when they are freed, but each time it raises the size that counts as large, up to 32 MiB
     (mallopt(3), M_MMAP_THRESHOLD). Therefore this threshold is fixed at `LARGE`.
 
@@ -145,7 +145,7 @@ def reset_peak_memory(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """Return the peak memory of this process since `reset_peak_memory`, in bytes; None if the system does not tell.
+    """Return the peak memory of this process in bytes since `reset_peak_memory`; None if it is not known.
 
     On a GPU: memory allocated by torch. On Linux: peak resident size without the pages of files, which the system can
     drop when it needs memory. On macOS: peak resident size since the start of the process, with the pages of files.

@@ -28,7 +28,7 @@ class Pace:
     Args:
         minutes: `train.minutes`.
         clock: clock of the run.
-        wanted_rows: number of validation rows per evaluation that the settings ask for.
+        wanted_rows: number of validation rows per evaluation according to the settings.
         all_rows: number of rows in the validation split.
     """
 
@@ -88,8 +88,9 @@ class Pace:
         """Measure the cost of an evaluation, choose its rows unless already chosen, and call `training_begins`.
 
         Args:
-            loss: computes the loss over the given number of rows.
-            sample: generates a short sample; returns the length of a full sample divided by that of the short one.
+            loss: function that computes the loss over the given number of rows.
+            sample: function that generates a short sample, and returns the length of a full sample divided by that of
+                the short one.
         """
         self.clock.read()
         self.budget.row = self._seconds_per_row(loss, self.budget.all_rows)
@@ -147,7 +148,7 @@ class Pace:
         """Estimate the time of the loss on the parent's text at the end; called in a resumed leg.
 
         Args:
-            loss: computes the loss over the given number of rows.
+            loss: function that computes the loss over the given number of rows.
             rows: number of rows of the parent's text on which the loss was computed before the first step.
         """
         self.budget.parents_text = rows * self._seconds_per_row(loss, rows)
@@ -184,7 +185,7 @@ class Pace:
         return evenly(rows, min(self.state.times.final_rows, self.budget.all_rows))
 
     def overrun(self) -> str | None:
-        """Return a note with the shortest useful time limit if the run exceeded its own by over a tenth; else None."""
+        """Return a note with the shortest useful time limit if the run took over 1.1 times its limit, else None."""
         seconds = self.clock.read() + self.budget.reserved_seconds
         if seconds <= 1.1 * self.budget.seconds:
             return None

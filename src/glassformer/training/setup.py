@@ -49,13 +49,13 @@ TRIAL_SHARE = 1 / 60
 
 @dataclass(frozen=True)
 class Alteration:
-    """Change to the model in an experiment that no setting can make.
+    """Change to the model that an experiment makes, and that no setting can make.
 
-    Runs with it are marked, and `open_run` rejects them unless the caller names the change.
+    Runs with such a change are marked, and `open_run` rejects them unless the caller names the change.
 
     Attributes:
         name: description of the changed model, such as "no causal mask".
-        apply: function that changes a model in place without drawing random numbers.
+        apply: function that changes a model in place without using random numbers.
     """
 
     name: str
@@ -77,12 +77,12 @@ def new_training(
 
     Args:
         config: all settings.
-        folder: folder of the run; it must not hold a run yet.
-        reporter: receives progress and notes.
+        folder: folder of the run, which must be missing or empty; see `refuse_existing`.
+        reporter: reporter of progress and notes.
         alteration: change to the model, in an experiment.
         processes: processes that train this run together; None: only this process.
         data: the text, if it is already prepared (standard input cannot be read twice); None: prepare it.
-        seconds: returns the wall seconds of the run, for the time limit; None: count from now.
+        seconds: function that returns the wall-clock seconds of the run, for the time limit; None: count from now.
         parent: run to start from, with its tokenizers and weights; None: start from random weights.
 
     Raises:
@@ -147,7 +147,7 @@ def _set_parent_text(trainer: Trainer, parent_text: ParentText | None) -> None:
 
 
 def _refuse_frozen(random_tensors: Sequence[str], config: Config) -> None:
-    """Raise a `GlassError` if `train.freeze` would freeze tensors that start random: a head for other labels."""
+    """Raise a `GlassError` if `train.freeze` names tensors with random initial values: a head for other labels."""
     for part in config.train.freeze:
         names = frozen_names([part], config.model)
         if any(name.startswith(names) for name in random_tensors):
@@ -161,7 +161,7 @@ def _refuse_frozen(random_tensors: Sequence[str], config: Config) -> None:
 def new_folder_lock(folder: Path) -> Iterator[None]:
     """Create a folder and hold its lock inside the context.
 
-    Afterwards, if the folder holds no run, remove the lock, and the folder if it is new and empty.
+    Afterwards, if the folder contains no run, remove the lock file, and the folder if it is new and empty.
 
     Raises:
         GlassError: another process holds the lock, or the folder cannot be created or locked.
@@ -233,7 +233,7 @@ def text_of_run(
     Args:
         config: all settings.
         folder: folder of the run; the encoded text is cached next to it.
-        note: prints a note.
+        note: function that prints a note.
         data: the text, if it is already prepared; then only its notes are printed.
         parent: run to start from, whose tokenizers encode the text; None: train tokenizers.
 
@@ -267,12 +267,12 @@ def resume_training(
     Args:
         folder: folder of the run.
         changes: SECTION.FIELD -> new value as text; only the settings in `resumed_settings.CHANGEABLE` may change.
-        reporter: receives progress and notes.
+        reporter: reporter of progress and notes.
         alteration: change to the model with which the run started.
         processes: processes that train this run together, in any number; None: only this process.
         named_paths: `source` and `target` of [data], if the text was moved; None: search at the old path and near the
             run.
-        seconds: returns the wall seconds of this leg, for the time limit; None: count from now.
+        seconds: function that returns the wall-clock seconds of this leg, for the time limit; None: count from now.
 
     Raises:
         GlassError: another process is training this run, or the run cannot be resumed.
@@ -433,7 +433,7 @@ def _true_entropy(config: Config, data: Prepared) -> float | None:
     """Return the true entropy of the validation split in nats per predicted token; None unless it is known.
 
     The entropy is known only in task lm, for a generated corpus without unknown tokens. A model need not predict the
-    text that an unknown token stands for, so its loss could be below the entropy.
+    text that an unknown token replaces, so its loss could be below the entropy.
     """
     if config.data.source not in CORPORA or config.train.task != "lm":
         return None
@@ -460,9 +460,9 @@ def try_threads(
     Args:
         config: all settings.
         data: the prepared text.
-        note: prints a note on the choice.
+        note: function that prints a note on the choice.
         processes: processes that train the run together.
-        seconds: returns the wall seconds of this leg.
+        seconds: function that returns the wall-clock seconds of this leg.
         earlier: wall seconds of earlier legs.
     """
     choice = choice_of(config, note) if processes.world_size == 1 else None

@@ -286,9 +286,9 @@ def _suits(shape: ModelShape, case: SizingCase, speed: float) -> bool:
 
 
 def _with_given_sizes(shape: ModelShape, case: SizingCase, given_settings: Mapping[str, Any]) -> ModelShape:
-    """Return the shape with the given sizes; if no context is given, choose it to suit the data.
+    """Return the shape with the given sizes; if no context is given, choose the context to suit the data.
 
-    For examples it fits nearly all of them; for windows over running text it is at most a quarter of the text.
+    The chosen context fits nearly all examples; for windows over running text, it is at most a quarter of the text.
     """
     sizes = {
         name: int(given_settings[f"model.{name}"])
@@ -314,7 +314,7 @@ def _power_of_two(number: float) -> int:
 
 
 def _heads(width: int, given_settings: Mapping[str, Any]) -> int:
-    """Return the given number of heads, or else the one that makes heads of even width nearest to the usual width."""
+    """Return the given number of heads, or else the number whose even head width is nearest to the usual width."""
     if "model.heads" in given_settings:
         return int(given_settings["model.heads"])
     usual_width = next((head for limit, head in HEAD_WIDTH.items() if width <= limit), WIDE_HEAD)

@@ -34,8 +34,8 @@ class ThreadChoice:
 
     Args:
         numbers: numbers of threads to choose from; the last one is in use at the start.
-        note: prints a note on the choice.
-        use: sets torch's number of threads.
+        note: function that prints a note on the choice.
+        use: function that sets torch's number of threads.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class ThreadChoice:
         """Try each number of threads before training, and use the fastest.
 
         Args:
-            step: takes the training step with the given index, on a temporary model.
+            step: function that takes the training step with the given index, on a temporary model.
             seconds: time for each number of threads, after one warm-up step; if the warm-up step takes longer, its time
                 is the result.
-            clock: returns the time in seconds.
+            clock: function that returns the time in seconds.
         """
         seconds_per_step: dict[int, float] = {}
         for number in self.numbers:

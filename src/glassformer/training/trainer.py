@@ -33,7 +33,7 @@ from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import NOISE, verdict
 
 WATCHED_EVALUATIONS = 3
-"""Number of evaluations up to which the task's concerns about the data are reported with each sample."""
+"""Number of evaluations at the start of a run after which the task's concerns about the data are reported."""
 RISING_EVALUATIONS = 3
 """Number of evaluations without improvement after which a rising validation loss is reported."""
 SHORT_SAMPLE = 16
@@ -95,7 +95,7 @@ class Trainer:
 
     Attributes:
         state: progress of the run, saved in checkpoints.
-        stopwatch: measures the time of steps.
+        stopwatch: stopwatch for the time of steps.
         pace: clock and time budget of a run with a time limit, otherwise `Untimed`.
         record: line of `metrics.jsonl` for the last step.
         reason: reason why the run has ended; None while there are steps to take.
@@ -107,11 +107,11 @@ class Trainer:
         config: all settings.
         model: initialized model; `resume` loads its weights.
         task: task with its text.
-        reporter: receives progress and notes.
+        reporter: reporter of progress and notes.
         entropy: true entropy of the validation split in nats per token, for the loss plot and the outcome; None if not
             known.
         processes: processes that train this run together; None: only this process.
-        seconds: returns the wall seconds of this leg, for the time limit; None: count from now.
+        seconds: function that returns the wall-clock seconds of this leg, for the time limit; None: count from now.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class Trainer:
         )
 
     def _measure_initial_losses(self, parent_text: ParentText) -> None:
-        """Compute a fine-tuned run's losses before its first step, on its own text and on the parent's text."""
+        """Compute a fine-tuned run's losses before its first step: on the run's text and on the parent's text."""
         self.evaluate()
         if parent_text.task is not None:
             self.state.parent_rows = len(self.pace.part(self._evaluation_rows_of_parent(parent_text.task)))
@@ -281,9 +281,9 @@ class Trainer:
         return loss
 
     def _try_sample(self) -> float:
-        """Generate a short sample without showing it; return the ratio of a full sample's length to its length.
+        """Generate a short sample without showing it, to measure its time.
 
-        For tasks that generate no text, return 1.
+        Return the length of a full sample divided by that of the short one; 1 for tasks that generate no text.
         """
         settings = self.config.sample
         short_settings = settings.replace(tokens=min(SHORT_SAMPLE, settings.tokens))

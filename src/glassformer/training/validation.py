@@ -106,9 +106,9 @@ def validation_loss(
         device, dtype: device of the model, and precision of its matrix multiplications.
         skip: number of targets at the start of each row that do not count; in the first row, all targets count.
         most_tokens: maximum number of tokens per forward pass; `tokens_at_once` may set a lower limit.
-        collate: makes a batch of rows; None: `Batch.from_rows`.
+        collate: function that makes a batch of rows; None: `Batch.from_rows`.
         processes: processes that share the work and all get the same result; None: only this process.
-        forward: called instead of the model, with the same arguments.
+        forward: function that is called instead of the model, with the same arguments; None: the model.
     """
     processes = processes or OneProcess()
     moments: list[Fraction | float] = [Fraction(0)] * 5

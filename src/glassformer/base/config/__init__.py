@@ -1,6 +1,6 @@
 """All settings: documented field by field, validated on creation, immutable, read from and written to TOML.
 
-`config.toml` in a run folder holds a `Config`; a recipe sets some of its fields, and `--set SECTION.FIELD=VALUE`
+`config.toml` in a run folder contains a `Config`; a recipe sets some of its fields, and `--set SECTION.FIELD=VALUE`
 changes one field. Nothing here imports torch.
 """
 

@@ -21,7 +21,7 @@ def frozen_names(parts: Iterable[str], model: ModelConfig) -> tuple[str, ...]:
 
     Args:
         parts: names of components: embedding, head, encoder, decoder, layers.N, or layers.A-B. In an encoder-decoder,
-            layers.N is a layer of both stacks.
+            layers.N means layer N of the encoder and layer N of the decoder, as far as they exist.
         model: settings of the model.
 
     Raises:

@@ -130,7 +130,10 @@ class ModelConfig(BaseSettings):
         return [head for head in range(self.heads) if f"{site}.{head}" not in self.removed_heads]
 
     def kept_kv_heads(self, site: str) -> list[int]:
-        """Return the indices of the key and value heads that `kept_heads` use; each serves heads / G query heads."""
+        """Return the indices of the key and value heads that the query heads in `kept_heads` use.
+
+        Before heads are removed, each key and value head serves heads / G query heads.
+        """
         return sorted({head * self.G // self.heads for head in self.kept_heads(site)})
 
     @field_validator("removed_heads")

@@ -117,7 +117,7 @@ def settings_of(
     Args:
         layers: tables of settings by section.
         changes: `SECTION.FIELD` -> value as text.
-        where: source of the layers, which errors name if they are not about the form of `changes`.
+        where: source of the layers, for error messages.
     """
     merged: dict[str, dict[str, Any]] = {}
     for layer in layers:
@@ -134,7 +134,7 @@ def settings_of(
 
 
 def overlay(sections: dict[str, dict[str, Any]], section: str, values: Mapping[str, Any]) -> None:
-    """Update a section in place; if `steps` or `minutes` is given alone, unset an earlier value of the other."""
+    """Update a section in place; if only one of `train.steps` and `train.minutes` is given, unset the other."""
     current = sections.setdefault(section, {})
     if section == "train":
         for limit, other in (("minutes", "steps"), ("steps", "minutes")):

@@ -22,7 +22,7 @@ class TaskFacts:
         records: type of the training data: running text, pairs of source and target, texts with labels, or
             conversations.
         verb: completes the sentence "this run was trained to ...".
-        command: the command that uses a run of this task; {} stands for the run folder.
+        command: the command that uses a run of this task; {} is replaced by the run folder.
         method: the method of `glassformer.Transformer` for the task.
         recipe: the default recipe for data that is not a generated corpus; `--recipe auto` selects it too.
         example: an input that the web page suggests if the run has neither a sample nor a prompt.

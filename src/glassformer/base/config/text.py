@@ -12,8 +12,8 @@ from glassformer.base.settings import BaseSettings, impossible
 TokenizerKind = Literal["characters", "graphemes", "bytes", "words", "bpe", "wordpiece", "unigram"]
 TOKENIZER_KINDS: tuple[str, ...] = get_args(TokenizerKind)
 CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }}{{ eos_token }}{% endfor %}"
-"""Default chat template: an end token (which every tokenizer has) after each message. The position of a message tells
-its role."""
+"""Default chat template: each message is followed by an end token, which every tokenizer has. Roles are left out,
+because questions and answers alternate."""
 
 
 class TokenizerConfig(BaseSettings):

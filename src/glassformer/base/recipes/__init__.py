@@ -19,7 +19,8 @@ class Recipe:
         summary: description in one line.
         settings: settings by section; settings that are missing keep their defaults.
         vocabulary: vocabulary size of the recipe's usual text, for `glass count`; None: `tokenizer.vocab_size`.
-        sized: whether the sizes are open, so that they are chosen for the text, the time limit and the machine.
+        sized: whether the recipe leaves sizes, such as `model.width`, to be chosen for the text, the time limit and the
+            machine.
         published: published parameter counts of this model, for comparison in `glass count`: a total, `parts` by
             component, and `note`; empty if there are none.
     """

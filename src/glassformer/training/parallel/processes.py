@@ -67,7 +67,7 @@ class Processes(Protocol):
         """Return the maximum of the number over all processes, the same in every process."""
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
-        """Return the total norm of the whole model's gradients, summed over processes, as a tensor of shape ()."""
+        """Return the total norm of all gradients after their sum over processes, as a tensor of shape ()."""
 
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all processes, in order of rank."""

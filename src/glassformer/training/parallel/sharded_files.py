@@ -1,4 +1,4 @@
-"""Checkpoints of sharded runs: each process writes and reads its own shards. Pickle is not used.
+"""Checkpoints of sharded runs: each process writes and reads only its shards. Pickle is not used.
 
 ::
 
