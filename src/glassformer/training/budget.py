@@ -22,8 +22,8 @@ REST_SECONDS = 0.5
 REST_SHARE = 0.01
 """Fraction of the time limit reserved for reports and the end of the process, in addition to `REST_SECONDS`."""
 WORTH = 2.0
-"""Ratio of the time limit that `Budget.least_minutes` suggests (before rounding) to the time of a step and of all work
-other than training."""
+"""Factor on the time of one step and of all work other than training; the product, rounded up, is the time limit that
+`Budget.least_minutes` suggests."""
 
 
 @dataclass

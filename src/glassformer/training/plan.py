@@ -45,12 +45,12 @@ class RunPlan:
             padding.
         steps_per_epoch: number of steps in one pass over the training split.
         steps: number of steps that `train.steps` and `train.minutes` allow; None if neither is set, or if there is a
-            time limit but no probe.
+            time limit but no measurement.
         longest: number of tokens in the longest training row; None for windows over running text, which have one
             length.
         checkpoint_bytes: size of one checkpoint in bytes.
         free_disk: free space in bytes on the disk with the prepared text.
-        probe: results of the probe; None without a probe.
+        probe: measured times and memory (see `step_measurement`); None: not measured.
     """
 
     config: Config
@@ -157,12 +157,12 @@ class RunPlan:
 
 
 def plan_run(config: Config, data: Prepared, probe: Probe | None, seconds_before: float = 0.0) -> RunPlan:
-    """Build the plan of a run from its settings, its data and a probe.
+    """Build the plan of a run from its settings, its data and a measurement of training steps.
 
     Args:
         config: all settings.
         data: the prepared text.
-        probe: results of a probe; None: time and memory are unknown.
+        probe: measured times and memory; None: time and memory are unknown.
         seconds_before: wall seconds before training, which count towards `train.minutes`.
     """
     task = make_task(config, data)

@@ -72,7 +72,8 @@ class RunForecast:
 def record_outcome(run: Run, outcome: TrainingOutcome, peak: int | None) -> str | None:
     """Add the outcome to `plan.json`, and return a line that compares it with the forecast.
 
-    Without `plan.json`, or if no quantity is in both, return None. If the file is damaged, return a line that says so.
+    Return None if there is no `plan.json`, or if no quantity was both forecast and measured. If the file is damaged,
+    return a line that says so.
 
     Args:
         run: a run that has ended.

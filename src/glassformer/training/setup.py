@@ -390,7 +390,7 @@ def fresh_model(config: Config, data: Prepared, alteration: Alteration | None = 
 def vocabulary_sizes_and_classes(config: Config, data: Prepared) -> tuple[int, int | None, int | None]:
     """Return the vocabulary size, the source's vocabulary size, and the number of classes (None without labels).
 
-    The second is None if `model.shared_embedding` is set.
+    The source's vocabulary size is None if `model.shared_embedding` is set.
     """
     source = None if config.model.shared_embedding else data.source_tokenizer.vocab_size
     return data.tokenizer.vocab_size, source, len(data.labels) or None
@@ -416,7 +416,12 @@ def _tokenizer_digests(config: Config, data: Prepared) -> dict[str, str]:
 
 
 def _check_lengths(data: Prepared, config: Config) -> Iterator[str]:
-    """Yield notes on examples that are too long; raise a `GlassError` if a running text is shorter than one window."""
+    """Yield notes on examples that are longer than the context.
+
+    Raises:
+        GlassError: the training split of a running text is too short for one window, or the settings refuse long
+            examples (see `length_notes`).
+    """
     if not data.kind.running_text:
         yield from length_notes(data.train, config, "training")
         yield from length_notes(data.validation, config, "validation")

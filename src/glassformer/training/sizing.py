@@ -66,7 +66,7 @@ SIZED = (
     "train.evaluate_every",
     "train.save_every",
 )
-"""Settings that `choose_sizes` chooses unless they are given."""
+"""Settings that `choose_sizes` may choose, unless they are given."""
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,8 @@ def _suits(shape: ModelShape, case: SizingCase, speed: float) -> bool:
 def _with_given_sizes(shape: ModelShape, case: SizingCase, given_settings: Mapping[str, Any]) -> ModelShape:
     """Return the shape with the given sizes; if no context is given, choose the context to suit the data.
 
-    The chosen context fits nearly all examples; for windows over running text, it is at most a quarter of the text.
+    For examples, the context fits nearly all of them, but is at most `LONGEST_CONTEXT`; for windows over running text,
+    it is at most a quarter of the text; for rows of documents, it is unchanged.
     """
     sizes = {
         name: int(given_settings[f"model.{name}"])

@@ -1,8 +1,8 @@
 """Measure the time and memory of training steps on this machine by taking a few real steps of a temporary model.
 
-The probe runs in a separate process, so that only the memory of training is measured, and running out of memory ends
-only the probe. `python -m glassformer.training.step_measurement` reads its arguments from standard input, where `probe`
-writes them.
+The measurement, called a probe, runs in a separate process, so that only the memory of training is measured, and
+running out of memory ends only that process. `python -m glassformer.training.step_measurement` reads its arguments from
+standard input, where `probe` writes them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from glassformer.training.thread_choice import choice_of
 from glassformer.training.validation import validation_loss
 
 WARM_UP = 3
-"""Maximum number of first steps that are not counted, because they allocate memory and optimizer state."""
+"""Maximum number of steps at the start that are not counted, because they allocate memory and optimizer state."""
 THREADS_SHARE = 1 / 6
 """Fraction of the time for trying each number of threads, if the run will choose the number."""
 SAMPLED = 16
@@ -64,7 +64,7 @@ class ProbeError(GlassError):
 
 @dataclass(frozen=True)
 class Probe:
-    """Results of a probe.
+    """Results of a probe: measured times and memory.
 
     Attributes:
         device: torch's name of the device, such as cpu or cuda.

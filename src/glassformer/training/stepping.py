@@ -94,9 +94,10 @@ class Stepper:
         ]
 
     def _rows_at_once(self, rows: Sequence[Any]) -> int:
-        """Return the number of rows per forward pass: all rows; on a CPU as many as fit, but at least one.
+        """Return the number of rows per forward pass if `train.micro_batch` is unset.
 
-        On a CPU, the rows have at most `TOKENS_AT_ONCE` tokens, padding included.
+        This is all rows; on a CPU, it is as many rows as have at most `TOKENS_AT_ONCE` tokens, padding included, but at
+        least one.
         """
         if self.device.type != "cpu":
             return len(rows)
@@ -109,7 +110,7 @@ class Stepper:
         return last if isinstance(last, WeightAverage) else None
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Return a context in which the model has the weights to evaluate and save: their average if there is one."""
+        """Return a context in which the model has the weights to evaluate and save: the average if there is one."""
         return nullcontext() if self.average is None else self.average.exchanged()
 
     def gradient_norm(self) -> Tensor:

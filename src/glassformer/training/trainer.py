@@ -328,7 +328,7 @@ class Trainer:
         self.processes.raise_on_all(error)
 
     def _note_oom_retries(self, gradients: Gradients) -> None:
-        """Report a micro-batch that was halved in this step, and keep the number of retries for resumed runs."""
+        """Report a micro-batch that was halved in this step, and store the number of retries in `state`."""
         count = self.stepper.oom_retries.count
         if count > self.state.oom_retries:
             self.state.oom_retries = count

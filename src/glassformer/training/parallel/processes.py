@@ -53,8 +53,8 @@ class Processes(Protocol):
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
         """Return this process's rows of a step in chunks of at most `at_once` rows, and whether each chunk counts.
 
-        Every process gets the same number of chunks. If a process has fewer rows, it gets rows of others, which
-        do not count.
+        Every process gets the same number of chunks. If a process has too few rows for that, it also gets a row of
+        another process, which does not count.
         """
 
     def distribute_groups(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
