@@ -5,9 +5,10 @@
     model = gf.load("runs/book")
     model.attention("It was a day", layer=0, head=1)  # (T, S)
 
-The docstring of a method names the library function that the method calls. Methods take one text at a time, except
-`chat`, which takes a conversation. Results have no batch axis, except those of `record`. Letters in shapes (see
-`glassformer.base.shapes`): T tokens, S keys, V vocabulary size, C labels, D width, H heads.
+The docstrings of most methods name the library function that the method calls. Methods take one text at a time, except
+`chat`, which takes a conversation, and `patch`, which takes two texts. Results have no batch axis, except those of
+`record`. Letters in shapes (see `glassformer.base.shapes`): T tokens, S keys, V vocabulary size, C labels, D width, H
+heads.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class GlassError(Exception):
 
 
 class ShortMemoryError(GlassError):
-    """Python, NumPy or torch ran out of memory."""
+    """An error that is raised when Python, NumPy or torch runs out of memory."""
 
 
 class ReportedElsewhereError(GlassError):

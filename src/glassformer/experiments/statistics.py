@@ -93,7 +93,7 @@ class CellResult:
         restored: loss with all components restored (see `worker.restored_loss`); empty if not measured.
         seconds: mean training time in seconds; None if no seed has finished.
         parameters: number of parameters of the model; None if no seed has finished.
-        failures: (run, error message) of each failed run.
+        failures: (run, error message) of each run that failed or has no result.
         writes: last sample of the first finished seed, including the prompt; empty if no seed has finished.
     """
 

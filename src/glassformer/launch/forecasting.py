@@ -23,9 +23,9 @@ from glassformer.training.plan_file import RunForecast
 from glassformer.training.step_measurement import Probe, ProbeError, probe
 
 SHARE = 1 / 40
-"""Maximum fraction of `train.minutes` for the timed steps of each probe (see `step_measurement`)."""
+"""Maximum fraction of `train.minutes` for the training steps of each measurement (see `step_measurement`)."""
 LONGEST = 3.0
-"""Maximum seconds for the timed steps of each probe."""
+"""Maximum seconds for the training steps of each measurement."""
 
 
 def forecast_run(request: RunRequest, note: Callable[[str], None], began: float) -> tuple[Config, RunForecast | None]:
@@ -40,7 +40,8 @@ def forecast_run(request: RunRequest, note: Callable[[str], None], began: float)
         began: value of `time.monotonic` from which `train.minutes` is counted.
 
     Raises:
-        GlassError: the run already exists, its text or device cannot be used, or a probe that chooses sizes failed.
+        GlassError: the run already exists, its text or device cannot be used, or a measurement for choosing sizes
+            failed.
     """
     config = request.config
     minutes = config.train.minutes
@@ -84,7 +85,7 @@ def forecast_run(request: RunRequest, note: Callable[[str], None], began: float)
 def _try_probe(
     config: Config, tokens: Path, seconds: float, note: Callable[[str], None], parent_text: ParentText | None
 ) -> Probe | None:
-    """Probe a run with these settings; if the probe fails, print a note and return None."""
+    """Measure training steps with these settings; if this fails, print a note and return None."""
     note(f"measuring for about {seconds:g} seconds, to forecast time and memory")
     try:
         return probe(config, tokens, seconds, parent_text)

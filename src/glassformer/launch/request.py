@@ -22,7 +22,7 @@ AUTO = "auto"
 FINE_TUNE = "fine-tune"
 """Default recipe of a run that starts from another run."""
 MIN_FORECAST_MINUTES = 1.0
-"""Minimum `train.minutes` of a run that is probed and forecast by default."""
+"""Minimum `train.minutes` of a run that is measured and forecast by default."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class RunRequest:
         return self.recipe is not None or (limits.steps is None and (limits.minutes or 0) >= MIN_FORECAST_MINUTES)
 
     def is_forecast(self) -> bool:
-        """Return whether the run is probed and forecast before it starts."""
+        """Return whether training steps are measured, and the run is forecast, before it starts."""
         return self.leaves_sizes_open() or (self.config.train.minutes or 0) >= MIN_FORECAST_MINUTES
 
 

@@ -8,7 +8,7 @@
     source_tokenizer.json  the tokenizer of the source, if the source has a separate vocabulary
     labels.json     the names of a classifier's labels
     metrics.jsonl   loss, learning rate, gradient norm, tokens and training seconds at each logged step
-    samples.txt     texts that the model generated at each evaluation
+    samples.txt     a sample of the model's output at each evaluation
     loss.svg        the loss curve
     checkpoints/step-000850/model.safetensors, optimizer.safetensors  weights and optimizer state (sharded runs:
                     optimizer-1-of-2.safetensors and so on, one file for each process)

@@ -73,7 +73,7 @@ class OpenedRun:
             folder: folder of the run.
             which: "best" (lowest validation loss) or "last" checkpoint.
             device: as in `train.device`.
-            precision: "bf16" keeps the weights in bfloat16; "auto" does so on devices that are fast in bfloat16.
+            precision: precision of the weights, "fp32" or "bf16"; "auto": bf16 on devices that are fast in it.
             note: function that receives a note if the encoded text is missing and is searched for or encoded again.
 
         Raises:

@@ -38,7 +38,7 @@ CHILD_TASKS: Mapping[Task, tuple[Task, ...]] = {
 CHANGEABLE = ("classes", "dropout_embedding", "dropout_attention", "dropout_residual")
 """Settings of the model that a child may change, because its labels come from its data and dropout has no weights."""
 HEAD_SETTINGS = ("pooling", "head_transform")
-"""Settings of the model that affect only the head; a child with a new head may change them."""
+"""Settings of the model that affect only the head; a classifier whose parent has another task may change them."""
 KEPT_OF_TRAINING = ("batch", "batch_tokens", "micro_batch", "mask_share", "label_smoothing")
 """Settings of training that a child adopts from its parent if both have the same task."""
 

@@ -11,7 +11,7 @@ from glassformer.corpora import CORPORA
 from glassformer.runs.folder import Run
 
 SOURCES = ("source", "target", "validation")
-"""Settings of `data` that are paths of files."""
+"""Settings of `data` whose files are searched for."""
 
 
 def token_cache(folder: Path) -> Path:

@@ -22,14 +22,14 @@ from glassformer.training.sizing import FIRST_SPEED, SIZED, SizingCase, choose_s
 from glassformer.training.step_measurement import Probe, probe
 
 ROUNDS = 4
-"""Maximum number of probes. The speed measured for one shape may make another shape the best choice, which is then
-probed too."""
+"""Maximum number of measured shapes. The speed measured for one shape may make another shape the best choice, which is
+then measured too."""
 MINUTES = 10.0
 """Time limit assumed if `train.minutes` is not set."""
 TRAINING = 0.85
 """Fraction of the remaining time planned for training steps; evaluations and the work after training take the rest."""
 LONGEST_SHARE = 1 / 5
-"""Fraction of the time limit after which no further shape is probed."""
+"""Fraction of the time limit after which no further shape is measured."""
 COVERED_FRACTION = 0.999
 """Fraction of the examples that must fit into the context."""
 PRECISION = "train.precision"
@@ -48,8 +48,8 @@ class Sized:
     Attributes:
         config: all settings.
         data: the prepared text.
-        probe: probe of a model and a batch of these sizes; its speed determined the number of steps and the intervals
-            of evaluations and checkpoints.
+        probe: measured time and memory with these sizes. The measured speed determined the number of steps and the
+            intervals of evaluations and checkpoints.
         chosen: name -> value of each chosen setting.
         why: reasons for the choices, one sentence each.
     """
@@ -77,12 +77,12 @@ def size_run(
         config: all settings; those that are chosen may have any value.
         given_names: names of the settings that keep their values.
         folder: folder of the new run.
-        seconds: training time of each probe.
+        seconds: seconds of training in each measurement; see `step_measurement.probe`.
         note: function that prints a note.
         spent: function that returns the wall-clock seconds of the run so far.
 
     Raises:
-        GlassError: the text cannot be read, or a probe failed.
+        GlassError: the text cannot be read, or a measurement failed.
     """
     device = choose_device(config.train.device)
     is_open = config.train.precision == "auto"

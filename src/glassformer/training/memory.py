@@ -44,7 +44,7 @@ M_MMAP_THRESHOLD = -3
 TRIM_THRESHOLD = (1 << 31) - 1
 """Free bytes at the top of the heap above which glibc returns memory to the system: 2 GiB, to make this rare."""
 MMAP_THRESHOLD = 32 << 20
-"""If rows have one length: minimum bytes of an allocation that glibc maps separately, the largest value it allows."""
+"""If rows have one length: minimum bytes of an allocation that glibc maps separately; glibc allows no larger value."""
 
 
 def checkpoint_bytes(config: Config, data: Prepared) -> int:

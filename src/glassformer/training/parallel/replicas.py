@@ -58,7 +58,7 @@ class Replicas:
         return nullcontext() if last or self._replica is None else self._replica.no_sync()
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
-        """Return rows rank, rank + world_size, … in chunks; the numbers of rows in the processes differ by at most one."""
+        """Return rows rank, rank + world_size, … in chunks; the numbers of rows per process differ by at most one."""
         own_rows = rows[self.rank :: self.world_size]
         largest = len(rows[:: self.world_size])
         parts = [own_rows[start : start + at_once] for start in range(0, largest, at_once)]
