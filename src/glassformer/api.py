@@ -234,8 +234,8 @@ class Transformer:
     ) -> str:
         """Generate and return text: the continuation of a prompt, without the prompt, or the target of a source.
 
-        Calls the method `generate` of `text_model`. The same seed gives the same text. Arguments default to the run's
-        settings (`config.sample`). Sampling arguments turn off beam search.
+        Calls the method `generate` of `text_model`. The same seed gives the same text. Arguments that are None
+        default to the run's settings (`config.sample`). Sampling arguments turn off beam search.
 
         Args:
             prompt: text to continue, translate or summarize, or a question to a chat model; a text to translate or
@@ -247,8 +247,8 @@ class Transformer:
             min_p: sample only from tokens with at least this fraction of the highest probability.
             beams: number of beams; more than 1 means beam search.
             seed: random seed of sampling.
-            backend: "torch", "onnxruntime" or "onnxruntime-int8", which computes the logits; "auto" applies the rule in
-                `glassformer.backends.choosing`.
+            backend: library that computes the logits: "torch", "onnxruntime" or "onnxruntime-int8"; "auto" applies the
+                rule in `glassformer.backends.choosing`.
 
         Raises:
             GlassError: the model does not generate text, the prompt is empty where this is not allowed, a setting is
@@ -339,7 +339,7 @@ class Transformer:
 
         Args:
             text: input of the model.
-            layer, head: counted from 0; pruning heads does not renumber the others.
+            layer, head: indices from 0; pruning other heads does not change the index of a head.
             part: "self" for self-attention, "cross" for cross-attention of the decoder to the source.
             stack: "enc" or "dec" of an encoder-decoder; None: its decoder, or the only stack of other models.
             target: target text, for an encoder-decoder.

@@ -96,7 +96,7 @@ class ParentEntry:
         data: the source of the parent's text, the hash of that text and the token folder, as in `Run.manifest`.
         data_settings: the settings of the parent in section `data`.
         imported: the entry `imported` in the parent's manifest; None: the parent was not imported.
-        parent: the entry of the parent's own parent, as JSON; None: the parent has no parent.
+        parent: the entry of the parent's parent, as JSON; None: the parent has no parent.
     """
 
     run: str

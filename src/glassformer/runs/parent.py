@@ -167,7 +167,7 @@ class Parent:
         return new_names
 
     def entry(self) -> ParentEntry:
-        """Return the entry for a child's manifest; it includes the entry of this run's own parent."""
+        """Return the entry for a child's manifest; it includes the entry of this run's parent, if any."""
         manifest = self.run.manifest()
         return ParentEntry(
             run=str(self.run.folder.resolve()),

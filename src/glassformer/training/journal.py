@@ -105,7 +105,7 @@ def read_samples(run: Run) -> list[tuple[int, str]]:
 
 
 def _append_entry(path: Path, text: str) -> None:
-    """Append an entry with a single write, so that a killed process hardly ever leaves half an entry."""
+    """Append an entry with a single write, so that a killed process rarely leaves an incomplete entry."""
     with convert_os_errors(path), path.open("ab") as file:
         file.write(text.encode("utf-8"))
 

@@ -64,13 +64,13 @@ class Silent:
     """Reporter that prints nothing."""
 
     def status(self, status: Status) -> None:
-        """Print nothing at a logged step."""
+        """Ignore the progress."""
 
     def note(self, text: str) -> None:
         """Ignore a note."""
 
     def close(self) -> None:
-        """Release nothing, because no terminal is used."""
+        """Do nothing: no terminal is used."""
 
 
 class PlainLines:
@@ -94,7 +94,7 @@ class PlainLines:
         print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Release nothing: each line is flushed when it is printed."""
+        """Do nothing: each line is flushed when it is printed."""
 
 
 class LiveBar:

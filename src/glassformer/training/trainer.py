@@ -548,7 +548,11 @@ class Trainer:
         )
 
     def _forgetting(self) -> tuple[float | None, tuple[float, float] | None]:
-        """Return a fine-tuned run's first validation loss, and its losses on the parent's text before and after."""
+        """Return a fine-tuned run's first validation loss, and its losses on the parent's text.
+
+        The losses on the parent's text are those before the first step and at the best checkpoint. All are None without
+        a parent; those on the parent's text are None if that text is not available.
+        """
         if self.parent_text is None:
             return None, None
         first_loss = self.state.evaluations[0][1]
