@@ -75,7 +75,7 @@ def since(began: float | None = None) -> Seconds:
 
 
 def process_began() -> float:
-    """Return the value of `time.monotonic` at the start of this process, or the current value if it is not known."""
+    """Return the value of `time.monotonic` at the start of this process; if that is unknown, the current value."""
     return time.monotonic() - (_process_age() or 0.0)
 
 

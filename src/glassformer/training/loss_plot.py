@@ -80,7 +80,7 @@ def loss_svg(training: Curve, validation: Curve, title: str, entropy: float | No
 def _labels(items: list[tuple[str, float, float]]) -> list[str]:
     """Return SVG elements that label each curve at its right end with its name and last value, without overlap.
 
-    `items` are (name, last value, height in pixels).
+    `items` are (name, last value, y coordinate of the last value in pixels).
     """
     items = sorted(items, key=lambda item: item[2])
     gap = 30

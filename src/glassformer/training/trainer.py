@@ -95,7 +95,7 @@ class Trainer:
 
     Attributes:
         state: progress of the run, saved in checkpoints.
-        stopwatch: stopwatch for the time of steps.
+        stopwatch: stopwatch that measures the time of steps.
         pace: clock and time budget of a run with a time limit, otherwise `Untimed`.
         record: line of `metrics.jsonl` for the last step.
         reason: reason why the run has ended; None while there are steps to take.
