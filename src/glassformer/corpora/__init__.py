@@ -82,7 +82,7 @@ def find_corpus(name: str) -> Generated:
     """Return the corpus with this name, of any kind.
 
     Raises:
-        GlassError: there is no such corpus; the remedy names the corpus with the nearest name.
+        GlassError: there is no such corpus; the remedy names the nearest corpus, or all corpora if none is near.
     """
     if name not in CORPORA:
         raise GlassError(f"unknown generated corpus {name!r}", nearest(name, CORPORA))

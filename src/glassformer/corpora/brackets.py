@@ -21,15 +21,16 @@ from glassformer.corpora.corpus import TEXT_TASKS, MinimalPair, below, generator
 KINDS = ("()", "[]", "{}", "<>")
 OPENING = {kind[0]: kind[1] for kind in KINDS}
 DISTANCES = ((0, 0), (1, 3), (4, 6), (7, 10), (11, 18))
-"""(minimum, maximum) distance of each range; here the distance is half the number of brackets in between."""
+"""(minimum, maximum) of each range of distances, in pairs of brackets: half the number of brackets in between."""
 PAIRS_FROM = 1 << 32
 """First index of the random generators of minimal pairs; documents start at 0."""
 
 
 def endings(left: int, depth: int) -> int:
-    """Count the balanced completions with `left` more brackets when `depth` are open, ignoring kinds.
+    """Return the number of balanced completions with `left` more brackets when `depth` are open, ignoring kinds.
 
-    These are the ballot numbers (Feller 1968, section III.1); from depth 0 they are the Catalan numbers.
+    `left` and `depth` must be both even or both odd. The results are the ballot numbers (Feller 1968, section III.1);
+    from depth 0 they are the Catalan numbers.
 
     >>> [endings(2 * pairs, 0) for pairs in range(6)]
     [1, 1, 2, 5, 14, 42]
@@ -55,7 +56,7 @@ def draw_word(numbers: random.Random, pairs: int) -> str:
 
 
 def closes(text: str) -> bool:
-    """Return whether the brackets of a text are balanced."""
+    """Return whether a text consists of balanced brackets."""
     unclosed = ""
     for bracket in text:
         if bracket in OPENING:
@@ -77,7 +78,7 @@ class Brackets:
     """The corpus `brackets`: balanced brackets, and minimal pairs.
 
     Args:
-        most: maximum number of pairs of brackets in a document; every number from 1 is equally likely.
+        most: maximum number of pairs of brackets in a document; all numbers from 1 to `most` are equally likely.
     """
 
     most: int = 20
@@ -118,11 +119,11 @@ class Brackets:
             )
 
     def entropy(self) -> float:
-        """Sum the entropies of the number of pairs, of their arrangement, and of their kinds."""
+        """Return the entropy in nats per document: of the number of pairs, their arrangement and their kinds."""
         return math.fsum(self._negative_log_probability(pairs) for pairs in range(1, self.most + 1)) / self.most
 
     def log_probability(self, document: str) -> float:
-        """Return ln p of a document; minus infinity if it is empty, or its brackets are not balanced or too many."""
+        """Return ln p of a document; minus infinity if it is empty, not balanced, or has more than `most` pairs."""
         pairs = len(document) // 2
         possible = 1 <= pairs <= self.most and closes(document)
         return -self._negative_log_probability(pairs) if possible else -math.inf

@@ -1,13 +1,14 @@
 """`coreference`: sentences in which only the adjective determines the referent of "it".
 
-In "The horse did not cross the river because it was too tired.", "it" is the horse; with "too wide", it is the river
-(after Levesque et al. 2012, "The Winograd schema challenge"). Documents contain either "it" or the noun again.
+In "The horse did not cross the river because it was too tired.", "it" refers to the horse; with "too wide", "it" refers
+to the river (after Levesque et al. 2012, "The Winograd schema challenge"). Documents contain either "it" or the noun
+again.
 
 Minimal pairs replace "it" by either noun; only tokens after that noun are scored (partial scoring: Trinh & Le 2018, "A
 simple method for commonsense reasoning"). Pairs come as twins with different adjectives, so that a different noun is
 correct in each. Twins count as correct only if both pairs are correct; chance is one in four. Some combinations of an
-animal, a thing and an adjective are held out: documents never contain them, and minimal pairs contain only these,
-unless other combinations are requested.
+animal, a thing and an adjective are held out: documents never contain them, and minimal pairs contain only
+held-out combinations, unless other combinations are requested.
 """
 
 from __future__ import annotations
@@ -68,20 +69,20 @@ PAIRS_FROM = 1 << 32
 
 
 def held_out(animal: str, thing: str, adjective: str) -> bool:
-    """Return whether this combination is held out from documents: one in four, by a hash."""
+    """Return whether this combination is held out from documents; a hash chooses about one in four."""
     return zlib.crc32(f"{animal}/{thing}/{adjective}".encode()) % 4 == 0
 
 
 @cache
 def adjectives(animal: str, thing: str, role: str, held: bool) -> tuple[str, ...]:
-    """Return the adjectives that fit the animal or the thing (`role`) in held-out combinations, or in the others."""
+    """Return the adjectives that fit the animal or the thing (`role`), either held out (`held`) or not."""
     suitable = ANIMAL_ADJECTIVES if role == "animal" else THINGS[thing][1]
     return tuple(word for word in suitable if held_out(animal, thing, word) == held)
 
 
 @cache
 def meetings(held: bool) -> tuple[tuple[str, str], ...]:
-    """Return the pairs (animal, thing) in which each of the two has an adjective that is held out, or not (`held`)."""
+    """Return the pairs (animal, thing) for which `adjectives` is not empty in either role."""
     return tuple(
         (animal, thing)
         for animal, thing in product(ANIMALS, THINGS)

@@ -18,8 +18,9 @@ LEARNS_PAIRS: Mapping[str, str] = {
     "train.warmup": "50",
     "train.batch": "64",
 }
-"""Settings with which a model learns pairs with a small vocabulary in minutes. Positions keep their default, learned,
-because cross-attention needs the positions of source tokens, which rotary and relative positions do not provide."""
+"""Settings with which a model learns pairs with a small vocabulary in minutes. They keep the default of
+`model.positions`, learned, because cross-attention needs the positions of source tokens, which rotary and relative
+positions do not provide."""
 TEXT_TASKS = ("lm", "masked")
 """Tasks of a corpus of documents: language modelling and masked language modelling."""
 
@@ -45,7 +46,7 @@ class Generated(Protocol):
         """Return the supported tasks (such as "lm", "classify" or "translate"), with the default first."""
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Return the recommended settings for a task, as `Config.with_changes` takes them."""
+        """Return the recommended settings for a task, in the form that `Config.with_changes` accepts."""
 
 
 @runtime_checkable
@@ -117,13 +118,13 @@ class MinimalPair:
     bad: str
     scored_from: int
     """Character from which tokens of both texts are scored (0: all tokens). It is at or before the first difference or,
-    for partial scoring, after a difference of equal length."""
+    for partial scoring, after a difference that is equally long in both texts."""
     cell: str
     """Condition of the pair. In `agreement`, the numbers of the subject and of the last noun before the verb: SS, SP,
     PS or PP; in `coreference`, the role of the correct noun; in `brackets`, the range of the distance."""
     attractors: int
     """In `agreement`, the number of nouns between subject and verb whose grammatical number is not the subject's; in
-    `brackets`, 1 if the bracket opened last is not of the kind to close, otherwise 0; in `coreference`, 0."""
+    `brackets`, 1 if the bracket opened last and the one to close differ in kind, otherwise 0; in `coreference`, 0."""
     twin: int
     """Number of the group; pairs with the same number are twins."""
 
@@ -141,9 +142,9 @@ class MinimalPairCorpus(Corpus, Protocol):
 
 
 def generator(seed: int, index: int) -> random.Random:
-    """Return the random generator of document `index`.
+    """Return the random generator of item `index`.
 
-    Use only its method `random`: Python guarantees the same numbers from it in every version.
+    Use only its method `random`, which returns the same numbers in every version of Python.
     """
     return random.Random((seed << 64) | index)
 

@@ -2,7 +2,7 @@
 
 A text is a fixed sequence of sentences. Each sentence is one of several wordings, drawn independently. A wording
 mentions slots, as in ``"{hero} wanted {thing:a}."``. A slot is drawn at its first mention and keeps its value; a name
-in the first sentence can thus return in the last one. ``{slot:form}`` is another form of the same value, for example
+in the first sentence can thus occur in the last one. ``{slot:form}`` is another form of the same value, for example
 with an article, with a capital letter, or as a pronoun. The distribution of a slot may depend on the value of one
 other slot.
 
@@ -53,7 +53,7 @@ class Slot:
 
     Args:
         name: name in wordings.
-        words: values, for each value of the slot that it depends on; under "" if it depends on none.
+        words: possible values, by the value of the slot that it depends on; by "" if it depends on no slot.
         given: name of the slot that it depends on, or "".
     """
 
@@ -67,7 +67,7 @@ class Slot:
         return {key: [(word, word.weight / totals[key]) for word in words] for key, words in self.words.items()}
 
     def probabilities(self, values: Mapping[str, Word]) -> list[tuple[Word, float]]:
-        """Return each possible value with its probability, given the values of the drawn slots."""
+        """Return each possible value with its probability, given the values of the slots drawn so far."""
         return self._tables[values[self.given].text if self.given else ""]
 
 
@@ -77,7 +77,7 @@ def free(name: str, words: Sequence[Word]) -> Slot:
 
 
 def other_than(name: str, given: str, words: Sequence[Word]) -> Slot:
-    """Return a slot that has the values of the slot `given`, but never the same value as that slot."""
+    """Return a slot with the same possible values as the slot `given`, but never equal to it in one text."""
     return Slot(name, {word.text: [other for other in words if other is not word] for word in words}, given)
 
 
@@ -135,8 +135,8 @@ class Grammar:
     """A grammar of slots and sentences; sentences are joined by one space.
 
     Raises:
-        ValueError: wordings of one sentence draw different slots, a slot is drawn before the slot it depends on, or no
-            sentence draws a slot.
+        ValueError: wordings of one sentence draw different slots, a slot is drawn before the slot it depends on, or
+            some slot is not drawn by any sentence.
     """
 
     def __init__(self, slots: Sequence[Slot], sentences: Sequence[Sequence[Wording]]) -> None:
@@ -203,7 +203,7 @@ class Grammar:
     def _continuations(
         self, pieces: tuple[Piece, ...], text: str, parse: _PartialParse, log_probability: float
     ) -> Iterator[_PartialParse]:
-        """Yield every continuation of a parse with these pieces of a wording of this log probability."""
+        """Yield every parse that extends `parse` by the pieces of a wording that has this log probability."""
         position = parse.position
         values = parse.values
         for index, piece in enumerate(pieces):

@@ -1,8 +1,8 @@
 """`recall`: key-value pairs, then every key again with its value (multi-query associative recall).
 
-In "KaRzQa|RzQaKa", capital letters are keys and small letters are values. After "|" the same pairs follow in random
-order. After "|", a model that recalls has a loss only on the order of the keys, not on their values (MQAR: Arora et al.
-2023, "Zoology: Measuring and Improving Recall in Efficient Language Models").
+In "KaRzQa|RzQaKa", capital letters are keys and small letters are values. After "|", the same pairs follow in random
+order. There, a model that recalls all pairs has a loss only on the order of the keys, not on their values (MQAR: Arora
+et al. 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models").
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Recall:
             yield f"{''.join(key_values)}|{''.join(queries)}"
 
     def entropy(self) -> float:
-        """Sum the entropies of the number of pairs, the keys in order, the values, and the order of the queries."""
+        """Return the entropy in nats: of the number of pairs, keys in order, values, and order of queries."""
         sizes = range(self.fewest, self.most + 1)
         return math.log(len(sizes)) + sum(_negative_log_probability(pairs) for pairs in sizes) / len(sizes)
 

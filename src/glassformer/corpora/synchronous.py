@@ -5,7 +5,8 @@ One derivation is therefore a sentence with its translations. Category names enc
 that a rule cannot be used where it would not agree.
 
 Parsing finds all derivations of a sentence by memoized recursive descent (Norvig 1991, "Techniques for automatic
-memoization with applications to context-free parsing"). No rule may be empty or begin with its own category.
+memoization with applications to context-free parsing"). No rule may be empty, and no category may expand to a sequence
+that begins with the same category (left recursion).
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ EndedDerivations = list[tuple[int, Derivation]]
 
 
 class _Parser:
-    """A memoized parse of one sentence: the derivations of each category at each position where it is looked for."""
+    """A parser for one sentence that remembers the derivations of each category at each position."""
 
     def __init__(self, grammar: SynchronousGrammar, words: Sequence[str], language: str) -> None:
         self._grammar = grammar

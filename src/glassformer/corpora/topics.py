@@ -54,8 +54,9 @@ class Topics:
     """The corpus `topics`: labelled texts.
 
     Args:
-        own: probability that a gap holds a word of the text's own topic.
-        other: probability that a gap holds a word of any other topic, all equally likely; all other words are neutral.
+        own: probability that a gap is filled with a word of the text's topic.
+        other: probability that a gap is filled with a word of another topic; all other topics are equally likely. The
+            remaining words are neutral.
         fewest: minimum number of sentences in a text.
         most: maximum number of sentences in a text; all numbers in between are equally likely.
     """
@@ -69,7 +70,7 @@ class Topics:
     tasks: tuple[str, ...] = ("classify",)
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Return settings with words as tokens."""
+        """Return settings with words as tokens, and a small model of two layers."""
         return {"tokenizer.kind": "words", "model.context": "80", "model.layers": "2", "model.width": "64"}
 
     def labelled(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
@@ -121,10 +122,10 @@ class Topics:
         return 1 - accuracy
 
     def _accuracy(self, topic_words: int) -> float:
-        """Return the mean largest posterior if `topic_words` gaps hold a word of some topic.
+        """Return the accuracy of the best classifier if `topic_words` gaps contain a word of some topic.
 
-        It is the sum of p(label) p(row of topics | label) over all rows of topics, for the best label of each row. Each
-        term depends only on the largest count.
+        The accuracy is the sum of p(label) p(topics | label) over all sequences of `topic_words` topics, with the best
+        label for each sequence. Each term depends only on the largest count of a topic.
         """
         own_probability = self.own / (self.own + self.other)
         other_probability = (1 - own_probability) / (len(LABELS) - 1)
@@ -140,7 +141,7 @@ class Topics:
 
 @cache
 def _count_rows(length: int, largest: int) -> int:
-    """Count the sequences of `length` topics in which no topic occurs more than `largest` times."""
+    """Return the number of sequences of `length` topics in which no topic occurs more than `largest` times."""
     ways = [1] + [0] * length
     for _ in LABELS:
         ways = [

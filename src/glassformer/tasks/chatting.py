@@ -19,13 +19,14 @@ from glassformer.text.special_names import MARK, SpecialNames, id_of_mark, marke
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 PLACEHOLDER_MESSAGES = ("glassformer-first-question", "glassformer-answer", "glassformer-second-question")
-"""Placeholder messages, used to find the text that a template inserts between messages."""
+"""Placeholder messages, used to find the text that a template writes around messages."""
 
 
 class ChatModel(TextModel):
     """A decoder that answers in a conversation.
 
-    Methods that take a prompt treat it as a conversation with one question; `conversation_ids` takes any conversation.
+    Methods that take a prompt treat it as a conversation with one question; `answer`, `reply` and `conversation_ids`
+    take any conversation.
 
     Args:
         model: a decoder.
@@ -34,8 +35,8 @@ class ChatModel(TextModel):
         template: the chat template; None: use `data.chat_template`.
 
     Raises:
-        GlassError: the model is of another family, its vocabulary size differs from the tokenizer's, or the template is
-            not valid.
+        GlassError: the model is not a decoder, its vocabulary size differs from the tokenizer's, or the template is not
+            valid.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class ChatModel(TextModel):
         self.chat = TokenizedTemplate(template or ChatTemplate(config.data.chat_template), tokenizer)
 
     def reads_same_tokens_as(self, other: ChatModel) -> bool:
-        """Return whether another model has the same template and tokenizer, so that it reads the same tokens."""
+        """Return whether another model has the same chat template and the same tokenizer."""
         same_template = self.chat.template.source == other.chat.template.source
         return same_template and self.tokenizer.digest == other.tokenizer.digest
 
@@ -63,7 +64,7 @@ class ChatModel(TextModel):
         return ids or [self.tokenizer.start_id]
 
     def around_question(self) -> tuple[list[int], list[int]] | None:
-        """Return the ids before and after the first question's tokens; None if they depend on the question."""
+        """Return the ids before and after the first question's tokens; None if they may depend on the question."""
         before = frame_of(self.tokenizer, self.config).before
         around = self.chat.around_question(after_start=bool(before))
         if around is None:
@@ -76,12 +77,12 @@ class ChatModel(TextModel):
         return self.conversation_ids([{"role": "user", "content": prompt}])
 
     def fit_to_context(self, messages: Sequence[Message], tokens: int, n_kept: int = 0) -> list[Message]:
-        """Leave out the oldest question-answer pairs of a conversation until there is room for an answer, if possible.
+        """Return a conversation without its oldest question-answer pairs, to make room for an answer if possible.
 
         Args:
             messages: the conversation; its last message is a question, which is always kept.
             tokens: maximum number of tokens in the answer; at most half of the context is reserved for the answer.
-            n_kept: number of messages at the beginning to keep.
+            n_kept: number of messages at the beginning that are always kept.
 
         Raises:
             GlassError: the last question, together with the kept messages, is longer than the context.
@@ -183,13 +184,13 @@ class ChatModel(TextModel):
         return super().n_best(prompts, self.with_stop_strings(settings), wanted, watch)
 
     def with_stop_strings(self, settings: SampleConfig) -> SampleConfig:
-        """Return settings with the text that ends an answer in the template as a further stop string."""
+        """Return the settings with an additional stop string, the text with which the template ends an answer."""
         stop, _ = self.chat.ending
         return settings.replace(stop=tuple(dict.fromkeys((*settings.stop, *stop))))
 
     @property
     def extra_end_ids(self) -> frozenset[int]:
-        """Return the tokens that end an answer besides the end token, such as the template's end-of-turn token."""
+        """Return the ids besides the end token that end an answer, such as the template's end-of-turn token."""
         return self.tokenizer.extra_end_ids | self.chat.extra_end_ids
 
     def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
@@ -228,7 +229,7 @@ class TokenizedTemplate:
         """Return the ids that the template writes before and after a first question; `after_start` as in `ids`.
 
         Return None if the template changes the question, or writes ordinary text directly before or after the question,
-        with which a tokenizer may merge the question.
+        because a tokenizer may merge this text with the question.
         """
         # A template may change outer or double spaces, line breaks, HTML characters, the case of letters, or length.
         question = f" \n{PLACEHOLDER_MESSAGES[0]}  <&\"'>É\n" + 500 * "x" + " "
@@ -249,20 +250,20 @@ class TokenizedTemplate:
 
     @property
     def before_answer(self) -> str:
-        """Return the text that the template writes between a question and its answer, stripped of white space."""
+        """Return the generation prompt, the text before an answer, without special tokens and outer white space."""
         messages = _placeholder_messages("user")
         without_answer = self.template.marked(messages, False, self._names)
         return MARK.sub("", self.template.marked(messages, True, self._names).removeprefix(without_answer)).strip()
 
     @property
     def extra_end_ids(self) -> frozenset[int]:
-        """Return the id of the special token with which the template ends an answer; empty if there is none."""
+        """Return a set with the id of the special token with which the template ends an answer, if there is one."""
         _, ends = self.ending
         return ends
 
     @cached_property
     def ending(self) -> tuple[tuple[str, ...], frozenset[int]]:
-        """Return the stop strings and stop ids of an answer: the text or special token before the next question."""
+        """Return the stop strings and stop ids of an answer: the text or special token that follows it."""
         question, answer, next_question = PLACEHOLDER_MESSAGES
         messages = _placeholder_messages("user", "assistant", "user")
         text = self.template.marked(messages, False, self._names)

@@ -20,7 +20,7 @@ class TextModel(TextGenerator):
         config: settings of the run.
 
     Raises:
-        GlassError: the model is of another family, or its vocabulary size differs from the tokenizer's.
+        GlassError: the model is not a decoder, or its vocabulary size differs from the tokenizer's.
     """
 
     def __init__(self, model: Model, tokenizer: Tokenizer, config: Config) -> None:
@@ -30,7 +30,7 @@ class TextModel(TextGenerator):
         super().__init__(model, tokenizer, config)
 
     def prompt_ids(self, prompt: str) -> list[int]:
-        """Return the ids of a prompt with the special tokens of training rows; if there is no id, a start token."""
+        """Return the ids of a prompt with the special tokens of training rows; if there are none, a start token."""
         ids = frame_of(self.tokenizer, self.config).around(self.tokenizer.encode(prompt))
         return ids or [self.tokenizer.start_id]
 

@@ -26,9 +26,9 @@ from glassformer.text.rows import Ids, Row
 from glassformer.text.tokenizers import Frame
 
 WATCHED = 200
-"""Number of examples used to check whether the model uses the source."""
+"""Maximum number of examples used to check whether the decoder uses the source."""
 IGNORED = 0.02
-"""If the loss rises by less than this fraction when sources are exchanged, the model is said to ignore its source."""
+"""If the loss rises by less than this fraction when sources are exchanged, the model is considered to ignore them."""
 UNKNOWN = 0.05
 """Fraction of unknown tokens above which a concern is reported."""
 
@@ -59,7 +59,7 @@ class ExampleTask(ABC):
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the number of steps in an epoch over the examples that are kept."""
+        """Return the number of steps in one pass over the training examples that are not left out."""
         return self._order.steps_per_epoch
 
     def rows(self, step: int) -> list[Row]:
@@ -67,7 +67,10 @@ class ExampleTask(ABC):
         return [self._train[index] for index in self._order.step(step)]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return all validation examples, or evenly spaced examples with about `limit` tokens, shortest first."""
+        """Return validation examples, shortest first: all, or evenly spaced examples with about `limit` target tokens.
+
+        In tasks without targets, the tokens of the texts are counted.
+        """
         store = self.data.validation
         return _evenly_spaced(self._rows_of(store), limit, row_lengths(store, self.config)[:, -1])
 
@@ -140,7 +143,7 @@ class ChatTask(ExampleTask):
         return conversation_rows(store, self.config)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
-        """Return the prompt (if empty, the first validation conversation up to its last answer) and the new answer."""
+        """Return the prompt (if empty, the first validation conversation up to its last answer) and the answer."""
         chat_model = ChatModel(model, self.data.tokenizer, self.config)
         if settings.prompt:
             return settings.prompt, chat_model.generate([settings.prompt], settings)[0].text
@@ -241,7 +244,7 @@ def last_question(store: RecordStore, index: int) -> tuple[list[int], list[int]]
 
 
 def row_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
-    """Return the lengths of the texts of the kept records, (N, roles), in tokens.
+    """Return the lengths in tokens of the texts of the records that become rows, (N, roles).
 
     The special tokens around a text are counted; a length above the context is replaced by the context.
     """
@@ -249,10 +252,10 @@ def row_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
 
 
 def length_notes(store: RecordStore, config: Config, name: str) -> Iterator[str]:
-    """Yield a note on texts that are longer than the context, and on whether they are cut or left out.
+    """Yield a note if some examples are longer than the context; the note says whether they are cut or left out.
 
     Raises:
-        GlassError: there are such texts and the settings refuse them, or no text is left.
+        GlassError: there are such examples and `data.too_long` refuses them, or leaves out every example.
     """
     n_too_long = count_too_long(store, config.model.context)
     if not n_too_long:

@@ -37,7 +37,7 @@ class MaskFiller:
         config: settings of the run.
 
     Raises:
-        GlassError: the model is of another family, or its vocabulary size differs from the tokenizer's.
+        GlassError: the model is not an encoder, the tokenizer has no mask token, or their vocabulary sizes differ.
     """
 
     MASK = "[MASK]"
@@ -89,7 +89,7 @@ class MaskFiller:
         return ids
 
     def fill(self, text: str, n: int = 5) -> list[list[Candidate]]:
-        """Return the n likeliest tokens for each mask; the other masks stay in the text for each prediction.
+        """Return the n likeliest tokens for each mask, predicted from the text in which all masks are still unfilled.
 
         Raises:
             GlassError: as in `ids`.

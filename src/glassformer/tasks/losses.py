@@ -20,8 +20,8 @@ from glassformer.text.batches import Batch
 LOGITS_AT_ONCE = 1 << 22
 """Maximum number of logits per forward pass when the loss of each position is computed; 16 MB in float32."""
 LOSS_LOGITS = {"cpu": 1 << 21}
-"""Maximum number of logits per chunk of the training loss, by device. On a CPU larger chunks are no faster, except with
-a vocabulary of 32,000, where a chunk twice as large saves a tenth of a step. Each million logits takes 30 to 50 MB."""
+"""Maximum number of logits per chunk of the training loss, by device. Larger chunks are no faster on a CPU, except with
+a vocabulary of 32,000, where doubling the size makes a step 10% faster. A million logits take 30 to 50 MB of memory."""
 MOST_LOSS_LOGITS = 1 << 26  # for other devices, which need larger matrix multiplications to stay busy
 
 
@@ -40,7 +40,7 @@ class TrainingLoss(nn.Module):
         self.smoothing = smoothing
 
     def forward(self, batch: Batch, targets_of_step: int = 1) -> Tensor:
-        """Return the summed cross-entropy of the targets that count, divided by `targets_of_step`, in nats; shape ().
+        """Return the summed cross-entropy of the targets in the loss mask, divided by `targets_of_step`, in nats; ().
 
         Args:
             batch: a batch of a task that suits the model.
@@ -140,7 +140,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             )  # (R, V): p - q
             if dtype == precise_dtype:
                 gradient = gradient.div_(divisor)  # (R, V)
-            else:  # divided in `precise` and rounded once, in one pass over memory
+            else:  # divided in `precise_dtype` and rounded once, in one pass over memory
                 gradient = torch.div(gradient, divisor, out=torch.empty_like(gradient, dtype=dtype))  # (R, V)
             x_gradient[first : first + chunk_rows] = gradient @ weight  # (R, D)
             if matrix_gradient is not None and dtype == precise_dtype:
@@ -165,10 +165,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None = None) -> Tensor:
-    """Return the logits of a batch: (B, T, V), or (B, C) of a classifier.
+    """Return the logits of a batch: (B, T, V), or (B, C) for a classifier.
 
-    Padding is on the right, where the causal mask hides it, so only encoders need a padding mask. `forward`, such as a
-    DDP wrapper, is called instead of the model.
+    Padding is on the right, where the causal mask of a decoder hides it. Bidirectional attention and cross-attention
+    need a padding mask. `forward`, such as a DDP wrapper, is called instead of the model if it is given.
     """
     forward = model if forward is None else forward
     if isinstance(model, EncoderDecoder):
@@ -187,7 +187,9 @@ def token_losses(logits: Tensor, batch: Batch) -> Tensor:
 
 
 def summed_loss(logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
-    """Return the summed cross-entropy of the targets that count, in nats; without smoothing, the sum of `token_losses`.
+    """Return the summed cross-entropy of the targets in the loss mask, in nats.
+
+    Without smoothing, the result is the sum of `token_losses`.
 
     `smoothing` is the fraction of the target's probability to spread evenly over all classes (Szegedy et al. 2016,
     section 7).

@@ -1,4 +1,4 @@
-"""A task that also trains on rows of another text, to reduce how much of that text the model forgets."""
+"""A task that mixes rows of another text into training, so that the model forgets less of that text."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class MixedTask:
     """A task that takes a fraction of its training rows from another task; validation and samples are unchanged.
 
     Attributes:
-        main_task: the run's own task.
+        main_task: the task of the run.
         other_task: the task that provides the other rows, for the same type of model head.
         other_fraction: probability that a row, or a whole step, comes from `other_task`.
         seed: seed of the random choice.
-        whole_steps: whether to choose between the tasks once per step instead of per row, which avoids padding if the
+        whole_steps: whether to choose between the tasks once per step instead of per row, which reduces padding if the
             rows of a step have similar lengths.
     """
 
@@ -34,27 +34,27 @@ class MixedTask:
 
     @property
     def unit(self) -> str:
-        """Return the unit of the run's own task."""
+        """Return the unit of the main task."""
         return self.main_task.unit
 
     @property
     def choices(self) -> int:
-        """Return the number of outcomes of a prediction in the run's own task."""
+        """Return the number of possible outcomes of a prediction in the main task."""
         return self.main_task.choices
 
     @property
     def validation_bytes(self) -> int | None:
-        """Return the size in bytes of the predicted text in the run's own validation split; None if undefined."""
+        """Return the size in bytes of the predicted validation text of the main task; None if undefined."""
         return self.main_task.validation_bytes
 
     @property
     def unknown_share(self) -> float:
-        """Return the fraction of unknown tokens in the run's own validation split."""
+        """Return the fraction of unknown tokens in the validation split of the main task."""
         return self.main_task.unknown_share
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the expected number of steps in one pass over the run's own text."""
+        """Return the expected number of steps in one pass over the training split of the main task."""
         return self.main_task.steps_per_epoch / (1 - self.other_fraction)
 
     def rows(self, step: int) -> Sequence[Row]:
@@ -68,13 +68,13 @@ class MixedTask:
         return [others[index % len(others)] if replaced[index] else row for index, row in enumerate(rows)]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return validation rows of the run's own task."""
+        """Return validation rows of the main task."""
         return self.main_task.held_out(limit)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
-        """Return a sample of the run's own task."""
+        """Return a sample of the main task."""
         return self.main_task.sample(model, settings)
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Yield the concerns of the run's own task."""
+        """Yield the concerns of the main task."""
         return self.main_task.concerns(model, loss)

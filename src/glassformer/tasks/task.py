@@ -24,7 +24,7 @@ VALIDATION_SEED = (1 << 64) - 1
 
 
 class Task(Protocol):
-    """Protocol of a task as the training loop uses it."""
+    """Protocol with the members of a task that the training loop uses."""
 
     @property
     def unit(self) -> str:
@@ -56,7 +56,7 @@ class Task(Protocol):
         """Return the prompt for the sample of an evaluation, and the model's output."""
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Yield concerns to report after an evaluation; `loss` computes the model's loss on rows."""
+        """Yield concerns (warnings for the user) after an evaluation; `loss` computes the model's loss on rows."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class MaskedTask(TextTask):
         return prompt, filler.filled(prompt)
 
     def _example(self, mask_text: str) -> str:
-        """Return the first validation words with every fifth word masked; if they are fewer than four, add a mask."""
+        """Return the first validation words with words 4, 9 and 14 masked; if there are fewer than four, add a mask."""
         max_tokens = min(60, self.config.model.context - 2)
         text = self.tokenizer.decode(self.validation.tokens[:max_tokens].tolist())
         words = text.split()[:15]

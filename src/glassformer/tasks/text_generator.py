@@ -51,11 +51,11 @@ class TextGenerator(ABC):
 
     @property
     def extra_end_ids(self) -> frozenset[int]:
-        """Return the tokens that end a text in addition to the tokenizer's end token."""
+        """Return the ids that end a text in addition to the tokenizer's end token."""
         return self.tokenizer.extra_end_ids
 
     def with_stop_strings(self, settings: SampleConfig) -> SampleConfig:
-        """Return settings with the further stop strings of the model; a subclass may have such strings."""
+        """Return the settings with the stop strings of the model added; this base class has none to add."""
         return settings
 
     def __repr__(self) -> str:
@@ -88,8 +88,8 @@ class TextGenerator(ABC):
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
         """Yield chunks of whole characters while the text is generated; joined, they equal the text of `generate`.
 
-        A possible beginning of a stop string is held back until it is decided. Beam search yields a single chunk. The
-        return value of the generator (of `yield from`) is the `Sample`.
+        Text that may begin a stop string is held back until the following text shows whether it does. Beam search
+        yields a single chunk. The return value of the generator (of `yield from`) is the `Sample`.
 
         Raises:
             GlassError: the prompt is not valid Unicode, or a stop string is empty.
@@ -204,7 +204,7 @@ class TextGenerator(ABC):
         return [(id, self.tokenizer.token_text(id), probability) for id, probability in best]
 
     def _batches(self, ids: Sequence[Sequence[int]], settings: SampleConfig) -> list[list[int]]:
-        """Return batches of prompts with similar lengths, as large as `ROWS` and `TOKENS` allow."""
+        """Return batches of prompt indices, with prompts of similar length, as large as `ROWS` and `TOKENS` allow."""
         max_cached = 2 * self.config.model.context  # maximum number of cached tokens per row
         token_counts = [settings.beams * min(len(row) + settings.tokens, max_cached) for row in ids]
         return batches_by_length(token_counts, ROWS, TOKENS)

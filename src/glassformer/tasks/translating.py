@@ -20,7 +20,7 @@ class Translator(TextGenerator):
         config: settings of the run.
 
     Raises:
-        GlassError: the model is of another family, or its vocabulary size differs from the tokenizer's.
+        GlassError: the model is not an encoder-decoder, or its vocabulary size differs from that of `tokenizer`.
     """
 
     def __init__(self, model: Model, source_tokenizer: Tokenizer, tokenizer: Tokenizer, config: Config) -> None:

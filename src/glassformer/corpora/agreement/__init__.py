@@ -6,7 +6,7 @@ between subject and verb with the other number (Linzen et al. 2016, "Assessing t
 syntax-sensitive dependencies"; kinds of sentences after Marvin & Linzen 2018, "Targeted syntactic evaluation").
 
 Some combinations of a subject and another noun are held out: documents never contain them, and minimal pairs contain
-only these, unless other combinations are requested. A model is correct on a pair if log P(good) > log P(bad). Four
-pairs with the same words form a group, one for each cell of (number of the subject) x (number of the nouns in the
-chain, all the same), so heuristics that use one noun fail.
+only held-out combinations, unless other combinations are requested. A model is correct on a pair if log P(good) >
+log P(bad). Four pairs with the same words form a group, one for each cell of (number of the subject) x (number of the
+nouns in the chain, all the same), so heuristics that use one noun fail.
 """

@@ -22,7 +22,7 @@ class Agreement:
     """The corpus `agreement`: sentences, and minimal pairs.
 
     Args:
-        most: maximum number of nouns in the chain of a document; every number from 0 is equally likely.
+        most: maximum number of nouns in the chain of a document; all numbers from 0 to `most` are equally likely.
 
     Raises:
         GlassError: `most` is negative, or some subject has too few different nouns for such a chain.
@@ -58,7 +58,7 @@ class Agreement:
             size: number of pairs; balanced over all conditions if it is a multiple of 16 len(nouns).
             seed: random seed.
             held: whether to use held-out combinations of nouns; if not, combinations in documents, for comparison.
-            nouns: lengths of the chains, used in turn, even if chains in documents are shorter.
+            nouns: lengths of the chains, used in turn; they may be larger than `most`.
 
         Raises:
             GlassError: a chain is empty, or longer than the available nouns allow.
@@ -84,7 +84,7 @@ class Agreement:
         )
 
     def log_probability(self, document: str) -> float:
-        """Return ln p of a document by parsing it; minus infinity for other text, or if the verb does not agree."""
+        """Return ln p of a document by parsing it; minus infinity for other text, such as a wrong verb form."""
         kind = parse(document, self.most)
         return -math.inf if kind is None else -negative_log_probability(kind, self.most)
 

@@ -84,7 +84,7 @@ def _mean(probabilities: Mapping[str, float], measure: Callable[[str], float]) -
 
 
 def _marginal(kind: Kind, index: int) -> dict[str, float]:
-    """Return the probability of each noun at this index of the chain; the noun of the first phrase comes last."""
+    """Return the probability of each noun at an index: the chain in order, then the noun before the subject."""
     subject, frame, _, _ = kind
     pool = partners(subject, held=False)
     if frame != "that":
@@ -99,7 +99,7 @@ def _marginal(kind: Kind, index: int) -> dict[str, float]:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """Return a pattern that matches every sentence, and some whose words do not fit; `parse` checks them."""
+    """Return a pattern for all sentences; it also matches some with words that do not fit, which `parse` rejects."""
     noun = _alternatives(form(noun, number) for noun in NOUNS for number in NUMBERS)
     link = _alternatives({link for noun in NOUNS for link in prepositions(noun)})
     verb = _alternatives(f"{verb}{ending}" for verb in VERBS for ending in ("", "s"))

@@ -1,4 +1,4 @@
-"""Sentences of `agreement`: words that are drawn once, and inflected with any grammatical numbers."""
+"""Sentences of `agreement`: the words are drawn once, and can be inflected with any grammatical numbers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NUMBERS = "SP"
 
 
 def held_out(subject: str, noun: str) -> bool:
-    """Return whether this combination is held out from documents: one in three, by a hash."""
+    """Return whether this combination is held out from documents; a hash chooses about one in three."""
     return zlib.crc32(f"{subject}/{noun}".encode()) % 3 == 0
 
 
@@ -59,7 +59,7 @@ def partners(subject: str, held: bool) -> tuple[str, ...]:
 
 
 def longest_chain(held: bool) -> int:
-    """Return the maximum length of a chain that all subjects allow, with different nouns and one more noun in front."""
+    """Return the maximum chain length for which every subject has enough different nouns, plus one noun before it."""
     return min(len(partners(subject, held)) for subject in NOUNS) - 1
 
 
@@ -129,7 +129,7 @@ class Item:
 
 
 def draw_item(numbers: random.Random, nouns: int, fronted: bool, held: bool) -> Item:
-    """Draw the words of a sentence with this many nouns in the chain, all different and allowed with the subject."""
+    """Draw the words of a sentence with `nouns` nouns in the chain, all different and allowed with the subject."""
     subject = _draw_one(numbers, NOUNS)
     frame = _draw_one(numbers, FRAMES[animacy(subject)]) if nouns else ""
     pool = list(partners(subject, held))

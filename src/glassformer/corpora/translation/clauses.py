@@ -86,7 +86,7 @@ def _add_relative_clauses(rules: Rules) -> None:
 
 
 def _add_clauses(rules: Rules) -> None:
-    """Add clauses: `simple` has subject and predicate, `said` a pronoun subject, `main` may have a relative clause."""
+    """Add clauses: `simple` has a noun subject, `said` has a pronoun subject, `main` may have a relative clause."""
     for (kind, number), tense in product(WHO, TENSES):
         ending = f"{kind} {number} {tense}"
         subject = f"np {kind} {number} nom"

@@ -1,4 +1,4 @@
-"""`translation` in all directions: pairs sampled from the grammar, and the only correct translation of a source."""
+"""`translation` in all directions: pairs sampled from the grammar, and the one correct translation of each source."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Within one class (nouns, adjectives for persons ...), each word has exactly one counterpart in each other language.
 French nouns for persons have the gender of the person, so the noun determines "he" or "she" in English and in French.
-Bangla nouns, adjectives and verbs have no gender, and Bangla verbs do not have number.
+Bangla nouns, adjectives and verbs have no gender, and Bangla verbs have no number.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ FALL = Verb(
     ("পড়ে যায়", "পড়ে গেল", "পড়ে যাবে", "পড়ে যায়নি"),
     etre=True,
 )
-"""A verb without an object whose subject may be a person or a thing."""
+"""An intransitive verb whose subject may be a person or a thing."""
 
 # (kinds of noun, English, French, Bangla); the Bangla word follows a genitive, and the phrase precedes its noun.
 PREPOSITIONS = (

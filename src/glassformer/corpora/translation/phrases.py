@@ -54,7 +54,7 @@ def _add_noun(rules: Rules, noun: Noun, form: str, index: int, bangla: str) -> N
 
 
 def add_adjectives(rules: Rules) -> None:
-    """Add adjectives before or after the French noun, and predicative adjectives, spelt as before a consonant."""
+    """Add adjectives before or after the French noun, and predicative adjectives, spelt as before consonants."""
     for adjective in ADJECTIVES:
         for of in adjective.of.split():
             for form, french in enumerate(adjective.french):
@@ -121,8 +121,8 @@ def _add_described(
 def add_verbs(rules: Rules) -> None:
     """Add verb forms.
 
-    `act` has no object, and its French participle may agree with the subject. `verb` has an object that follows. `gap`
-    has an object that precedes it, with which the French participle agrees.
+    `act` has no object, and its French participle may agree with the subject. `verb` has an object that follows it in
+    English and French. `gap` has an object that precedes it, with which the French participle agrees.
     """
     for tense, number in product(TENSES, NUMBERS):
         for verb in VERBS:
