@@ -23,7 +23,7 @@ class AnyLength:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the number of steps in which each example is used once, which need not be a whole number."""
+        """Return the number of steps in an epoch, which need not be a whole number."""
         return self.examples / self.batch
 
     def step(self, step: int) -> list[int]:
@@ -41,7 +41,7 @@ class LengthGroupedBatches:
 
     Args:
         lengths: (N, parts) number of tokens in each part of each example (source and target, or only the text).
-        tokens: maximum number of tokens in a batch, over all parts; a longer example becomes a batch of its own.
+        tokens: maximum number of tokens in a batch, over all parts; a longer example is alone in its batch.
         seed: seed of the random orders.
     """
 
@@ -53,7 +53,7 @@ class LengthGroupedBatches:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Return the number of steps in which each example is used once."""
+        """Return the number of steps in an epoch."""
         return len(self._batch_bounds) - 1
 
     def step(self, step: int) -> list[int]:

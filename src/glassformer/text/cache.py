@@ -49,7 +49,7 @@ def check_store(store: TokenStore) -> None:
 
 @contextmanager
 def building(cache: Path, folder: Path, open_folder: Callable[[Path], object]) -> Iterator[Path]:
-    """Make a temporary folder for the block to fill; then rename it to `folder`, or delete it if the block fails."""
+    """Yield a temporary folder to fill in a `with` block, then rename it to `folder`; delete it if the block fails."""
     temporary: Path | None = None
     try:
         with convert_os_errors(cache):
@@ -66,7 +66,7 @@ def building(cache: Path, folder: Path, open_folder: Callable[[Path], object]) -
 
 
 def _new_folder(cache: Path, name: str) -> Path:
-    """Make a folder with a unique name and the permissions of the umask; `mkdtemp` would allow its owner only."""
+    """Make a folder with a unique name and the permissions of the umask; with `mkdtemp`, only its owner has access."""
     folder = cache / f".building-{name}-{secrets.token_hex(8)}"
     folder.mkdir()
     return folder

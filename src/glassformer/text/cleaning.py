@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85]")
 """Line ends other than `\\n`, including vertical tab, form feed and next line: removing these could join two words."""
 UNSEEN = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
-"""Control characters except tab and line ends, byte order marks, and two code points that are not characters."""
+"""Byte order marks, two code points that are not characters, and control characters except tab and line ends."""
 BEFORE_LINE_END = re.compile(r"[^\S\n]+\n")
 BLANK_LINES = re.compile(r"\n{3,}")
 MAX_PENDING_SPACE = 2_000_000  # maximum number of white-space characters to hold back unchanged
 
 
 def cleaned(parts: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
-    r"""Clean one document that comes in parts, and yield the text of each part and whether it is the last part.
+    r"""Clean one document that comes in parts, and yield its clean text in parts: (text, whether the part is the last).
 
     Line ends become `\n`. Control characters, byte order marks, and white space before line ends and around the
     document are removed. Several blank lines become one. Joiners (U+200C, U+200D) are kept, because they belong to

@@ -1,4 +1,4 @@
-"""Decide whether row 1 of a table holds the names of its columns."""
+"""Decide whether row 1 of a table contains the names of its columns."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def reads_like_text(cell: str) -> bool:
 
 
 def judge_row_1(rows: Sequence[Sequence[str]]) -> Verdict:
-    """Return "names" if row 1 holds column names, "row" if it holds data, and "doubtful" if it could hold either.
+    """Return "names" if row 1 contains column names, "row" if it contains data, and "doubtful" if that is not clear.
 
     A data row of short texts looks like column names, and would be lost if it were read as a header. Row 1 is therefore
     a header only if its names are usual, or if it differs from the rows below in more than the length of its cells.
@@ -79,7 +79,10 @@ def judge_row_1(rows: Sequence[Sequence[str]]) -> Verdict:
 
 
 def _could_be_a_name(cell: str) -> bool:
-    """Return whether a cell is short and consists of letters, digits and a few symbols, and is not a number."""
+    """Return whether a cell may be a column name.
+
+    Names are short, and consist of letters, digits and a few symbols. Numbers and words such as "n/a" are not names.
+    """
     if len(cell) > LONGEST_NAME or len(cell.split()) > MOST_WORDS or cell[-1] in ".:":
         return False
     first = cell[0].isalnum() or cell[0] in "_#"

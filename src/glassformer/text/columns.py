@@ -33,7 +33,9 @@ class ChosenColumns:
 
 
 def choose_text(table: Table, column: str | None) -> ChosenColumns:
-    """Choose the column with the name `column` or, in CSV and TSV, the number from 1; None: the only column of text.
+    """Choose the column with the name `column` or, in CSV and TSV, with this number from 1.
+
+    If `column` is None, choose the only column of text.
 
     Raises:
         GlassError: there is no such column, or the choice is not clear; the error names the columns.
@@ -50,9 +52,10 @@ def choose_text(table: Table, column: str | None) -> ChosenColumns:
 def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenColumns:
     """Choose the source and target columns.
 
-    Columns that are not named must be the only candidates left: all columns of CSV and TSV with two columns, the
-    columns that read like text if there are more, and the columns with strings in JSONL. The first of two candidates is
-    the source, unless their names say the opposite (target and source, summary and text, ...).
+    Columns that are not named must be the only candidates left. The candidates are the columns with strings in JSONL,
+    both columns of a CSV or TSV file with two columns, and the columns that read like text in other CSV and TSV files.
+    The first of two candidates is the source, unless their names say the opposite (target and source, summary and text,
+    ...).
 
     Raises:
         GlassError: there is no such column, both are the same, or the choice is not clear.
@@ -106,7 +109,7 @@ def choose_conversation(table: Table, column: str | None, answer: str | None) ->
 
 
 def _holds_lists(table: Table, index: int) -> bool:
-    """Return whether most values of a column are None. A table stores lists and objects as None."""
+    """Return whether most values of a column are None, as `Table` stores lists, objects and missing values."""
     values = table.columns[index]
     return 2 * sum(value is not None for value in values) < len(values)
 
@@ -151,7 +154,7 @@ def label_text(value: object) -> str | None:
 
 
 def label_texts(value: object, kind: RecordKind) -> tuple[str, ...] | None:
-    """Return the labels of a record as text (several: from a list), or None if a value is not a label."""
+    """Return the labels of a record as text (several labels are in a list), or None if a value is not a label."""
     if isinstance(value, list) and kind.labels == "several":
         labels = tuple(text for each in value if (text := label_text(each)) is not None)
         return labels if len(labels) == len(value) else None

@@ -46,7 +46,7 @@ def survey_notes(survey: Survey) -> list[str]:
 
 
 def document_split_notes(survey: Survey, split: DocumentSplit, data: DataConfig, stores: Stores) -> list[str]:
-    """Return notes on the validation split of a running text, and on documents that are in both splits."""
+    """Return notes on the validation split of a running text, on duplicates, and on documents in both splits."""
     train = stores["train"]["text"]
     validation = stores["validation"]["text"]
     fraction = validation.characters / max(train.characters + validation.characters, 1)
@@ -117,8 +117,8 @@ def label_notes(survey: Survey, validation_survey: Survey | None, labels: Mappin
 def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
     """Return a note on labels outside the training split; no note if `unseen` is empty.
 
-    The note has the number of examples of each label, and the label nearest to the most frequent one, or the known
-    labels if none is near.
+    The note has the number of examples of each unseen label, and the training label nearest to the most frequent unseen
+    label. If none is near, the note lists training labels instead.
 
     Args:
         unseen: number of examples of each label outside the training split.
@@ -172,9 +172,10 @@ def overlap_notes(survey: Survey, validation_survey: Survey | None, held_out: He
 
 
 def overlap_note(store: RecordStore, train: RecordStore) -> str | None:
-    """Return a note on the records of `store` that are also in `train`, with equal texts and labels; None if none is.
+    """Return a note on the records of `store` that have equal texts and labels in `train`; None if there are none.
 
-    Memory: some tens of bytes for each record of `store`, for any length of the texts and any size of `train`.
+    Memory use is a few tens of bytes per record of `store`; it does not depend on the length of the texts or on the
+    size of `train`.
 
     Raises:
         ValueError: one of the stores was made without its texts.
@@ -196,7 +197,7 @@ def _record_hashes(store: RecordStore) -> Iterator[int]:
 
 
 def _hashes_of(survey: Survey) -> tuple[Marks, Marks]:
-    """Return the hashes of the first texts, and of the whole records."""
+    """Return the hash of the first text of each record, and the hash of each whole record."""
     return np.frombuffer(survey.marks, dtype=np.uint64), np.frombuffer(survey.whole_marks, dtype=np.uint64)
 
 

@@ -33,8 +33,8 @@ class Dialect:
     Attributes:
         delimiter: the character between cells.
         quoting: "standard": a quoted cell ends at the next quote that is not doubled (RFC 4180). "spaced": the same,
-            with spaces around the delimiter. "line": a quoted cell ends on its own line, and a stray quote is an
-            ordinary character. "none": every quote is an ordinary character.
+            with spaces around the delimiter. "line": a quoted cell ends on the line where it begins, and a stray
+            quote is an ordinary character. "none": every quote is an ordinary character.
         skipped: number of lines above row 1.
         refuse_embedded_rows: for standard quoting, whether to refuse a quoted cell that seems to contain rows.
     """
@@ -381,10 +381,10 @@ def _likeliest_delimiter(lines: Sequence[str], format: Literal["csv", "tsv"]) ->
     """Return the most likely delimiter of the lines.
 
     The usual delimiter is a tab for TSV; for CSV, a semicolon if the first line has more semicolons than commas, else a
-    comma. It is returned for TSV with a tab in any line, for one or two lines in which it occurs but does not split all
-    lines equally, and if no delimiter splits all lines into the same number of cells (two or more). Otherwise, of the
-    delimiters that do, the one with the smallest share of cells that begin with a space is returned; in doubt, the
-    usual one.
+    comma. The usual delimiter is returned for TSV with a tab in any line, for one or two lines in which it occurs but
+    which it does not split equally, and if no delimiter splits all lines into the same number of cells (two or more).
+    Otherwise, of the delimiters that split all lines equally, the delimiter with the smallest fraction of cells that
+    begin with a space is returned; of equally good delimiters, the usual one if it is among them.
     """
     first = lines[0] if lines else ""
     if format == "tsv":
@@ -436,7 +436,7 @@ def _is_spaced(sample: Sequence[str], dialect: Dialect, name: str) -> bool:
 
 
 def _is_machine_quoted(lines: Iterator[str], skipped: int) -> tuple[bool, str]:
-    """Return whether a program put quotes around TSV cells, and the position of the first cell that begins with one.
+    """Return whether a program put quotes around TSV cells, and where the first cell begins with a quote.
 
     A program quotes either exactly the cells that need it (pandas: cells with a quote, tab or line break; Excel: also
     cells with a comma), or all cells, or all cells but numbers. If no single habit fits all cells, the quotes are part

@@ -36,7 +36,7 @@ def _whole_text(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _separated(chunks: Iterable[str], separator: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
-    """Cut the text at `separator`; a document longer than HELD is yielded in several pieces."""
+    """Cut the text at `separator`; a document longer than `MAX_PENDING_CHARACTERS` may be yielded in several pieces."""
     pending = ""
     begun = False
     for chunk in chunks:

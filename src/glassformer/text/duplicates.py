@@ -78,7 +78,7 @@ class Sketch:
     def bands(self, text_hash: int) -> bytes:
         """Finish the document and return `BANDS` hashes of 8 bytes each.
 
-        If the document has no words, each of them is `text_hash`, the hash of its text.
+        If the document has no words, each band hash is `text_hash`, the hash of the document's text.
         """
         if self._unfinished_word:
             self._words.append(self._unfinished_word)
@@ -92,9 +92,9 @@ class Sketch:
 
 
 class DuplicateFinder:
-    """Find duplicate documents.
+    """A finder of duplicate documents.
 
-    Until `duplicate_flags` is called, memory is 16 bytes for each document, and 112 more to find near duplicates.
+    Until `duplicate_flags` is called, memory use is 16 bytes for each document, and 112 more to find near duplicates.
     """
 
     def __init__(self) -> None:

@@ -37,7 +37,7 @@ def no_progress(characters: int) -> None:
 
 
 class RecordWriter:
-    """Encode records and write them to a record store. `close` completes the store; `abandon` leaves it incomplete.
+    """Writer that encodes records into a record store. `close` completes the store; `abandon` leaves it incomplete.
 
     Memory grows by 4 bytes for each label, by 8 for each record that may have several labels, and by 1 for each token
     of a text with loss spans.
@@ -127,7 +127,7 @@ class RecordWriter:
         self._open_files.close()
 
     def close(self) -> None:
-        """Write everything to disk; `sums` then has the size and SHA-256 of each file that is not a token store."""
+        """Write everything to disk, and set `sums` to the size and SHA-256 of each file except the token stores."""
         for encoder in self._encoders:
             encoder.flush()
         if self._texts_file is not None:

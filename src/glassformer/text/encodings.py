@@ -2,8 +2,8 @@
 
 The whole input is read in blocks and checked. Byte order marks and the NUL bytes of UTF-16 are tried first, then UTF-8.
 Windows-1252 is chosen automatically only if the decoded text reads like a Western language, because nearly every byte
-string is valid Windows-1252; this reads the input again. Encodings that look like ASCII (ISO-2022, UTF-7) are refused
-if `data.encoding` is auto.
+string is valid Windows-1252; this check reads the input again. Encodings that look like ASCII (ISO-2022, UTF-7) are
+refused if `data.encoding` is auto.
 """
 
 from __future__ import annotations
@@ -231,8 +231,8 @@ def _refuse_seven_bit_encodings(head: bytes, name: str) -> None:
 def _utf7_offset(head: bytes) -> int | None:
     """Return the offset of the first UTF-7 sequence; None if the bytes do not look like UTF-7.
 
-    They do if every `+` begins a valid sequence and the sequences have at least `LEAST_UTF7` characters outside ASCII,
-    whose letters are all of one script.
+    Bytes look like UTF-7 if every `+` begins a valid sequence and the sequences encode at least `LEAST_UTF7` characters
+    outside ASCII, whose letters are all of one script.
     """
     if not head.isascii():
         return None

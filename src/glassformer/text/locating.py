@@ -33,7 +33,7 @@ class Located:
 
 
 def is_encoded(folder: Path) -> bool:
-    """Return whether a folder holds split and encoded text (see `prepare.Prepared`)."""
+    """Return whether a folder contains split and encoded text (see `prepare.Prepared`)."""
     return (folder / "prepared.json").is_file() and (folder / "train.ds").is_file()
 
 

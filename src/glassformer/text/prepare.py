@@ -127,7 +127,7 @@ class TokenizerOrigin:
         return {role: self.tokenizer(kind, texts(role)) for role in kind.roles}
 
     def tokenizer(self, kind: RecordKind, texts: Iterable[str]) -> Tokenizer:
-        """Load the tokenizer of the file, or train one on the texts.
+        """Load the tokenizer from `file`, or train a tokenizer on the texts if `file` is None.
 
         Raises:
             GlassError: the tokenizer cannot be loaded or trained, or it lacks the mask token that `kind` needs.
@@ -420,7 +420,7 @@ def _refuse_special_names(template: str, tokenizer: Tokenizer) -> None:
 
 
 def save_tokenizers(folder: Path, kind: RecordKind, tokenizers: Mapping[str, Tokenizer]) -> None:
-    """Save the tokenizer of each role; the tokenizer of the last role, the generated text, is tokenizer.json."""
+    """Save the last role's tokenizer as tokenizer.json, and a different tokenizer of a ROLE as ROLE_tokenizer.json."""
     for role, tokenizer in tokenizers.items():
         if role == kind.roles[-1]:
             tokenizer.save(folder / "tokenizer.json")
@@ -431,7 +431,7 @@ def save_tokenizers(folder: Path, kind: RecordKind, tokenizers: Mapping[str, Tok
 def write_text_facts(
     folder: Path, source: Source, tokenizer_origin: TokenizerOrigin, tokenizer: Tokenizer, notes: list[str]
 ) -> None:
-    """Write the metadata of running text beside its stores; a training run adopts the `settings` in it."""
+    """Write the metadata of running text beside its stores; a training run adopts its `settings`."""
     data = source.data.model_dump(include={*RUNNING_TEXT_SETTINGS, *OMITTED_WHEN_DEFAULT, "seed"})
     settings: dict[str, dict[str, Any]] = {"data": data, "tokenizer": tokenizer_origin.config.model_dump()}
     if tokenizer_origin.file is not None:
@@ -470,7 +470,7 @@ def _source_notes(
 
 
 def _with_current_names(prepared: Prepared, source: Source, validation_source: Source | None) -> Prepared:
-    """Return reused data with the current names of its files in its notes, if the notes are kept by group."""
+    """Return reused data with the current names of its files in its notes, if the notes are stored by group."""
     groups = _read_facts(prepared.folder)["notes"]
     if isinstance(groups, list):
         return prepared

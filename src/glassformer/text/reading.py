@@ -70,7 +70,7 @@ class SourceFile:
                 ) from None
 
     def text(self) -> Iterator[str]:
-        """Yield the decoded text in pieces of up to a million bytes; for Parquet and Arrow, one line of JSON per row.
+        """Yield the decoded text in pieces of up to 1 MiB; for Parquet and Arrow, one line of JSON per row.
 
         Raises:
             GlassError: the file changed since it was scanned (raised at the first invalid byte, or after the last
@@ -232,7 +232,7 @@ def readings_of(files: Iterable[SourceFile]) -> list[list[object]]:
 
 
 def refuse_plain_json(files: Sequence[SourceFile], location: Located) -> None:
-    """Raise a `GlassError` for a file that holds JSON and would be read as plain text with its braces.
+    """Raise a `GlassError` for a file that contains JSON and would be read as plain text with its braces.
 
     In a folder, such a file may be part of a program and is read unchanged.
     """

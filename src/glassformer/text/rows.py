@@ -12,7 +12,7 @@ Ids = npt.NDArray[np.integer[Any]]
 MASK_REPLACE_PROBABILITY = 0.8
 """Probability that a token chosen for prediction is replaced by the mask token (Devlin et al. 2019)."""
 RANDOM_REPLACE_PROBABILITY = 0.1
-"""Probability that a token chosen for prediction is replaced by a random token; the others stay unchanged."""
+"""Probability that a token chosen for prediction is replaced by a random token; other chosen tokens stay unchanged."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Row:
         inputs: (T) ids that the model reads; in an encoder-decoder model, ids that the decoder reads.
         targets: (T) ids to predict, one for each input; or (1) the index of the row's label.
         shifted: whether each target is the next input.
-        loss_mask: (T) bool, True where the prediction counts; None: everywhere.
-        source: (S) ids that the encoder of an encoder-decoder model reads, end token included; None for other models.
+        loss_mask: (T) bool, True where a target counts for the loss; None: everywhere.
+        source: (S) ids that the encoder of an encoder-decoder reads, special tokens included; None for other models.
     """
 
     inputs: Ids
@@ -40,7 +40,7 @@ class Row:
         Args:
             ids: (T+1) ids.
             source: (S) ids that the encoder reads.
-            loss_mask: (T+1) True where the prediction of an id counts; the first value is not used. None: all count.
+            loss_mask: (T+1) bool, True where an id counts for the loss; the first value is not used. None: all count.
         """
         target_mask = None if loss_mask is None else loss_mask[1:]
         return cls(ids[:-1], ids[1:], shifted=True, loss_mask=target_mask, source=source)
@@ -61,8 +61,9 @@ def mask(ids: Ids, fraction: float, mask_id: int, text_ids: Ids, key: tuple[int,
     """Return a row that predicts `fraction` of the text tokens (Devlin et al. 2019, section 3.1).
 
     At least one token is chosen, if any id is in `text_ids`, which must be sorted. A chosen token becomes `mask_id`
-    with probability 0.8, a random id of `text_ids` with probability 0.1, and otherwise stays unchanged. Other special
-    ids are neither chosen nor inserted. The result depends only on the arguments; `key` seeds the random choices.
+    with probability 0.8, a random id of `text_ids` with probability 0.1, and otherwise stays unchanged. Ids outside
+    `text_ids` are never chosen, and `mask_id` is the only one of them that is inserted. The result depends only on the
+    arguments; `key` seeds the random choices.
     """
     # Raw words of Philox 4x64-10 (Salmon et al. 2011) are the same in every version of NumPy and on every machine.
     random = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(3 * len(ids)).reshape(3, len(ids))

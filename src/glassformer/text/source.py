@@ -66,7 +66,7 @@ class Source:
         corpus: the name of a generated corpus; None for files.
         digest: a hash of all the content; for a generated corpus, of its name, size and seed and of its first records.
         notes: notes for the user on how the source is read.
-        parallel: whether line n of the second file answers line n of the first.
+        parallel: whether line n of the second file is the target of line n of the first.
         names: names of the special tokens that a chat template may write.
     """
 
@@ -185,7 +185,7 @@ def _generated_records(
 
 
 def _line_by_line(first: SourceFile, second: SourceFile, tally: Tally) -> Iterator[RecordPiece]:
-    """Yield a record for each line number of two parallel files; blank lines at the end of only one are left out.
+    """Yield a record for each line number of two parallel files; blank lines at the end of only one file are left out.
 
     Only `\\n` or `\\r\\n` ends a line, as in the usual tools for parallel files.
     """
@@ -246,7 +246,7 @@ def _table_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tall
 def _labelled_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tally: Tally) -> Iterator[RecordPiece]:
     """Yield a record for each row of a table; count and leave out rows without a label.
 
-    Several text columns are joined by newlines; empty columns are left out.
+    The texts of several columns are joined by newlines; empty texts are left out.
     """
     for line, (value, *columns) in file.rows(tally):
         position = f"line {line} of {file.name}"
@@ -266,7 +266,7 @@ def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: boo
     Args:
         kind: the kind of records to read.
         data: the source and how to read it.
-        cache: the folder in which standard input or a pipe is kept until the block ends.
+        cache: the folder for a copy of standard input or a pipe, which is deleted at the end of the `with` block.
         validation: whether to open `data.validation` instead of `data.source`.
 
     Raises:
@@ -296,7 +296,10 @@ def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: boo
 
 
 def with_names(source: Source, tokenizer: Tokenizer) -> Source:
-    """Return a source whose chat template may write the special tokens of a tokenizer by name."""
+    """Return a source whose chat template may write the special tokens of a tokenizer by name.
+
+    A source of other records than conversations is returned unchanged.
+    """
     return replace(source, names=SpecialNames.of(tokenizer)) if source.kind.loss_spans else source
 
 
@@ -425,7 +428,7 @@ def _from_examples(kind: RecordKind, data: DataConfig, source_name: str, locatio
 
 
 def _without_unlabelled(location: Located) -> Located:
-    """Leave out the files that are not in a label's folder, such as a README."""
+    """Return the location without the files that are not in a label's folder, such as a README."""
     labelled = tuple((path, name) for path, name in location.files if "/" in name)
     others = [f"{name} (not in a label folder)" for _, name in location.files if "/" not in name]
     if not others:

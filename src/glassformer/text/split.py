@@ -9,7 +9,7 @@ texts of those versions record `tail`, so that reading the text again splits it 
 Other records are split by number (`RecordSplit`). `end` and `tail` hold out the last records. `random` chooses by a
 hash of the first text, so that equal sources are in the same split, even with different targets; of labelled texts, it
 holds out about the same fraction of each label. The validation split has at most `validation_limit` characters,
-counting only first texts, unless its only record is longer.
+counting only first texts, unless its only record (or, with `random`, its only group of equal sources) is longer.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def split_documents(survey: Survey, data: DataConfig) -> DocumentSplit:
 
 
 def _end_of_text(survey: Survey, data: DataConfig, held_out: int) -> DocumentSplit:
-    """Hold out about `held_out` characters, from the start of a document if one is near, else from inside one."""
+    """Hold out about `held_out` characters, starting at a document boundary if one is near, else inside a document."""
     exception = "; one document cannot be split at random" if data.split == "random" else ""
     if survey.records == 1:
         clusters = data.split == "end"
@@ -187,7 +187,10 @@ def _end_of_text(survey: Survey, data: DataConfig, held_out: int) -> DocumentSpl
 
 
 def _near_boundary(survey: Survey, held_out: int, limit: int) -> int | None:
-    """Return the document start nearest to `held_out` characters (at most `limit`) before the end, or None."""
+    """Return the document start nearest to `held_out` characters before the end.
+
+    At most `limit` characters follow this start. Return None if no start is near enough.
+    """
     total = survey.characters
     index = bisect_left(survey.starts, total - held_out)
     candidates = [start for start in survey.starts[max(0, index - 1) : index + 1] if start > 0]
@@ -231,7 +234,7 @@ def _random_documents(survey: Survey, data: DataConfig) -> DocumentSplit:
 
 
 def clean_cut(text: str, near: int) -> int:
-    """Return the last position at or before `near` that splits neither a letter from its mark nor `\\r` from `\\n`.
+    """Return the last position at or before `near` that separates neither a letter from its mark nor `\\r` from `\\n`.
 
     Return `near` if there is no such position within `LOOK_BACK` characters.
     """
@@ -242,7 +245,7 @@ def clean_cut(text: str, near: int) -> int:
 
 
 def cluster_cut(text: str, near: int) -> int:
-    """Return the last clean position at or before `near` that is between grapheme clusters, such as flags.
+    """Return the last clean position at or before `near` that is not inside a grapheme cluster, such as a flag.
 
     Return `near` if there is no such position within `LOOK_BACK` characters.
     """
@@ -365,7 +368,7 @@ def _random_records(survey: Survey, data: DataConfig) -> HeldOutMask:
 
 
 def _label_of_groups(survey: Survey, group: Numbers, groups: int) -> Numbers:
-    """Return the rank of the rarest label in each group, (groups,); 0 is the rarest label, or stands for no label."""
+    """Return the rank of the rarest label in each group, (groups,): from 0 for the rarest; without labels, always 0."""
     if not survey.label_numbers:
         return np.zeros(groups, dtype=np.int64)
     numbers = np.frombuffer(survey.label_numbers, dtype=np.int32)
@@ -379,7 +382,7 @@ def _label_of_groups(survey: Survey, group: Numbers, groups: int) -> Numbers:
 def _lowest_groups(counts: Numbers, characters: Numbers, max_examples: int, max_characters: int) -> Numbers:
     """Return the indices of the first groups within `max_examples` and `max_characters`; never all groups.
 
-    If the next group has more examples than are still wanted, later groups of one example are taken instead.
+    If the next group does not fit, later groups of one example are taken instead.
     """
     prefix = min(
         int(np.searchsorted(np.cumsum(counts), max_examples, side="right")),

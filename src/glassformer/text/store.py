@@ -48,7 +48,7 @@ class TokenStore:
         vocab_size, end_id: vocabulary size and end token of the tokenizer.
         tokenizer_digest: digest of the tokenizer.
         text_hash: SHA-256 over the SHA-256 of each document's text.
-        sums: SHA-256 of each file, by suffix.
+        sums: SHA-256 of the ids file and of the index file, by suffix.
     """
 
     prefix: Path
@@ -182,7 +182,7 @@ HEADER_FIELDS = ("characters", "bytes", "unknown", "vocab_size", "end_id", "toke
 
 
 class StoreWriter:
-    """Write a token store in constant memory. `close` completes the store."""
+    """Writer of a token store, in constant memory. `close` completes the store."""
 
     def __init__(self, prefix: Path, tokenizer: Tokenizer) -> None:
         self.prefix = prefix
@@ -267,7 +267,7 @@ class StoreWriter:
 
 
 class PartWriter(StoreWriter):
-    """Write a store that `StoreWriter.append` reads: it may be empty, and has an additional file `NAME.digests`."""
+    """Writer of a store for `StoreWriter.append`: the store may be empty, and has an additional file NAME.digests."""
 
     def __init__(self, prefix: Path, tokenizer: Tokenizer) -> None:
         super().__init__(prefix, tokenizer)

@@ -135,7 +135,7 @@ class Survey:
         return True
 
     def _add_document(self, facts: Facts) -> None:
-        """Record where the document starts; if there are too many starts, drop every second start."""
+        """Count a document and record its start; if there are too many starts, drop every second start."""
         if self.records % self.start_step == 0:
             self.starts.append(self.characters)
         if len(self.starts) > MOST_MARKS:
@@ -168,7 +168,7 @@ class Survey:
         return self.characters - self.last_length
 
     def label_owners(self) -> npt.NDArray[np.int64]:
-        """Return the record of each of `label_numbers`; (labels of all records,)."""
+        """Return the index of the record that has each of `label_numbers`; (labels of all records,)."""
         ends = np.frombuffer(self.label_ends, dtype=np.uint64).astype(np.int64)
         return np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
 
@@ -197,7 +197,7 @@ def survey(source: Source, seed: int | None = None) -> Survey:
     """Survey a source in one pass over its records, or two passes if duplicate documents are left out.
 
     Args:
-        source: the source, which is read with its own settings.
+        source: the source to read.
         seed: seed of the hashes; None: the seed of the source. Only hashes with equal seeds can be compared.
 
     Raises:
@@ -306,7 +306,7 @@ def why_left_out(word_count: int, other_fields: tuple[str, ...], kind: RecordKin
 
 
 def first_records(source: Source) -> Iterator[tuple[str, ...]]:
-    """Yield the texts and labels of each record whose size is allowed; for a long text, only its first piece."""
+    """Yield the texts and labels of each record that `why_left_out` keeps; for a long text, only its first piece."""
     counting = counts_words(source.data)
     for _, texts, labels, _, first, _, _ in source.records(Tally()):
         if first:
@@ -335,7 +335,7 @@ def kept_pieces(source: Source, survey: Survey, marks: bool) -> Iterator[KeptPie
 def filter_pieces(
     pieces: Iterable[RecordPiece], data: DataConfig, survey: Survey, marks: bool, start: int = 0
 ) -> Iterator[KeptPiece]:
-    """Yield the kept pieces; `start` is the number of characters in kept records before them."""
+    """Yield the kept pieces; `start` is the number of characters in kept records before `pieces`."""
     length = 0
     counting = counts_words(data)
     kind = survey.kind

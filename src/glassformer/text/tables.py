@@ -44,7 +44,7 @@ class Table:
         name: name of the file.
         format: format of the file.
         dialect: dialect of CSV and TSV; None: JSONL.
-        header: whether row 1 holds the names of the columns.
+        header: whether row 1 contains the names of the columns.
         names: names of the columns, from row 1 or the keys of JSON objects; without names, numbers from 1.
         first: the cells of row 1 (CSV, TSV).
         columns: the values of each column in the first rows, long values cut; None for a missing value, a list or an
@@ -191,7 +191,7 @@ def _has_header(
     requested_names: Sequence[str],
     notes: list[str],
 ) -> bool:
-    """Return whether row 1 holds names: by `data.header`, by a column that the settings name, or by its values."""
+    """Return whether row 1 has names: by `data.header`, by a column that the settings name, or by its cells."""
     if data.header == "no":
         return False
     # A number may be a value.

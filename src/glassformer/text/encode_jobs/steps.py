@@ -1,4 +1,4 @@
-"""Tasks of each stage. A task takes a job and its own number, reads files of earlier stages, and writes its own files.
+"""Functions that run one task of a stage: each reads files of earlier stages, and writes the files of its task.
 
 The tasks use the same functions as encoding in one process (`prepare.write_prepared`). A plan records the position of
 its part in the whole text, so the joined parts equal the output of one process, token for token.

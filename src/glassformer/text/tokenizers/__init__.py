@@ -1,4 +1,4 @@
-"""Tokenizers: seven schemes behind one class, `Tokenizer`, each stored in a single `tokenizer.json`."""
+"""Tokenizers: one class, `Tokenizer`, for seven schemes; each tokenizer is stored in a single `tokenizer.json`."""
 
 from glassformer.text.tokenizers.frames import Frame, frame_of
 from glassformer.text.tokenizers.tokenizer import StreamDecoder, Tokenizer

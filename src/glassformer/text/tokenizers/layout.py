@@ -13,7 +13,7 @@ bytes      BPE without merges           nothing; ids 0 to 255 are the bytes them
 words      WordLevel                    `WORDS`: a word or symbol with the space before it, or a whitespace character
 bpe        BPE over bytes               `WORD_PIECES`, the expression of Qwen3.5, which llama.cpp knows as `qwen35`
 wordpiece  WordPiece                    BERT's rule: at whitespace, and around every punctuation mark
-unigram    Unigram with byte fallback   before each space; line ends, tabs and `<` are words of their own
+unigram    Unigram with byte fallback   before each space; line ends, tabs and `<` are separate words
 ========== ============================ ====================================================================
 """
 

@@ -25,7 +25,7 @@ class Vocabulary:
         end: id of the end token.
         mask: id of the mask token; None: there is none.
         unknown: id of the unknown token; None: there is none.
-        bytes: the bytes of each id; empty for special ids, and those of U+FFFD for the unknown id.
+        bytes: the bytes of each id; empty for special ids, but the bytes of U+FFFD for the unknown id.
         drops_space: whether decoding drops the space before the first token.
         special: all ids that represent no text: special tokens, the unknown token, and embedding rows without a token.
         padding: id of the padding token, which no text contains; None: there is none.
@@ -49,7 +49,7 @@ class Vocabulary:
 
 
 def vocabulary_of(document: dict[str, Any]) -> Vocabulary:
-    """Return the roles of a `tokenizer.json` that glassformer trained or that `convert_tokenizer_json` made."""
+    """Return the vocabulary of a `tokenizer.json` that glassformer trained or that `convert_tokenizer_json` made."""
     facts = document["model"][layout.FACTS]
     model = document["model"]
     if "roles" in facts:
@@ -96,7 +96,7 @@ def convert_tokenizer_json(
 
 
 def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Vocabulary:
-    """Return the roles of an imported vocabulary.
+    """Return the vocabulary of an imported tokenizer.
 
     Added tokens represent their content, unless they are special. The unknown id represents U+FFFD; other special ids
     represent no bytes.

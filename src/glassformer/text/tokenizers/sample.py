@@ -46,7 +46,7 @@ def draw(texts: Iterable[str], limit: int, seed: int) -> list[str]:
 
 
 def _pop_texts(entries: list[tuple[float, int, bytes]]) -> list[str]:
-    """Return the blocks as text; each is removed from `entries` as it is decoded, so only one is held in both forms."""
+    """Return the blocks as text; each is removed from `entries` as it is decoded, so only one exists in both forms."""
     entries.reverse()
     texts = []
     while entries:

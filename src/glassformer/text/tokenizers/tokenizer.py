@@ -247,9 +247,9 @@ class Tokenizer:
         return StreamDecoder(self)
 
     def safe_cut(self, text: str, near: int) -> int:
-        """Return the last position <= `near`, in characters, at which a cut is known to change no token; 0 if none is.
+        """Return the last position <= `near`, in characters, at which a cut is known to change no token.
 
-        `encode(text[:cut]) + encode(text[cut:]) == encode(text)`. See `pieces.is_safe` for the rule.
+        Return 0 if there is no such position. `encode(text[:cut]) + encode(text[cut:]) == encode(text)`. See `pieces.is_safe` for the rule.
         """
         if near <= 0 or near >= len(text):
             return max(0, min(near, len(text)))

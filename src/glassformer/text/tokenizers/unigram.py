@@ -29,8 +29,8 @@ def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json
     """Train on a sample and return the field `model` of a `tokenizer.json`.
 
     Raises:
-        GlassError: sentencepiece is not installed or fails, there is no text, or `vocab_size` cannot hold the bytes and
-            the letters.
+        GlassError: sentencepiece is not installed or fails, there is no text, or `vocab_size` is too small for the
+            bytes and the letters.
     """
     try:
         import sentencepiece
@@ -54,7 +54,7 @@ def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json
 
 
 def _lines(sample: Iterable[str]) -> Iterator[str]:
-    """Yield lines to train on, without characters that are words of their own or that sentencepiece reserves."""
+    """Yield lines to train on, without characters that are separate words or that sentencepiece reserves."""
     for block in sample:
         for line in BOUNDARY.split(block):
             for piece in pieces(line.replace("\0", "").replace(SPACE, ""), LINE):
@@ -73,7 +73,7 @@ def _letters(counts: Counter[str], coverage: float) -> int:
 
 
 def _train(sentencepiece: Any, lines: list[str], vocab_size: int, coverage: float) -> Any:
-    """Return a trained sentencepiece processor. Its unknown token makes room for the end token in our file."""
+    """Return a trained sentencepiece processor. `vocab_size` counts its unknown token; in our file, the end token."""
     model_file = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
