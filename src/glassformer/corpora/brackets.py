@@ -119,7 +119,10 @@ class Brackets:
             )
 
     def entropy(self) -> float:
-        """Return the entropy in nats per document: of the number of pairs, their arrangement and their kinds."""
+        """Return the entropy in nats per document.
+
+        It is the sum of the entropies of the number of pairs, of their arrangement, and of their kinds.
+        """
         return math.fsum(self._negative_log_probability(pairs) for pairs in range(1, self.most + 1)) / self.most
 
     def log_probability(self, document: str) -> float:

@@ -75,14 +75,17 @@ def held_out(animal: str, thing: str, adjective: str) -> bool:
 
 @cache
 def adjectives(animal: str, thing: str, role: str, held: bool) -> tuple[str, ...]:
-    """Return the adjectives that fit the animal or the thing (`role`), either held out (`held`) or not."""
+    """Return the adjectives that fit the animal or the thing (`role`).
+
+    With `held`, return only adjectives that make a held-out combination; otherwise, return only the other adjectives.
+    """
     suitable = ANIMAL_ADJECTIVES if role == "animal" else THINGS[thing][1]
     return tuple(word for word in suitable if held_out(animal, thing, word) == held)
 
 
 @cache
 def meetings(held: bool) -> tuple[tuple[str, str], ...]:
-    """Return the pairs (animal, thing) for which `adjectives` is not empty in either role."""
+    """Return the pairs (animal, thing) for which `adjectives` returns at least one adjective in each role."""
     return tuple(
         (animal, thing)
         for animal, thing in product(ANIMALS, THINGS)

@@ -52,7 +52,11 @@ class Recall:
             yield f"{''.join(key_values)}|{''.join(queries)}"
 
     def entropy(self) -> float:
-        """Return the entropy in nats: of the number of pairs, keys in order, values, and order of queries."""
+        """Return the entropy in nats per document.
+
+        It is the sum of the entropies of the number of pairs, of the keys in order, of the values, and of the order of
+        the queries.
+        """
         sizes = range(self.fewest, self.most + 1)
         return math.log(len(sizes)) + sum(_negative_log_probability(pairs) for pairs in sizes) / len(sizes)
 

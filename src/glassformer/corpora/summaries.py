@@ -134,7 +134,7 @@ class Summaries:
 
 @cache
 def summary_grammars() -> Mapping[str, Grammar]:
-    """Return the two grammars, by whose facts come first in the story, "hero" or "friend"; cached."""
+    """Return the two grammars, by the character whose facts come first, "hero" or "friend"; cached."""
     return {first: _grammar(first) for first in WISHES}
 
 

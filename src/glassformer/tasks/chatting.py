@@ -250,7 +250,7 @@ class TokenizedTemplate:
 
     @property
     def before_answer(self) -> str:
-        """Return the generation prompt, the text before an answer, without special tokens and outer white space."""
+        """Return the generation prompt (the text before an answer) without special tokens and outer white space."""
         messages = _placeholder_messages("user")
         without_answer = self.template.marked(messages, False, self._names)
         return MARK.sub("", self.template.marked(messages, True, self._names).removeprefix(without_answer)).strip()

@@ -73,7 +73,7 @@ class TextClassifier:
         return max(0, len(self.tokenizer.encode(text)) - (self.config.model.context - len(self.frame)))
 
     def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
-        """Return the probabilities of all labels, (texts, labels); each row does not depend on the other texts."""
+        """Return the probabilities of all labels, (texts, labels); each row is independent of the other texts."""
         rows = [self.ids(text) for text in texts]
         order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
         result = np.zeros((len(rows), len(self.labels)))

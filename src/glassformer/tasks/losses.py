@@ -40,7 +40,9 @@ class TrainingLoss(nn.Module):
         self.smoothing = smoothing
 
     def forward(self, batch: Batch, targets_of_step: int = 1) -> Tensor:
-        """Return the summed cross-entropy of the targets in the loss mask, divided by `targets_of_step`, in nats; ().
+        """Return the summed cross-entropy of the targets in the loss mask, divided by `targets_of_step`.
+
+        The result is in nats and has shape ().
 
         Args:
             batch: a batch of a task that suits the model.

@@ -47,7 +47,7 @@ class TaskRows:
 
 
 def groups(rows: Sequence[Row], most_tokens: int) -> Iterator[list[Row]]:
-    """Yield rows in order, in groups of at most `most_tokens` tokens with padding; a longer row forms a group."""
+    """Yield rows in order, in groups of at most `most_tokens` tokens with padding. A longer row is a group."""
     group: list[Row] = []
     width = 0
     for row in rows:

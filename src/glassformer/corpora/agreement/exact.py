@@ -84,7 +84,10 @@ def _mean(probabilities: Mapping[str, float], measure: Callable[[str], float]) -
 
 
 def _marginal(kind: Kind, index: int) -> dict[str, float]:
-    """Return the probability of each noun at an index: the chain in order, then the noun before the subject."""
+    """Return the probability of each noun at `index`.
+
+    Indices count the nouns of the chain, and then the noun of the phrase before the subject.
+    """
     subject, frame, _, _ = kind
     pool = partners(subject, held=False)
     if frame != "that":

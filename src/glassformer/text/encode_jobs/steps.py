@@ -35,7 +35,7 @@ Columns = dict[str, npt.NDArray[np.uint64]]
 
 
 def read(job: EncodingJob, rank: int) -> None:
-    """Write the documents of the task's files to parts (cleaned with `data.clean`), and their sizes and hashes."""
+    """Write the documents of the task's files to parts (cleaned if `data.clean` is set), and their sizes and hashes."""
     portion = job.portions[rank]
     source = replace(job.source, files=job.source.files[portion.first_file : portion.end_file])
     tally = Tally()

@@ -249,7 +249,8 @@ class Tokenizer:
     def safe_cut(self, text: str, near: int) -> int:
         """Return the last position <= `near`, in characters, at which a cut is known to change no token.
 
-        Return 0 if there is no such position. `encode(text[:cut]) + encode(text[cut:]) == encode(text)`. See `pieces.is_safe` for the rule.
+        `encode(text[:cut]) + encode(text[cut:]) == encode(text)`. See `pieces.is_safe` for the rule. Return 0 if there
+        is no such position.
         """
         if near <= 0 or near >= len(text):
             return max(0, min(near, len(text)))

@@ -73,7 +73,10 @@ def _letters(counts: Counter[str], coverage: float) -> int:
 
 
 def _train(sentencepiece: Any, lines: list[str], vocab_size: int, coverage: float) -> Any:
-    """Return a trained sentencepiece processor. `vocab_size` counts its unknown token; in our file, the end token."""
+    """Return a trained sentencepiece processor.
+
+    `vocab_size` includes the unknown token of sentencepiece, which the end token replaces in `tokenizer.json`.
+    """
     model_file = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
