@@ -93,7 +93,8 @@ def find_text_corpus(name: str) -> Corpus:
     """Return the corpus with this name, which must have documents.
 
     Raises:
-        GlassError: there is no such corpus, or it has no documents; the remedy lists the corpora with documents.
+        GlassError: there is no such corpus (as in `find_corpus`); or it has no documents, and the remedy lists
+            corpora with documents.
     """
     return _find(name, Corpus, "documents")  # type: ignore[type-abstract]
 
@@ -102,7 +103,8 @@ def find_pair_corpus(name: str) -> PairCorpus:
     """Return the corpus with this name, which must have pairs of source and target.
 
     Raises:
-        GlassError: there is no such corpus, or it has no pairs; the remedy lists the corpora with pairs.
+        GlassError: there is no such corpus (as in `find_corpus`); or it has no pairs, and the remedy lists
+            corpora with pairs.
     """
     return _find(name, PairCorpus, "pairs of source and target")  # type: ignore[type-abstract]
 
@@ -111,7 +113,8 @@ def find_labelled_corpus(name: str) -> LabelledCorpus:
     """Return the corpus with this name, which must have labelled texts.
 
     Raises:
-        GlassError: there is no such corpus, or it has no labels; the remedy lists the corpora with labels.
+        GlassError: there is no such corpus (as in `find_corpus`); or it has no labels, and the remedy lists
+            corpora with labels.
     """
     return _find(name, LabelledCorpus, "labels")  # type: ignore[type-abstract]
 
@@ -120,8 +123,8 @@ def find_conversation_corpus(name: str) -> ConversationCorpus:
     """Return the corpus with this name, which must have conversations.
 
     Raises:
-        GlassError: there is no such corpus, or it has no conversations; the remedy lists the corpora with
-            conversations.
+        GlassError: there is no such corpus (as in `find_corpus`); or it has no conversations, and the remedy lists
+            corpora with conversations.
     """
     return _find(name, ConversationCorpus, "conversations")  # type: ignore[type-abstract]
 
@@ -130,8 +133,8 @@ def find_minimal_pair_corpus(name: str) -> MinimalPairCorpus:
     """Return the corpus with this name, which must have minimal pairs.
 
     Raises:
-        GlassError: there is no such corpus, or it has no minimal pairs; the remedy lists the corpora with minimal
-            pairs.
+        GlassError: there is no such corpus (as in `find_corpus`); or it has no minimal pairs, and the remedy lists
+            corpora with minimal pairs.
     """
     return _find(name, MinimalPairCorpus, "minimal pairs")  # type: ignore[type-abstract]
 

@@ -78,6 +78,6 @@ class Recall:
 
 
 def _negative_log_probability(pairs: int) -> float:
-    """Return -ln p of a line with this many pairs: ordered distinct keys, free values, any order of the queries."""
+    """Return -ln p of a line given its number of pairs: ordered distinct keys, free values, any order of queries."""
     keys = math.lgamma(len(KEYS) + 1) - math.lgamma(len(KEYS) - pairs + 1)
     return keys + pairs * math.log(len(ALPHABET)) + math.lgamma(pairs + 1)

@@ -184,7 +184,7 @@ class ChatModel(TextModel):
         return super().n_best(prompts, self.with_stop_strings(settings), wanted, watch)
 
     def with_stop_strings(self, settings: SampleConfig) -> SampleConfig:
-        """Return the settings with an additional stop string, the text with which the template ends an answer."""
+        """Return the settings with the text that ends an answer in the template, if any, as a further stop string."""
         stop, _ = self.chat.ending
         return settings.replace(stop=tuple(dict.fromkeys((*settings.stop, *stop))))
 

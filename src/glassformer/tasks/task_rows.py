@@ -47,7 +47,10 @@ class TaskRows:
 
 
 def groups(rows: Sequence[Row], most_tokens: int) -> Iterator[list[Row]]:
-    """Yield rows in order, in groups of at most `most_tokens` tokens with padding. A longer row is a group."""
+    """Yield rows in order, in groups of at most `most_tokens` tokens with padding.
+
+    A row of more tokens is yielded as a group of one row.
+    """
     group: list[Row] = []
     width = 0
     for row in rows:

@@ -15,7 +15,7 @@ class Sample:
     """The text generated for one prompt.
 
     Attributes:
-        prompt: the text that was continued, or the source.
+        prompt: the text that was continued, the question, or the source; empty if the prompt was given as ids.
         text: the generated text, without stop strings and the end token.
         tokens: number of generated tokens, including the end token and the tokens of a stop string.
         ended: reason why the text ended: "stop" (a stop string), "end" (the end token or another token that ends texts)

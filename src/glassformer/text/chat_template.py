@@ -2,7 +2,7 @@
 
 A template is written in Jinja, as in Hugging Face's libraries: it receives `messages`, `add_generation_prompt`,
 `bos_token` and `eos_token`, and may call `raise_exception(message)` and `strftime_now(format)`. It runs in a sandbox,
-and comes from the settings or the folder of a run, never from a request.
+and comes from the settings or the folder of a run, never from a web request.
 """
 
 from __future__ import annotations

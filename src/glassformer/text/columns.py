@@ -89,8 +89,9 @@ def choose_conversation(table: Table, column: str | None, answer: str | None) ->
 
     Args:
         table: the table to choose from.
-        column: name of the messages column or the question column; None: find it.
-        answer: name of the answer column; None: read messages if a column has them, else find it.
+        column: name of the messages column or the question column; None: chosen automatically.
+        answer: name of the answer column; None: read messages if a column has them, else choose the answer column
+            automatically.
 
     Raises:
         GlassError: there is no such column, both are the same, or the choice is not clear.
@@ -227,7 +228,7 @@ def _pair_candidates(table: Table) -> list[int]:
 
 
 def _label_index(table: Table, text_indices: list[int]) -> int:
-    """Return the index of the only column with a usual label name, else of the only one with short, repeated values."""
+    """Return the index of the only column with a usual label name, or else with short values that repeat."""
     label_columns = [i for i in range(len(table.names)) if i not in text_indices and _has_name(table, i, LABEL_NAMES)]
     if len(label_columns) == 1:
         return label_columns[0]

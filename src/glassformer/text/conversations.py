@@ -87,8 +87,8 @@ def conversation_records(
 
     Args:
         rows: the position of each row, with either its messages or its question and answer.
-        template: renders a conversation as text.
-        tally: counts conversations that are left out or changed.
+        template: the chat template that renders a conversation as text.
+        tally: counter of conversations that are left out or changed.
         names: names of the special tokens that the template may write.
 
     Raises:

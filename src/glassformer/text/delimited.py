@@ -436,11 +436,11 @@ def _is_spaced(sample: Sequence[str], dialect: Dialect, name: str) -> bool:
 
 
 def _is_machine_quoted(lines: Iterator[str], skipped: int) -> tuple[bool, str]:
-    """Return whether a program put quotes around TSV cells, and where the first cell begins with a quote.
+    """Return whether a program put quotes around TSV cells, and the position of the first quote, for messages.
 
     A program quotes either exactly the cells that need it (pandas: cells with a quote, tab or line break; Excel: also
     cells with a comma), or all cells, or all cells but numbers. If no single habit fits all cells, the quotes are part
-    of the text. The position is empty if no cell begins with a quote.
+    of the text. The position is that of the first cell that begins with a quote; it is empty if there is none.
     """
     habits = {"minimal", "commas", "strings"}
     position = ""

@@ -13,8 +13,8 @@ MAX_PENDING_CHARACTERS = 2_000_000  # characters of one document kept in memory 
 def documents(chunks: Iterable[str], unit: str) -> Iterator[Iterator[tuple[str, bool]]]:
     """Yield one iterator over the pieces of all documents, in order: (text, whether the piece ends its document).
 
-    With unit file, the whole text is one document, unchanged. Otherwise, line ends and blank lines between documents
-    are not part of them, and lines or paragraphs with only white space are skipped.
+    With `unit` = file, the whole text is one document, unchanged. Otherwise, line ends and blank lines between
+    documents are not part of them, and lines or paragraphs with only white space are skipped.
 
     Args:
         chunks: the text of a file.

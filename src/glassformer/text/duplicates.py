@@ -127,7 +127,7 @@ class DuplicateFinder:
 
 
 def _merge_groups(first: npt.NDArray[np.int64], keys: Hashes) -> None:
-    """Merge the groups of documents with equal keys; a group is named by its first document."""
+    """Merge the groups of documents with equal keys; a group is identified by its first document."""
     order = np.argsort(keys, kind="stable")
     equal_neighbours = np.flatnonzero(keys[order][1:] == keys[order][:-1])
     for left, right in zip(order[equal_neighbours].tolist(), order[equal_neighbours + 1].tolist(), strict=True):

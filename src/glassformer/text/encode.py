@@ -47,7 +47,7 @@ class RecordWriter:
         prefix: path prefix of the store, as in `RecordStore.open`.
         tokenizers: tokenizer of each role.
         labels: index of each label by name; None for records without labels.
-        progress: receives the number of newly encoded characters.
+        progress: function that receives the number of newly encoded characters.
         store: the class that writes a token store.
     """
 
@@ -161,9 +161,10 @@ class TextEncoder:
     Args:
         tokenizer: tokenizer of the role.
         writer: writer of the store.
-        progress: receives the number of newly encoded characters.
+        progress: function that receives the number of newly encoded characters.
         batch: number of characters passed to the tokenizer at once.
-        loss_mask: receives 1 for every written token that counts for the loss and 0 for the others; None: all count.
+        loss_mask: array to extend by 1 for every token that counts for the loss, and by 0 for the others; None: all
+            count.
     """
 
     def __init__(

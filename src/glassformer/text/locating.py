@@ -67,7 +67,7 @@ def locate(source: str, cache: Path) -> Located:
 
 @contextmanager
 def located(source: str, cache: Path) -> Iterator[Located]:
-    """Locate a source as `locate` does; a copy of standard input or of a pipe is deleted at the end of the block."""
+    """Locate a source as `locate` does; delete a copy of standard input or a pipe at the end of the `with` block."""
     location = locate(source, cache)
     try:
         yield location

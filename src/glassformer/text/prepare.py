@@ -158,7 +158,7 @@ def prepare(
         data: the source and how to read and split it.
         tokenizer: settings of the tokenizers.
         cache: a folder for results; each is in a subfolder named by a hash of the data and the settings.
-        progress: receives progress messages.
+        progress: function that receives progress messages.
         existing_tokenizers: tokenizers to use unchanged, see `TokenizerOrigin`; empty: train them.
 
     Raises:
@@ -420,7 +420,11 @@ def _refuse_special_names(template: str, tokenizer: Tokenizer) -> None:
 
 
 def save_tokenizers(folder: Path, kind: RecordKind, tokenizers: Mapping[str, Tokenizer]) -> None:
-    """Save the last role's tokenizer as tokenizer.json, and a different tokenizer of a ROLE as ROLE_tokenizer.json."""
+    """Save the tokenizers of all roles.
+
+    The tokenizer of the last role is saved as tokenizer.json. If another role has a different tokenizer, that tokenizer
+    is saved as ROLE_tokenizer.json.
+    """
     for role, tokenizer in tokenizers.items():
         if role == kind.roles[-1]:
             tokenizer.save(folder / "tokenizer.json")

@@ -61,7 +61,7 @@ class DocumentSplit:
         held_from: for `end` and `tail`, documents that start at this character or later are held out.
         inside: for `end` and `tail`, whether the document that contains this character is cut there.
         clusters: for `end`, whether the cut is between grapheme clusters.
-        bucket: for `random`, documents in this bucket of hashes or a lower one are held out; -1: split by position.
+        bucket: for `random`, documents in this or a lower bucket of hashes are held out; -1: split by position.
         limit: for `random`, the maximum number of validation characters.
         note: a description of the split for the user.
     """

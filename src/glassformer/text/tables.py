@@ -214,7 +214,7 @@ def _has_header(
 
 
 def _unique_names(cells: Sequence[str], name: str, notes: list[str]) -> list[str]:
-    """Return the names of the columns, all different; the name of a column without one is its number."""
+    """Return the names of the columns, all different; a column without a name is named by its number."""
     names: list[str] = []
     for number, cell in enumerate(cells, start=1):
         unique_name = cell or str(number)

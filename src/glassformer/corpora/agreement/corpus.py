@@ -52,7 +52,7 @@ class Agreement:
     def minimal_pairs(
         self, size: int, seed: int, held: bool = True, nouns: Sequence[int] = (1, 2, 3, 4)
     ) -> Iterator[MinimalPair]:
-        """Yield minimal pairs; pair 4 i + k belongs to group i and has cell k.
+        """Yield minimal pairs; pair 4 i + k belongs to group i and has the cell `CELLS[k]`.
 
         Args:
             size: number of pairs; balanced over all conditions if it is a multiple of 16 len(nouns).
@@ -78,7 +78,7 @@ class Agreement:
             yield MinimalPair(good, bad, 0, CELLS[cell], length if other != subject else 0, twin)
 
     def entropy(self) -> float:
-        """Return the mean of -ln p over all kinds of sentences, in nats per document."""
+        """Return the exact mean of -ln p in nats per document, from the probabilities of all kinds of sentences."""
         return math.fsum(
             probability * negative_log_probability(kind, self.most) for kind, probability in kinds(self.most)
         )

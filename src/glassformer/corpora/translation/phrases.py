@@ -54,7 +54,7 @@ def _add_noun(rules: Rules, noun: Noun, form: str, index: int, bangla: str) -> N
 
 
 def add_adjectives(rules: Rules) -> None:
-    """Add adjectives before or after the French noun, and predicative adjectives, spelt as before consonants."""
+    """Add adjectives before or after the French noun, and predicative adjectives, spelled as before consonants."""
     for adjective in ADJECTIVES:
         for of in adjective.of.split():
             for form, french in enumerate(adjective.french):

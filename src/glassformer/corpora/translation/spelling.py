@@ -13,7 +13,7 @@ ELIDED = re.compile(r"\b(l|d|n|qu)'")
 
 
 def write(words: Sequence[str], language: str) -> str:
-    """Join words into a sentence; a word "a|b" is spelt a before a consonant and b before a vowel."""
+    """Join words into a sentence; a word "a|b" is spelled a before a consonant and b before a vowel."""
     spelt = _choose_spellings(words, VOWELS[language])
     if language == "french":
         spelt = _contract(spelt)

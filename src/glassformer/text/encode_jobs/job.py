@@ -80,7 +80,7 @@ class EncodingJob:
 
     @property
     def work_folder(self) -> Path:
-        """Return the work folder, which holds all intermediate files."""
+        """Return the work folder, which contains all intermediate files."""
         return self.out.with_name(self.out.name + ".encoding")
 
     @property

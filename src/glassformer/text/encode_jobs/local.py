@@ -44,7 +44,7 @@ def encode_with_datatrove(
         data: the source and how to read it.
         tokenizer_origin: origin of the tokenizer.
         out: the folder to make.
-        progress: receives the name of each stage as it begins.
+        progress: function that receives a message when a stage begins, or when a killed call is resumed.
         workers: number of processes.
         parts: approximate number of parts; None: chosen by size.
         alone: function that receives the work folder and returns a context manager that keeps other calls out of it.

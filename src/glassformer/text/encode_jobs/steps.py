@@ -1,4 +1,4 @@
-"""Functions that run one task of a stage: each reads files of earlier stages, and writes the files of its task.
+"""Functions that run one task of a stage: each reads the source or files of earlier stages, and writes files.
 
 The tasks use the same functions as encoding in one process (`prepare.write_prepared`). A plan records the position of
 its part in the whole text, so the joined parts equal the output of one process, token for token.

@@ -55,7 +55,7 @@ def split(pattern: str, behaviour: str = "Isolated") -> Json:
 
     Args:
         pattern: the regular expression.
-        behaviour: where to split: "Isolated" (before and after each match) or "MergedWithNext" (before it).
+        behaviour: where to split: "Isolated" (before and after each match) or "MergedWithNext" (only before).
     """
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behaviour, "invert": False}
 
@@ -160,7 +160,7 @@ def byte_letters() -> list[str]:
 
 
 def tokens(model: Json) -> list[str]:
-    """Return the model's tokens in id order. A unigram vocabulary is a list of pairs; the others map tokens to ids."""
+    """Return the model's tokens in id order. A unigram vocabulary is a list of pairs; others map tokens to ids."""
     vocab = model["vocab"]
     return [token for token, _ in vocab] if isinstance(vocab, list) else sorted(vocab, key=vocab.__getitem__)
 

@@ -28,7 +28,7 @@ def utf8(text: str) -> bytes:
 
 
 def is_safe(text: str, cut: int) -> bool:
-    """Return whether a cut at this position splits no token of any scheme, and no composition of a Unicode form.
+    """Return whether a cut at this position splits no token of any scheme and changes no Unicode normalization.
 
     Two kinds of positions are safe in all seven schemes: before a space that follows a visible character (a space only
     *starts* a token or is one), and after a newline that a visible character follows (a newline only *ends* a token).

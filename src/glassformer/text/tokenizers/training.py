@@ -206,8 +206,9 @@ def _model_of(trained: tokenizers.Tokenizer) -> Json:
 def _train_wordpiece(config: TokenizerConfig, sample: list[str]) -> Json:
     """Train WordPiece (Schuster and Nakajima 2012) by pair counts, as open reimplementations of BERT's training do.
 
-    The library numbers the continuation letters (`##x`) in the order of a hash map, which differs from run to run and
-    decides ties between merges. Passed to the trainer in sorted order, as special tokens, they make it reproducible.
+    Hugging Face `tokenizers` numbers the continuation letters (`##x`) in the order of a hash map. This order differs
+    from run to run and decides ties between merges. To make training reproducible, the letters are passed to the
+    trainer in sorted order, as special tokens.
     """
     empty = {"type": "WordPiece", "vocab": {}, "unk_token": layout.UNKNOWN, "continuing_subword_prefix": "##"}
     model = {**empty, "max_input_chars_per_word": 100}

@@ -1,7 +1,8 @@
 """Unigram vocabularies (Kudo 2018), trained by sentencepiece and run by Hugging Face `tokenizers`.
 
 Hugging Face's own unigram trainer is not reproducible; sentencepiece with one thread is. Characters outside the
-vocabulary are encoded as bytes (`<0x00>` to `<0xFF>`), so every text can be encoded and is decoded exactly.
+vocabulary are encoded as bytes (`<0x00>` to `<0xFF>`), so every text can be encoded, and unless the settings
+normalize it, decoded exactly.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _lines(sample: Iterable[str]) -> Iterator[str]:
 
 
 def _letters(counts: Counter[str], coverage: float) -> int:
-    """Return the number of most frequent characters that cover the fraction `coverage`; the others become bytes."""
+    """Return how many of the most frequent characters cover the fraction `coverage`; the others become bytes."""
     total = sum(counts.values())
     covered = 0
     for needed, (_, count) in enumerate(counts.most_common(), start=1):
@@ -105,8 +106,8 @@ def _train(sentencepiece: Any, lines: list[str], vocab_size: int, coverage: floa
 def _model(processor: Any) -> layout.Json:
     """Return the model: the 256 bytes, then the trained pieces with spaces instead of sentencepiece's symbol.
 
-    Bytes have the score of the rarest piece. The library requires an unknown token, which is never used because all
-    bytes are in the vocabulary; it has the id of the first byte.
+    Bytes have the score of the rarest piece. The format of Hugging Face requires an unknown token; it is never used,
+    because all bytes are in the vocabulary, and has the id of the first byte.
     """
     ids = [id for id in range(processor.vocab_size()) if not (processor.is_byte(id) or processor.is_unknown(id))]
     pieces_and_scores = [[processor.id_to_piece(id).replace(SPACE, " "), processor.get_score(id)] for id in ids]
