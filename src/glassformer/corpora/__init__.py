@@ -93,7 +93,7 @@ def find_text_corpus(name: str) -> Corpus:
     """Return the corpus with this name, which must have documents.
 
     Raises:
-        GlassError: there is no such corpus (as in `find_corpus`); or it has no documents, and the remedy lists
+        GlassError: there is no such corpus, or it has no documents. In the second case, the remedy lists the
             corpora with documents.
     """
     return _find(name, Corpus, "documents")  # type: ignore[type-abstract]
@@ -103,7 +103,7 @@ def find_pair_corpus(name: str) -> PairCorpus:
     """Return the corpus with this name, which must have pairs of source and target.
 
     Raises:
-        GlassError: there is no such corpus (as in `find_corpus`); or it has no pairs, and the remedy lists
+        GlassError: there is no such corpus, or it has no pairs. In the second case, the remedy lists the
             corpora with pairs.
     """
     return _find(name, PairCorpus, "pairs of source and target")  # type: ignore[type-abstract]
@@ -113,7 +113,7 @@ def find_labelled_corpus(name: str) -> LabelledCorpus:
     """Return the corpus with this name, which must have labelled texts.
 
     Raises:
-        GlassError: there is no such corpus (as in `find_corpus`); or it has no labels, and the remedy lists
+        GlassError: there is no such corpus, or it has no labels. In the second case, the remedy lists the
             corpora with labels.
     """
     return _find(name, LabelledCorpus, "labels")  # type: ignore[type-abstract]
@@ -123,7 +123,7 @@ def find_conversation_corpus(name: str) -> ConversationCorpus:
     """Return the corpus with this name, which must have conversations.
 
     Raises:
-        GlassError: there is no such corpus (as in `find_corpus`); or it has no conversations, and the remedy lists
+        GlassError: there is no such corpus, or it has no conversations. In the second case, the remedy lists the
             corpora with conversations.
     """
     return _find(name, ConversationCorpus, "conversations")  # type: ignore[type-abstract]
@@ -133,7 +133,7 @@ def find_minimal_pair_corpus(name: str) -> MinimalPairCorpus:
     """Return the corpus with this name, which must have minimal pairs.
 
     Raises:
-        GlassError: there is no such corpus (as in `find_corpus`); or it has no minimal pairs, and the remedy lists
+        GlassError: there is no such corpus, or it has no minimal pairs. In the second case, the remedy lists the
             corpora with minimal pairs.
     """
     return _find(name, MinimalPairCorpus, "minimal pairs")  # type: ignore[type-abstract]

@@ -4,7 +4,7 @@ The first message of a conversation states five facts about one to three people 
 messages ask about other facts: three to five questions in total, or fewer if many of the facts are held out. There are
 six kinds of facts, each with its question and 56 values: `Ada has the crow.` answers `What animal does Ada have?`. The
 facts of a conversation differ in kind, so that the question alone determines which fact answers it. (If two people
-lived in two cities, small models would take much longer than ten minutes to learn whose city is asked for.)
+lived in two cities, small models would take much longer than ten minutes to learn which city a question is about.)
 
 One in eight facts is held out: `talk` states such facts but never asks about them, and the last question of a
 conversation of `talk-held-out` always asks about one. For example, `Where does Ada live?` may never be asked in

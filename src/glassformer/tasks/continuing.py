@@ -30,7 +30,7 @@ class TextModel(TextGenerator):
         super().__init__(model, tokenizer, config)
 
     def prompt_ids(self, prompt: str) -> list[int]:
-        """Return the ids of a prompt with the special tokens of training rows; if no id results, a start token."""
+        """Return the ids of a prompt with the special tokens of training rows; a start token if there are no ids."""
         ids = frame_of(self.tokenizer, self.config).around(self.tokenizer.encode(prompt))
         return ids or [self.tokenizer.start_id]
 

@@ -17,7 +17,8 @@ class Sample:
     Attributes:
         prompt: the text that was continued, the question, or the source; empty if the prompt was given as ids.
         text: the generated text, without stop strings and the end token.
-        tokens: number of generated tokens, including the end token and the tokens of a stop string.
+        tokens: number of generated tokens, including the end token, the tokens of a stop string and, with beam search,
+            all tokens after it.
         ended: reason why the text ended: "stop" (a stop string), "end" (the end token or another token that ends texts)
             or "length" (the maximum number of tokens).
         score: score of beam search, the sum of log p of the tokens divided by the length penalty; None for sampling.

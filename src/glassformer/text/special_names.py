@@ -32,7 +32,7 @@ class SpecialNames:
     Attributes:
         marks: the mark of each token, by name.
         space_before, space_after: marks of tokens that absorb the white space before or after them.
-        starts: whether rows begin with a start token, so that the template's own start token is left out.
+        starts: whether rows begin with a start token, so that the start token of the template is left out.
     """
 
     marks: Mapping[str, str] = field(default_factory=dict)
