@@ -1,7 +1,7 @@
 """`copy`, `reverse`, `sort`: "input=answer" lines whose answer is a function of the input.
 
-The length of the input is uniform, and so are its characters. A line has the same probability as its input, so a
-perfect model has no loss on the characters after "=".
+The length of the input and each of its characters are uniformly random. A line has the same probability as its input,
+so a perfect model has no loss on the characters after "=".
 """
 
 from __future__ import annotations

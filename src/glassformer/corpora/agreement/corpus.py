@@ -84,7 +84,7 @@ class Agreement:
         )
 
     def log_probability(self, document: str) -> float:
-        """Return ln p of a document by parsing it; minus infinity for other text, such as a wrong verb form."""
+        """Return ln p of a document by parsing it; minus infinity for other text, such as one with a wrong verb."""
         kind = parse(document, self.most)
         return -math.inf if kind is None else -negative_log_probability(kind, self.most)
 
