@@ -152,13 +152,15 @@ def test_encoded_text_of_another_text_beside_the_run_is_not_used(old: Path) -> N
     assert "has another text: its hash differs" in refused("train", "--resume", "--out", RUN, *MORE, folder=new)
 
 
-def test_parallel_files_that_were_moved_are_found_or_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("validation", [False, True])
+def test_parallel_files_that_were_moved_are_found_or_named(validation: bool, tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir()
-    for name, word in (("a.en", "one"), ("a.de", "eins")):
+    for name, word in (("a.en", "one"), ("a.de", "eins"), ("b.en", "this is one"), ("b.de", "das ist eins")):
         lines = [f"{word} {number} {number * 37 % 101}" for number in range(60)]
         (old / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    settings = ["--steps", "2", "--model.layers", "1", "--model.width", "12", "--model.heads", "2"]
+    settings = ["--data.validation", "b.en", "--data.validation_target", "b.de"] if validation else []
+    settings += ["--steps", "2", "--model.layers", "1", "--model.width", "12", "--model.heads", "2"]
     settings += ["--model.context", "16", "--train.batch", "4", "--train.threads", "1", "--sample.tokens", "4"]
     files = ["a.en", "a.de"]
     done = here("train", *files, "--task", "translate", "--out", RUN, *settings, folder=old)

@@ -75,8 +75,6 @@ def note(step: TokenStep, inside: dict[int, Guest]) -> None:
 
 def alone(model: Decoder | EncoderDecoder, guest: Guest) -> list[TokenStep]:
     """Return the steps of a row that is decoded alone."""
-    if isinstance(model, Decoder):
-        return list(generate(model, [guest.prompt], guest.how, END))
     return list(generate(model, [guest.prompt], guest.how, END))
 
 

@@ -151,12 +151,9 @@ def test_a_beam_of_all_texts_is_an_exhaustive_search(family: str, alpha: float, 
     given_ = [[0], [1, 0, 1, 1, 0], [V - 1] * 3]
     config = SampleConfig(tokens=n, beams=V**n, length_penalty=alpha)
     for cached in (True, False):
-        if family == "decoder":
-            found = beam_search(model, given_, config, END, cached)
-            scorers = [of_prompt(model, prompt) for prompt in given_]
-        else:
-            found = beam_search(model, given_, config, END, cached)
-            scorers = [of_source(model, source) for source in given_]
+        found = beam_search(model, given_, config, END, cached)
+        score_of = of_prompt if family == "decoder" else of_source
+        scorers = [score_of(model, ids) for ids in given_]
         for each, score in zip(found, scorers, strict=True):
             assert_same(each, everything(score, V, alpha, END, n), 1e-12)
 

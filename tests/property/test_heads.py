@@ -9,6 +9,7 @@ import torch
 from glassformer.base.config import ModelConfig
 from glassformer.inspection.heads import HeadProbe, TokenFacts, copying, passes, probes, survey
 from glassformer.inspection.heads.table import table_lines
+from glassformer.inspection.pruning.removal import without_heads
 from glassformer.inspection.sites import attentions, heads
 from glassformer.inspection.trace import trace
 from glassformer.model.build import build_model
@@ -56,6 +57,21 @@ def test_every_head_of_every_family_is_scored(name: str) -> None:
     assert {each.part for each in report.left_out} <= set(parts)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert report.facts() == survey(model, report.probes, KNOWN).facts()
+
+
+def test_the_heads_of_a_pruned_model_keep_their_numbers_and_scores() -> None:
+    whole = decoder(tiny())
+    pruned = without_heads(whole, ["dec.0.self.0", "dec.0.self.2"])
+    scores = {str(each.head): each.roles["previous"].score for each in survey(whole, [text(whole)], KNOWN).heads}
+    reports = survey(pruned, [text(pruned)], KNOWN).heads
+    assert [each.head for each in reports] == heads(pruned)
+    found = {str(each.head): each.roles["previous"].score for each in reports}
+    for name in (
+        "dec.0.self.1",
+        "dec.0.self.3",
+        "dec.0.self.5",
+    ):  # the input of layer 0 does not depend on the removed heads
+        assert found[name] == pytest.approx(scores[name], abs=1e-6)
 
 
 def test_importance_has_its_place() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 SOURCE = TESTS.parent / "src" / "glassformer"
-MODULES = {path.stem for path in SOURCE.glob("*.py")} - {"__init__", "__main__", "shapes"}
+MODULES = {path.stem for path in SOURCE.glob("*.py")} - {"__init__", "__main__"}
 """The modules directly in `glassformer`, without `__init__` and `__main__`."""
 ROOMS = sorted({path.parent.name for path in SOURCE.glob("*/__init__.py")} | MODULES)
 

@@ -282,7 +282,7 @@ def test_an_alignment_is_the_cross_attention(registry: ModelRegistry, head: int 
     best = model.n_best([SOURCE], settings)[0]
     assert [(each["text"], each["score"]) for each in header["hypotheses"]] == [(b.text, b.score) for b in best]
     assert (header["target"], header["written"]) == (opened.subject(SOURCE).target, True)
-    assert len(header["labels"]["target"]), len(header["labels"]["source"]) == real.shape
+    assert (len(header["labels"]["target"]), len(header["labels"]["source"])) == real.shape
 
 
 def test_a_given_target_is_looked_at_instead(registry: ModelRegistry) -> None:

@@ -10,7 +10,7 @@ from glassformer.base.config import DataConfig
 from glassformer.corpora import CORPORA
 from glassformer.runs.folder import Run
 
-SOURCES = ("source", "target", "validation")
+SOURCES = ("source", "target", "validation", "validation_target")
 """Settings of `data` whose files are searched for."""
 
 

@@ -15,6 +15,7 @@ from glassformer.inspection.heads.probes import HeadProbe
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey, LeftOut
 from glassformer.inspection.heads.role_scores import RoleScore, RoleTally, score_heads
 from glassformer.inspection.sites import HeadSite, Site, attentions, stacks
+from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Block, Model
 
 THRESHOLDS: Mapping[str, float] = {
@@ -104,9 +105,9 @@ def survey(model: Model, probes: Sequence[HeadProbe], token_facts: TokenFacts) -
         _require_copying(role_scores)
         for role, reason in [*unscored.items(), *_unmeasured_roles(model, site, role_scores, unscored, token_facts)]:
             left_out[LeftOut(f"{site.stack}.{site.part}", role, reason)] = None
-        for number in range(attention.heads):
-            head_scores = {role: scores[number] for role, scores in role_scores.items()}
-            reports.append(HeadReport(HeadSite(site, number), head_scores, _statistics(layer, number)))
+        for index, number in enumerate(head_numbers(attention)):
+            head_scores = {role: scores[index] for role, scores in role_scores.items()}
+            reports.append(HeadReport(HeadSite(site, number), head_scores, _statistics(layer, index)))
     return HeadSurvey(reports, tuple(probes), tuple(left_out))
 
 
