@@ -1,4 +1,4 @@
-"""Shared by all tests: one thread per process, no GPU, float32, no network, and where the real text lies."""
+"""Settings and fixtures of all tests: one thread per process, no GPU, float32, no network, a folder of real text."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ if "GLASS_TEST_GPU" not in os.environ:  # set it for tests/gpu alone: the others
 REAL_TEXT = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 ALLOWED_SKIPS = ("real text is not at", "this system", "SCIPY_ARRAY_API")
-"""How the reasons begin for which a test may be skipped under --nothing-missing: nothing could be installed for it.
-The last one is scikit-learn's own, for a check that runs in a process of its own here."""
+"""Prefixes of the skip reasons that `--nothing-missing` accepts: installing software would not make these tests run.
+
+The last prefix is from scikit-learn's own checks, for the one that needs this environment variable; another test runs
+that check in a subprocess.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,7 +50,7 @@ def pytest_make_collect_report(
 
 
 def refuse_skip(report: pytest.TestReport | pytest.CollectReport, config: pytest.Config) -> None:
-    """Under --nothing-missing, turn a skip into a failure unless nothing could have been installed for the test."""
+    """Under `--nothing-missing`, turn a skip into a failure unless its reason is in `ALLOWED_SKIPS`."""
     if not (config.getoption("--nothing-missing") and report.skipped and isinstance(report.longrepr, tuple)):
         return
     reason = report.longrepr[2].removeprefix("Skipped: ")
@@ -57,12 +60,12 @@ def refuse_skip(report: pytest.TestReport | pytest.CollectReport, config: pytest
 
 
 def pytest_sessionstart() -> None:
-    """Nothing that is imported and collected goes away again: looking for what does took a third of the time."""
+    """Disable garbage collection until all tests are collected: it took a third of that time and freed nothing."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """From here on; what is there by now need not be looked at."""
+    """Enable garbage collection again, and exclude all objects that exist by now from it."""
     gc.freeze()
     gc.enable()
 
@@ -76,7 +79,7 @@ def _one_thread() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _float32(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Let `auto` mean float32 here and in child processes: tolerances are float32's, on every processor."""
+    """Make precision `auto` select float32 here and in child processes: the tests' tolerances are for float32."""
     os.environ["GLASS_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     from glassformer.model.precision import Speeds, cache_speeds
 
@@ -85,7 +88,7 @@ def _float32(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session")
 def real_text() -> Path:
-    """The folder of real text beside the checkout."""
+    """Return the folder of real text beside the checkout; skip the test if the folder is missing."""
     if not REAL_TEXT.is_dir():
         pytest.skip(f"real text is not at {REAL_TEXT}")
     return REAL_TEXT

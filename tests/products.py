@@ -1,4 +1,4 @@
-"""See the precision of every matrix multiplication that torch is asked for, in forward and backward passes."""
+"""Count the matrix multiplications of PyTorch by the precision of their operands, in forward and backward passes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "mv", "dot", "einsum", "addmv", "convolution")
-"""Operators by the beginning or the whole of their names; with all of attention's and oneDNN's."""
+"""Names of operators that multiply matrices; a trailing underscore is ignored."""
 FAMILIES = (
     "_scaled_dot_product",
     "scaled_dot_product",
@@ -20,15 +20,16 @@ FAMILIES = (
     "_efficient",
     "_flash",
 )
+"""Prefixes of the names of further such operators: attention, oneDNN and fused linear layers."""
 
 
 class BfloatProducts(TorchDispatchMode):
-    """Inside, count the matrix multiplications by whether an operand is in bfloat16.
+    """Context manager that counts matrix multiplications with and without an operand in bfloat16.
 
     Attributes:
-        bfloat16: multiplications with an operand in bfloat16.
-        others: all other multiplications.
-        names: how often each operator multiplied in bfloat16.
+        bfloat16: number of multiplications with an operand in bfloat16.
+        others: number of all other multiplications.
+        names: number of bfloat16 multiplications of each operator.
     """
 
     def __init__(self) -> None:
@@ -38,7 +39,7 @@ class BfloatProducts(TorchDispatchMode):
         self.names: Counter[str] = Counter()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Look at the operands and call the operator."""
+        """Count the call if it multiplies matrices, and call the operator."""
         kwargs = kwargs or {}
         name = function.overloadpacket.__name__
         if name.rstrip("_") in PRODUCTS or name.startswith(FAMILIES):

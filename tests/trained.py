@@ -1,8 +1,8 @@
-"""Folders with trained runs, made once and copied for every module and worker that asks for the same ones.
+"""Train runs once, and copy them for every test module and worker that needs the same runs.
 
-They are kept in `.pytest_cache/trained`, under a hash of everything that decides what training gives: all files of the
-package, the helper modules of the tests, the settings, the versions and the processor. A change to any of them trains
-anew; `pytest --cache-clear` deletes them all.
+The runs are stored in `.pytest_cache/trained`, under a hash of everything that determines the result of training: all
+files of the package, the helper modules of the tests, the settings, the versions and the processor. A change to any of
+them causes new training; `pytest --cache-clear` deletes all stored runs.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ DAY = 24 * 60 * 60
 
 
 def trained(folder: Path, name: str, settings: object, make: Callable[[Path], object]) -> Path:
-    """Fill an empty folder with what `make` writes into one, made now or taken from an earlier call.
+    """Copy the files that `make` writes into `folder`, and return `folder`; call `make` only if no stored copy exists.
 
     Args:
-        folder: receives a copy of its own, which a test may change.
-        name: what the folder holds, for people who look into the store.
-        settings: everything that `make` depends on besides the package and the helpers; must have a JSON form.
-        make: writes the files and runs.
+        folder: folder for the copy, which a test may change.
+        name: prefix of the stored folder's name, for people who look into the store.
+        settings: everything that `make` depends on besides the package and the helpers; must be JSON serializable.
+        make: function that writes the files and runs into an empty folder.
     """
     key = hashlib.sha256(f"{digest()} {name} {json.dumps(settings, sort_keys=True)}".encode()).hexdigest()[:20]
     home = STORE / f"{name}-{key}"
@@ -53,7 +53,7 @@ def trained(folder: Path, name: str, settings: object, make: Callable[[Path], ob
 
 
 def copy_runs(original: Path, folder: Path) -> None:
-    """Copy texts, runs and encoded texts, and let each run of the copy name the encoded text beside it."""
+    """Copy a folder of texts, runs and encoded texts, and change each run's path to its encoded text to the copy."""
     shutil.copytree(original, folder, dirs_exist_ok=True)
     for file in folder.rglob("manifest.json"):
         facts = json.loads(file.read_text(encoding="utf-8"))
@@ -72,14 +72,14 @@ def forget_old() -> None:
 
 @functools.cache
 def digest() -> str:
-    """Hash the package, the helpers of the tests, the versions and the processor."""
+    """Return a hash of the package, the helpers of the tests, the versions and the processor."""
     helpers = [path for path in (ROOT / "tests").rglob("*.py") if not path.name.startswith("test_")]
     where = [platform.platform(), platform.python_version(), torch.__version__, torch.backends.cpu.get_cpu_capability()]
     return digest_of([*SOURCE.rglob("*"), *helpers], where)
 
 
 def digest_of(files: Iterable[Path], words: Iterable[str]) -> str:
-    """Hash the names and contents of files, without compiled ones, and words."""
+    """Return a hash of `words` and of the names and contents of `files`; `.pyc` files are left out."""
     found = hashlib.sha256(json.dumps(list(words)).encode())
     for path in sorted(files):
         if path.is_file() and path.suffix != ".pyc":

@@ -1,4 +1,4 @@
-"""One server with tiny runs of all families, one browser, and pages of it: for the whole session."""
+"""Fixtures of the browser tests: tiny runs of all model families, one server, one browser, and its pages."""
 
 from __future__ import annotations
 
@@ -33,22 +33,24 @@ Visit = Callable[..., Page]
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Tiny runs: name -> folder; `TEXTS` of `tiny_runs` has what each is asked with."""
+    """Return the folders of the tiny runs by name; `tiny_runs.TEXTS` has an input text for each, except for `long`."""
     home = trained(tmp_path_factory.mktemp("served"), "browser", [TINY, LEARNT, LONG], make_all)
     return {name: home / "runs" / name for name in [*TEXTS, "long"]}
 
 
 @pytest.fixture(scope="session")
 def model(runs: dict[str, Path]) -> Callable[[str], AnyTextModel]:
-    """A run's model, opened by the library and not by the server."""
+    """Return a function that opens a run's model with the library, without the server."""
     return cache(lambda name: OpenedRun.load(runs[name]).text_model)
 
 
 @pytest.fixture(scope="session")
 def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built page: the one that is committed, or, while there is none, one that is built from `web/`.
+    """Return the folder of the built page.
 
-    GLASS_PAGE names another one, for those who work on it.
+    It is GLASS_PAGE if that environment variable is set (for work on the page), else the committed page; if that is
+    missing,
+    a new build of `web/`.
     """
     if given := os.environ.get("GLASS_PAGE"):
         return Path(given)
@@ -69,7 +71,7 @@ def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def server(runs: dict[str, Path], page_folder: Path) -> Iterator[Served]:
-    """The real server, in a thread."""
+    """Run the real server in a thread."""
     listening = listen("127.0.0.1", 0)
     token = "a-token-for-tests"
     port = listening.getsockname()[1]
@@ -87,7 +89,10 @@ def server(runs: dict[str, Path], page_folder: Path) -> Iterator[Served]:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Chromium, as the system has it. It ends with these tests: Playwright's event loop would stand in others' way."""
+    """Launch the system's Chromium, or skip the test if there is none.
+
+    It is closed after the tests of this package, because Playwright's event loop would disturb other tests.
+    """
     if CHROMIUM is None:
         pytest.skip("there is no chromium on this machine: apt install chromium")
     with sync_playwright() as playwright:
@@ -98,7 +103,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def _reader(browser: Browser, server: Served) -> Iterator[BrowserContext]:
-    """A reader who has opened the address with the token: pages share the cookie and the cache."""
+    """Return a browser context: all pages share its cookies and its cache."""
     context = browser.new_context(viewport=WIDE, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE)
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.address)
@@ -108,10 +113,14 @@ def _reader(browser: Browser, server: Served) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def page(_reader: BrowserContext, server: Served) -> Iterator[Visit]:
-    """`page("attention", run="book", head=1)`: a new page at that view with its answer; see `Served.at`.
+    """Return a function that opens a view on a new page and waits for its answer.
 
-    The text is that of `TEXTS` if none is given. `width` and `scheme` ("dark") are the window's. When the test ends,
-    nothing may have gone wrong on any of its pages; `refused=True` lets the server refuse questions.
+    Example: `page("attention", run="book", head=1)`. Further keywords are those of `Served.at`. If no text is given, it
+    is
+    the text of the run in `TEXTS`. `width` is the window's width in pixels, and `scheme` its color scheme ("light" or
+    "dark"). When the test ends, the fixture fails it if anything went wrong on one of its pages; with `refused=True`,
+    the
+    server may refuse requests.
     """
     watched: list[tuple[Page, Faults]] = []
 

@@ -1,4 +1,4 @@
-"""Reading the page as people do, and being told at once what went wrong on it."""
+"""Open views of the page, read what they show, and collect everything that goes wrong."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PATIENCE = 30_000
 
 @dataclass(frozen=True)
 class Served:
-    """A server that runs.
+    """A running server.
 
     Attributes:
-        address: without a slash at its end.
-        token: that lets in.
-        runs: name -> folder.
+        address: URL without a trailing slash.
+        token: access token.
+        runs: folders of the served runs, by name.
     """
 
     address: str
@@ -32,12 +32,15 @@ class Served:
     runs: dict[str, Path]
 
     def at(self, view: str, run: str, text: str = "", target: str = "", **state: Any) -> str:
-        """The address of a view, with the token; see `place_of`."""
+        """Return the URL of a view, with the token; see `place_of`."""
         return f"{self.address}/?token={self.token}{place_of(view, run, text, target, **state)}"
 
 
 def place_of(view: str, run: str, text: str = "", target: str = "", **state: Any) -> str:
-    """What stands behind the # of an address: `layer=1` and the like is the view's, `level` and `theme` the page's."""
+    """Return the fragment (`#...`) of a view's URL.
+
+    `level` and `theme` are settings of the page; other keywords, such as `layer=1`, are settings of the view.
+    """
     shared = {name: state.pop(name) for name in ("level", "theme") if name in state}
     given = {"run": run, "text": text, "target": target, **shared, **{f".{name}": state[name] for name in state}}
     query = "&".join(f"{quote_plus(name)}={quote_plus(str(value))}" for name, value in given.items() if value != "")
@@ -45,12 +48,12 @@ def place_of(view: str, run: str, text: str = "", target: str = "", **state: Any
 
 
 class Faults:
-    """All that goes wrong on a page: errors in its console, requests that fail, and those to anywhere else.
+    """Everything that goes wrong on a page: errors and warnings, failed requests, requests to other hosts.
 
     Args:
-        page: that is watched.
-        address: of the server.
-        refused: whether the server may refuse a question.
+        page: the page to watch.
+        address: URL of the server.
+        refused: whether the server may refuse requests.
     """
 
     def __init__(self, page: Page, address: str, refused: bool = False) -> None:
@@ -78,7 +81,7 @@ class Faults:
 
 
 def settled(page: Page) -> None:
-    """Wait until the view has its answer, or says what is wrong."""
+    """Wait until the view shows its answer or an error."""
     page.wait_for_selector("section.view", timeout=PATIENCE)
     page.wait_for_function(
         """() => {
@@ -90,7 +93,10 @@ def settled(page: Page) -> None:
 
 
 def quiet(page: Page) -> None:
-    """Wait until a view is there and asks nothing: enough for those that begin with a button."""
+    """Wait until the page shows an idle view, or a card instead of a view.
+
+    This suffices for views that begin with a button; `settled` also waits for an answer.
+    """
     page.wait_for_function(
         """() => document.querySelector("main p.card") !== null
              || document.querySelector("section.view")?.getAttribute("aria-busy") === "false" """,
@@ -108,7 +114,7 @@ GO_TO = """(place) => new Promise((done) => {
         drawn();
     }
 })"""
-"""Change the address, and wait until the page has read it, in an event of its own, and drawn what follows from it."""
+"""JavaScript that changes the URL's fragment, and waits until the page has read the change and drawn the result."""
 
 
 def turn(
@@ -121,13 +127,13 @@ def turn(
     until: Callable[[Page], None] = settled,
     **state: Any,
 ) -> None:
-    """Go to another view, run or text without loading the page again: much cheaper than a new page."""
+    """Go to another view, run or text without reloading the page, which is much faster than opening a new page."""
     page.evaluate(GO_TO, place_of(view, run, text, target, **state))
     until(page)
 
 
 def values(page: Page, selector: str = "section.view") -> list[float]:
-    """The numbers of `[data-value]` in the elements of a selector, or of these themselves, in the order of the page."""
+    """Return the `data-value` numbers of the elements inside a selector, or of these elements, in document order."""
     texts = page.evaluate(
         """(selector) => [...document.querySelectorAll("[data-value]")]
              .filter((element) => element.closest(selector)).map((element) => element.getAttribute("data-value"))""",
@@ -137,13 +143,13 @@ def values(page: Page, selector: str = "section.view") -> list[float]:
 
 
 def value(page: Page, selector: str) -> float:
-    """The only number there."""
+    """Return the only `data-value` number inside a selector."""
     (found,) = values(page, selector)
     return found
 
 
 def copied(page: Page, button: str = "Copy numbers") -> str:
-    """What a button puts on the clipboard."""
+    """Click a button that copies to the clipboard, and return the copied text."""
     page.get_by_role("button", name=button, exact=True).click()
     page.wait_for_function("() => document.querySelector('.copy [role=status]')?.textContent.includes('copied')")
     found: str = page.evaluate("() => navigator.clipboard.readText()")
@@ -151,14 +157,14 @@ def copied(page: Page, button: str = "Copy numbers") -> str:
 
 
 def views_of(page: Page) -> list[str]:
-    """The names of all views, as the menu has them."""
+    """Return the names of all views in the menu."""
     found: list[str] = page.locator("label.narrow option").evaluate_all("(all) => all.map((each) => each.value)")
     assert len(found) > 5
     return found
 
 
 def audit(page: Page, **options: Any) -> list[str]:
-    """What axe-core finds that is serious or critical."""
+    """Return the serious and critical violations that axe-core finds."""
     found = Axe().run(page, options={"resultTypes": ["violations"], **options})
     return [
         f"{each['id']}: {each['help']}: {each['nodes'][0]['html'][:200]}"
@@ -168,7 +174,7 @@ def audit(page: Page, **options: Any) -> list[str]:
 
 
 def measured(page: Page) -> dict[str, Any]:
-    """How far the document can be moved to the side, SVG nodes, and the largest canvas side."""
+    """Return sizes of the page: pixels beyond the window's width, number of SVG nodes, and the largest canvas side."""
     found: dict[str, Any] = page.evaluate(
         """() => ({
              beyond: document.documentElement.scrollWidth - document.documentElement.clientWidth,

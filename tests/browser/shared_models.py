@@ -1,4 +1,4 @@
-"""Tiny models of every kind, as a shared file has them, and what the library computes with the same weights."""
+"""Tiny models with many combinations of settings, as in a shared file, and the library's results for their weights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GRID: dict[str, tuple[Any, ...]] = {
     "kv_heads": (None, 2, 1),
     "window": (None, 4),
 }
-"""Every combination of these is tried, in one family after the other."""
+"""Every combination of these values is used; the tasks take turns."""
 BESIDE: dict[str, tuple[Any, ...]] = {  # lengths that share no factor with those of `GRID`
     "norm_order": ("pre", "post", "output", "pre", "output"),
     "qk_norm": ("none", "head", "none", "whole", "none", "head", "none"),
@@ -46,7 +46,7 @@ BESIDE: dict[str, tuple[Any, ...]] = {  # lengths that share no factor with thos
     "removed_heads": ((), ("1",), (), (), ("0", "1"), (), ()),
     "pooling": ("mean", "first", "mean", "first", "mean"),
 }
-"""What goes round beside them."""
+"""Further settings of each combination; the values of each setting take turns."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,11 @@ class Case:
     """One model.
 
     Attributes:
-        name: its settings.
-        page: what the page is given: settings, tensors, data, ids and source.
-        logits: (T, V) or (1, C) by NumPy, float64; `torch` the same by the model itself, float32.
-        weights: site -> (H, T, S) by NumPy.
+        name: task and settings.
+        page: input of the page's JavaScript: settings, tensors, data, ids and source.
+        logits: (T, V) or (1, C) logits of the NumPy reference, in float64.
+        torch: the same logits of the PyTorch model, in float32.
+        weights: (H, T, S) attention weights of the NumPy reference, by site.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Case:
 
 
 def cases(bits: Bits = 32, every: int = 1) -> list[Case]:
-    """All combinations, or each so-many-th."""
+    """Return the models of all combinations in `GRID`, or of every `every`-th combination."""
     rounds = {name: cycle(values) for name, values in BESIDE.items()}
     found = []
     for number, values in enumerate(list(product(*GRID.values()))[::every]):
@@ -78,7 +79,7 @@ def cases(bits: Bits = 32, every: int = 1) -> list[Case]:
 
 
 def _possible(task: str, chosen: dict[str, Any]) -> dict[str, Any]:
-    """The settings without those that have no meaning together."""
+    """Return the settings, changed where they exclude each other."""
     model = {**SHAPE, **chosen}
     if model["norm"] == "none":
         model |= {"norm_order": "pre", "embedding_norm": False}
@@ -134,7 +135,7 @@ def _case(task: str, chosen: dict[str, Any], bits: Bits, seed: int) -> Case:
 
 
 def _weights(kept: Any) -> dict[str, np.ndarray]:
-    """Site -> the weights of its heads, of what NumPy kept for its backward pass."""
+    """Return the attention weights of each site, from what the NumPy reference keeps for its backward pass."""
     stacks = {"enc": kept.encoder, "dec": kept.decoder} if hasattr(kept, "encoder") else {"": kept.stack}
     return {
         f"{name}.{layer}.{'cross' if residual.name == 'cross' else 'self'}": residual.part.attend.weights[0]

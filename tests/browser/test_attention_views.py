@@ -1,4 +1,4 @@
-"""The views of attention show the weights of the library: map, score, all heads, one token, alignment."""
+"""The attention views show the library's weights: map, score, all heads, one token, alignment."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def subject(model: Model) -> Callable[[str], Subject]:
 
 
 def traced(subject: Subject, name: str) -> tuple[AttentionTrace, int]:
-    """The layer of a head, and the head's place in it."""
+    """Return the trace of a head's attention layer, and the head's index in it."""
     head = find_head(subject.model, name)
     trace = subject.trace()
     stack = trace.source if head.site.stack == "enc" and trace.source is not None else trace.stack
@@ -59,7 +59,7 @@ def traced(subject: Subject, name: str) -> tuple[AttentionTrace, int]:
 
 
 def weights_of(subject: Subject, name: str) -> Floats:
-    """(T, S), NaN where masked."""
+    """Return the (T, S) weights of a head, NaN where masked."""
     part, place = traced(subject, name)
     found = part.weights[0, place].masked_fill(~part.allowed[0, 0].expand_as(part.weights[0, place]), math.nan)
     return found.double().numpy()
@@ -70,13 +70,13 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 
 def copied_map(page: Page, shape: tuple[int, ...]) -> Floats:
-    """The matrix in "Copy numbers"."""
+    """Return the matrix that the button "Copy numbers" copies."""
     found = [float(row["weight"] or "nan") for row in rows_of(copied(page))]
     return np.array(found).reshape(shape)
 
 
 def colours(page: Page) -> Floats:
-    """(rows, columns, 3): the colours of the view's first canvas."""
+    """Return the colors of the view's first canvas, (rows, columns, 3)."""
     found = page.evaluate(
         """() => {
           const canvas = document.querySelector("section.view canvas"), {width, height} = canvas;

@@ -1,4 +1,4 @@
-"""The page with a run that answers in conversations: the conversation itself, and every other view."""
+"""The page with a chat model: the conversation itself, and all other views."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Library = Callable[[str], AnyTextModel]
 QUESTIONS = (TEXTS["talk"], "who is it ?")
 BOX = "section.view textarea"
 UNLISTED = {"alignment", "loss", "probes"}
-"""Views that say in a sentence why they have nothing to show."""
+"""Views that only explain why they have nothing to show for a chat model."""
 
 
 def ask(page: Page, question: str, answers: int) -> None:
-    """Type a question, ask it with the Enter key, and wait until there are so many answers, the last one whole."""
+    """Type a question, press Enter, and wait until there are `answers` answers and the last one is complete."""
     page.locator(BOX).fill(question)
     page.locator(BOX).press("Enter")
     expect(page.locator("li.assistant")).to_have_count(answers)
@@ -31,7 +31,7 @@ def ask(page: Page, question: str, answers: int) -> None:
 
 
 def answers_of(model: Library, tokens: int, temperature: float, seed: int) -> list[str]:
-    """What the library answers to `QUESTIONS`, each with the messages before it."""
+    """Return the library's answers to `QUESTIONS`, each computed with all earlier messages."""
     chat = model("talk")
     assert isinstance(chat, ChatModel)
     settings = chat.config.sample.replace(tokens=tokens, temperature=temperature, seed=seed, beams=1)
@@ -85,7 +85,7 @@ BREAKS = """(breaks) => {
     return Promise.resolve(new Response(body));
   };
 }"""
-"""Let the next answer end early: with an error, or as if it were whole."""
+"""JavaScript that ends the next answer early: with a network error, or by closing the stream."""
 
 
 @pytest.mark.parametrize("breaks", [True, False])
@@ -159,7 +159,7 @@ def test_a_full_context_is_said_and_a_question_that_is_too_long_comes_back(page:
 
 
 def test_every_view_opens_or_says_why_not(page: Visit) -> None:
-    """The fixture fails the test if the console has an error."""
+    """The `page` fixture fails the test if the console shows an error."""
     shown = page("write", "talk")
     listed = set()
     for view in views_of(shown):

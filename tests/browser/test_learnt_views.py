@@ -1,4 +1,4 @@
-"""What a run learnt, on the page: replay, loss, probes, report; the tour; what is said where there is nothing."""
+"""Views of training: replay, loss, probes and report; the tour; messages where there is nothing to show."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.thorough
 
 NEAR = 1e-6
 LONG = 240_000
-"""Milliseconds that work in the background may take, on a machine that does much else."""
+"""Maximum duration of background work, in milliseconds; long enough for a heavily loaded machine."""
 STOPS = [
     "tokens",
     "write",
@@ -91,7 +91,7 @@ def test_a_run_without_snapshots_names_the_setting(page: Visit, runs: dict[str, 
 def surprisal(
     model: Callable[[str], AnyTextModel], runs: dict[str, Path]
 ) -> Callable[[str, str | None], SurprisalResult]:
-    """What the library says of a run's text."""
+    """Return a function that computes the surprisal of a run's text with the library."""
 
     def found(run: str, target: str | None) -> SurprisalResult:
         own = model(run)
@@ -208,7 +208,7 @@ def test_the_tour_leaves_out_what_a_run_has_not(page: Visit) -> None:
 
 @pytest.fixture
 def alone(browser: Browser, server: Served) -> Iterator[Callable[[Callable[[Route], None]], Page]]:
-    """A page whose list of runs is answered by a function."""
+    """Return a function that opens a page for which a given function answers requests for the list of runs."""
     context = browser.new_context(viewport={"width": 900, "height": 800})
 
     def visit(answer: Callable[[Route], None]) -> Page:
@@ -222,7 +222,7 @@ def alone(browser: Browser, server: Served) -> Iterator[Callable[[Callable[[Rout
 
 
 def listed(route: Route, **changes: Any) -> None:
-    """The real list, with changes of its first run."""
+    """Answer with the server's list of runs, with changes to its first run."""
     runs = route.fetch().json()["runs"]
     route.fulfill(json={"runs": [{**runs[0], **changes}, *runs[1:]]})
 

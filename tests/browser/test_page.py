@@ -1,4 +1,4 @@
-"""The page as a whole: for keyboards, screen readers and phones, in light and dark, by its address, on long texts."""
+"""The whole page: with a keyboard, screen readers and phones, in light and dark, state in the URL, long texts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MOST_BYTES = 5_000_000
 MOST_REPLY = 2**20
 MOST_NODES = 2_000
 WRITES = ("alignment", "machines", "write")
-"""Views that are walked through with a run that writes for a source; the others with a decoder."""
+"""Views that are tested with an encoder-decoder; all other views are tested with a decoder."""
 
 
 def test_every_view_can_be_used_by_everyone(page: Visit) -> None:
-    """Each view once: audited in light, its colours in dark, and on two phones."""
+    """Audit each view in light mode, its contrast in dark mode, and its width on two phones."""
     shown = page("tokens", "book")
     wrong: dict[str, list[str]] = {}
     for view in views_of(shown):
@@ -193,7 +193,7 @@ def test_a_server_that_ended_is_said(browser: Browser, server: Served) -> None:
 
 @pytest.fixture
 def sizes(page: Visit) -> Iterator[tuple[Page, dict[str, int]]]:
-    """A page at the long run, and what each reply was in bytes."""
+    """Return a page that shows the run `long`, and a dictionary that collects the size of each response in bytes."""
     shown = page("tokens", "long", "old dog")
     found = dict[str, int]()
 
@@ -208,7 +208,7 @@ def sizes(page: Visit) -> Iterator[tuple[Page, dict[str, int]]]:
 
 
 def test_a_long_text_stays_within_its_bounds(sizes: tuple[Page, dict[str, int]], server: Served) -> None:
-    """12 layers of 12 heads on 1,024 tokens: every view of attention, and heads anywhere."""
+    """The text has 1,024 tokens, the model 12 layers of 12 heads; show heads of several layers, and five views."""
     shown, replies = sizes
     text = long_text(1024)
     shown.goto("about:blank")

@@ -1,4 +1,4 @@
-"""The Tokens view: what the page shows is what the run's tokenizer gives."""
+"""The Tokens view shows the ids of the run's tokenizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The views that read one text: what the page shows is what the library gives, to 1e-6."""
+"""Views of one text show the numbers that the library computes, to 1e-6."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Models = Callable[[str], AnyTextModel]
 
 
 def near(shown: Any, right: Any) -> bool:
-    """Whether numbers agree to 1e-6."""
+    """Return whether numbers agree within an absolute and relative tolerance of 1e-6."""
     return np.allclose(np.asarray(shown, float), np.asarray(right, float), rtol=1e-6, atol=1e-6)
 
 

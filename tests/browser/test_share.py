@@ -1,4 +1,4 @@
-"""A shared file in the browser, from file:// and without a network: what it computes is what the library computes."""
+"""A shared file, opened from file:// without a network, computes what the library computes."""
 
 from __future__ import annotations
 
@@ -123,11 +123,11 @@ NOT_THE_SAME = {
     "number",
     "arrival",
 }
-"""Fields that a shared file cannot have, or whose random numbers are its own."""
+"""Fields of answers that are not compared: the shared file lacks their data, or draws its own random numbers."""
 
 
 def questions(task: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every view that a task has in a shared file, with what it is asked."""
+    """Yield the views that a task has in a shared file, each with a question."""
     head = "dec.1.self.2" if task in WRITE else "enc.1.self.2"
     yield "tokens", {}
     yield "attention", {"head": head, "form": "float32"}
@@ -156,7 +156,7 @@ def questions(task: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def unlike(one: Any, other: Any, where: str = "") -> Iterator[str]:
-    """Where two answers differ: in words at all, in numbers by more than float32 explains."""
+    """Yield the differences between two answers; numbers may differ by the rounding error of float32."""
     if isinstance(one, dict):
         for name in one.keys() - NOT_THE_SAME:
             yield from unlike(one[name], (other or {}).get(name, "absent"), f"{where}.{name}")
@@ -175,7 +175,7 @@ def unlike(one: Any, other: Any, where: str = "") -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A shared file of a tiny run, open."""
+    """Open a shared file of a tiny run in the browser."""
     home = tmp_path_factory.mktemp("share")
     path = home / "book.html"
     share_run(ShareRequest(make_run(home / "book"), path))
@@ -192,7 +192,7 @@ def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def computed(page: Page, tried: list[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
-    """Each model, and what the page makes of it."""
+    """Yield each model with the results that the page computes for it."""
     for start in range(0, len(tried), BATCH):
         batch = tried[start : start + BATCH]
         yield from zip(batch, page.evaluate(PASSES, [case.page for case in batch]), strict=True)
@@ -222,14 +222,14 @@ def test_every_tokenizer_gives_the_ids_of_encode(opened: Page, tmp_path: Path) -
 
 
 def printed(script: str) -> str:
-    """What a script prints."""
+    """Return the output of a Python script."""
     with redirect_stdout(StringIO()) as said:
         exec(script, {})
     return said.getvalue()
 
 
 def largest_difference(expected: Binary, found: list[float | None]) -> float:
-    """Of any two cells, in the unit that rounding explains: 1e-5 of a weight, or one step of a byte."""
+    """Return the largest difference of two cells, in units of the allowed error: 1e-5 of a weight, or 1 for bytes."""
     in_bytes = expected.header.get("form") == "uint8"
     theirs = np.frombuffer(expected.data, "u1" if in_bytes else "<f4").astype(float)
     ours = np.array(found, dtype=float)

@@ -1,4 +1,4 @@
-"""Write, Sampling, Ablation, Two runs and Three machines: what the page shows is what the library gives."""
+"""The views Write, Sampling, Ablation, Two runs and Three machines show what the library computes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLOSE = 1e-6
 
 
 def near(shown: list[float], real: list[float]) -> None:
-    """The same numbers, to 1e-6."""
+    """Assert that two lists of numbers agree to 1e-6 and are not empty."""
     assert len(shown) == len(real) > 0
     assert shown == pytest.approx(real, abs=CLOSE)
 

@@ -1,4 +1,4 @@
-"""Small runs of every family that the page is tried on: learnt in a moment, or with weights that were drawn."""
+"""Small runs of every model family for tests of the page: trained for a few steps, or with random weights."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ TEXTS = {
     "talk": "the old dog sleeps . what does the dog do ?",
     "sequel": "It was a small day when the child met the cat.",
 }
-"""What each run is asked with: a name -> a text."""
+"""Input text for each run, by name."""
 LONG = {"layers": 12, "heads": 12, "width": 24, "head_width": 2, "hidden": 16, "context": 4096}
-"""The shape of the run `long`, whose weights were drawn."""
+"""Shape of the run `long`, which has random weights."""
 
 
 def make_all(home: Path) -> None:
-    """Write the files of `task_files`, and a run `runs/NAME` of each name in `TEXTS`, and of `long`."""
+    """Write the files of `task_files`, a run `runs/NAME` for each name in `TEXTS`, and the run `long`."""
     write_all(home)
     write_lines(home / "bangla.txt", [*BANGLA, *ARABIC] * 40)
     for name, (source, *more) in LEARNT.items():
@@ -47,10 +47,10 @@ def make_all(home: Path) -> None:
 
 
 def make_long(folder: Path) -> Path:
-    """A run with as many heads as GPT-2 has, which reads 4,096 tokens: see `long_text`."""
+    """Make a run with as many heads as GPT-2, for texts of up to 4,096 tokens; see `long_text`."""
     return make_run(folder, positions="sinusoidal", tokenizer={"kind": "words"}, **LONG)
 
 
 def long_text(tokens: int) -> str:
-    """So many tokens of the run `long`."""
+    """Return a text of the given number of tokens, for the run `long`."""
     return " ".join(["old", "dog", "sleeps", "river"][place * place % 7 % 4] for place in range(tokens))

@@ -1,5 +1,6 @@
-"""Campaigns: many runs that are stopped and resumed at random, compared with runs that nobody stopped.
+"""Campaigns: long randomized tests that stop and resume training, or break the code.
 
-`python -m tests.campaigns.kills --help` and `python -m tests.campaigns.second_resume --help` explain them. A few rounds
-of each run in the test suite; hundreds are for before a release.
+`python -m tests.campaigns.kills --help`, `python -m tests.campaigns.second_resume --help` and
+`python -m tests.campaigns.faults --help` explain them. The test suite runs a few rounds of the first two; run hundreds
+of rounds before a release.
 """

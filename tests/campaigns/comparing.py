@@ -1,4 +1,4 @@
-"""Compare two run folders: everything but times, commands and the places of files."""
+"""Compare two run folders; times, commands and the paths of files may differ."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from safetensors.numpy import load_file
 
 SKIPPED = {"lock"}
 SHARD = re.compile(r"optimizer-\d+-of-\d+\.safetensors")
-"""A process's part of the optimizer state. PyTorch chooses anew at each save which process writes what all have."""
+"""Name of a file with one process's part of the optimizer state.
+
+All such files of a checkpoint are compared together, because PyTorch chooses again at each save which process writes
+the tensors that all processes have.
+"""
 TIMES = ("train_seconds",)
 
 
 def differences(straight: Path, other: Path) -> list[str]:
-    """Return what differs between a run that nobody stopped and one that was stopped and resumed, in words."""
+    """Return a description of each difference between an uninterrupted run and one that was stopped and resumed."""
     wanted = facts(straight)
     found = facts(other)
     missing = [f"{name} is missing" for name in wanted if name not in found]
@@ -27,7 +31,7 @@ def differences(straight: Path, other: Path) -> list[str]:
 
 
 def facts(run: Path) -> dict[str, Any]:
-    """Return the comparable content of each file of a run folder, by its path in the folder."""
+    """Return the contents to compare, by path in the run folder; the optimizer shards of a checkpoint are one entry."""
     files = sorted(path for path in run.rglob("*") if path.is_file())
     found: dict[str, Any] = {}
     for path in files:
@@ -45,14 +49,14 @@ def facts(run: Path) -> dict[str, Any]:
 
 
 def _top(name: str, wanted: dict[str, Any]) -> str:
-    """Return the uppermost folder of a file that holds nothing wanted, or the file."""
+    """Return the topmost folder of a file that contains no wanted file; the file itself if there is no such folder."""
     parts = name.split("/")
     tops = ("/".join(parts[:length]) for length in range(1, len(parts)))
     return next((top for top in tops if not any(each.startswith(f"{top}/") for each in wanted)), name)
 
 
 def _content(name: str, path: Path) -> Any:
-    """Return what must be equal of a file."""
+    """Return the part of a file's content that must be equal in both runs."""
     if name == "manifest.json":
         facts = json.loads(path.read_text(encoding="utf-8"))
         return {"text_hash": facts["data"]["text_hash"], "tokenizers": facts["tokenizers"]}
@@ -73,7 +77,7 @@ def _without_times(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _change(name: str, wanted: Any, found: Any) -> str:
-    """Return in words what differs in a file; empty if nothing does."""
+    """Describe the difference between two contents of a file; return an empty text if they are equal."""
     if wanted == found:
         return ""
     if isinstance(wanted, str) and "\n" in wanted.strip():

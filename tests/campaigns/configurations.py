@@ -1,4 +1,4 @@
-"""The runs that campaigns train: small ones that together use every task, schedule and way of training."""
+"""Small training configurations for the campaigns; together they use five tasks and every schedule and optimizer."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ SOURCES: Mapping[str, list[str]] = {
     "translate": ["train.en", "train.de"],
     "summarize": ["articles.jsonl"],
 }
-"""The files that each task learns from; `write_all` makes them."""
+"""Training files of each task, written by `write_texts`."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """One kind of run.
+    """Settings of one training run.
 
     Attributes:
-        name: what `--only` takes.
-        task: what it learns.
+        name: name for the option `--only`.
+        task: training task.
         changes: settings that differ from `BASE`, by section.
-        several: whether two processes of torchrun train it.
+        several: whether two processes, started by torchrun, train the run.
     """
 
     name: str
@@ -69,13 +69,13 @@ class Configuration:
         return found
 
     def arguments(self, texts: Path) -> list[str]:
-        """Return the words that begin the run, after `glass`; its settings are written to a file first."""
+        """Write the settings to a file, and return the arguments of `glass` that start the run."""
         settings = texts / f"{self.name}.toml"
         settings.write_text(tomli_w.dumps(self.sections(texts)), encoding="utf-8")
         return ["train", *self.sources(texts), "--config", str(settings), "--out", "run", "--json"]
 
     def sources(self, texts: Path) -> list[str]:
-        """Return the files that it learns from."""
+        """Return the paths of the training files."""
         return [str(texts / name) for name in SOURCES[self.task]]
 
 
@@ -113,6 +113,6 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
 
 
 def write_texts(folder: Path) -> None:
-    """Write the files that all configurations learn from."""
+    """Write the training files of all configurations."""
     folder.mkdir(parents=True, exist_ok=True)
     write_all(folder)

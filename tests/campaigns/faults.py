@@ -1,28 +1,31 @@
-"""Break the code at random places, one in each room, and show which tests notice it, before and now.
+"""Break the code at random, once in each package, and list the tests that notice it, before and now.
 
-The campaign compares the test suites of two revisions. It works on copies of both trees in a temporary folder, never on
-the checkout. A room is a package directly under `src/glassformer` or a module there; so is the course,
-`src/glassformer_course`, as a whole.
+The campaign compares the test suites of two revisions, called "before" and "now". It works on copies of both source
+trees in a temporary folder, never on the checkout. The code is divided into rooms: a room is a package or a module
+directly under `src/glassformer`; the whole course, `src/glassformer_course`, is one room.
 
   python -m tests.campaigns.faults --before 9042ce6 --seed 0 --out tests/campaigns/faults.md
   python -m tests.campaigns.faults --before 9042ce6 --rooms tokenizers,reference
 
 For each room:
 
-1. Take the files of the room in random order (`recipes`: its TOML files).
+1. Take the files of the room in random order (in `recipes`: the TOML files).
 2. Find the tests that reach the file: in the tree before, run the three test modules nearest to it by imports, at most
    three cases of each test function, and record the lines of the file that each passing test executes (for a TOML file:
-   the tests that open it). If no fault of any file of the room is noticed, go on with the next three, up to twelve.
-3. Make a random change of one executed line that occurs exactly once in the file in both trees: flip a comparison,
-   negate a condition, drop a `not`, swap `and` and `or`, change an operator, add 1 to a constant, leave out a call,
-   return early.
-4. Put it into each tree in turn and run the tests that execute the line, quick ones first, until one fails. In the tree
-   now, tests of the same names run. If none of them notices a fault that was noticed before, all tests of the nearest
-   modules of the tree now run too. A test that also fails without the fault does not count.
-5. A fault that none of these tests notices in either tree is listed (it changes nothing, or these tests have a gap),
-   and the next one is tried.
+   the tests that open it). If no fault of any file of the room is noticed, continue with the next three test modules,
+   up to twelve.
+3. Change one executed line at random; the line must occur exactly once in the file in both trees. Possible changes:
+   flip
+   a comparison, negate a condition, drop a `not`, swap `and` and `or`, change an operator, add 1 to a constant, leave
+   out a call, return early; in a TOML file, change a number.
+4. Make the change in each tree in turn, and run the tests that reach the line, quick ones first, until one fails. The
+   tree now runs its tests of the same names. If none of them notices a fault that was noticed before, run all tests of
+   the test modules nearest to the file in the tree now. A test that also fails without the fault does not count.
+5. If no test of the tree before notices the fault, list it and try the next one. (If no test of the tree now notices it
+   either, the change has no effect or the tests have a gap.)
 
-The same seed makes the same faults for the same revisions. A run that exceeds the time limit notices nothing.
+The same seed makes the same faults for the same revisions. A test run that exceeds the time limit is ended; tests that
+it did not reach notice nothing.
 
 Exit code: 0 if every room has a fault that is noticed in both trees; 1 if a fault was noticed before and is not now, or
 a room has none; 2 for bad arguments.
@@ -54,13 +57,13 @@ PACKAGE = Path("src/glassformer")
 COURSE = Path("src/glassformer_course")
 CHECKOUT = Path(__file__).parents[2]
 NEAREST = 3
-"""Test modules that are searched at once for tests that reach a file."""
+"""Number of test modules that are run at once to find the tests that reach a file."""
 FURTHEST = 12
-"""Test modules of a file that are searched at most."""
+"""Maximum number of test modules that are run for a file."""
 CASES = 3
-"""Cases of one test function that are run to find the tests that reach a file."""
+"""Maximum number of cases of a test function that are run to find the tests that reach a file."""
 TRIES_IN_FILE = 4
-"""Faults tried in one file with the same test modules before the next file is taken."""
+"""Maximum number of faults tried in a file with the same test modules."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,8 @@ class Catcher:
     """A test that fails because of a fault.
 
     Attributes:
-        test: its name for pytest.
-        thorough: whether it is left out of the quick suite.
+        test: pytest's id of the test.
+        thorough: whether the quick suite leaves the test out.
     """
 
     test: str
@@ -78,13 +81,13 @@ class Catcher:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened to one fault.
+    """Result of trying one fault.
 
     Attributes:
-        room: where it was put.
+        room: room of the changed file.
         fault: the changed line.
-        before: the test that noticed it in the tree before, or None.
-        now: the test that noticed it in the tree now, or None.
+        before: the test that noticed the fault in the tree before, or None.
+        now: the test that noticed the fault in the tree now, or None.
     """
 
     room: str
@@ -108,9 +111,9 @@ class Tree:
     """A copy of the project at one revision, in which tests are run.
 
     Attributes:
-        root: its folder.
+        root: folder of the copy.
         scratch: a folder for the files of test runs.
-        limit: seconds after which a test run is ended.
+        limit: maximum duration of a test run in seconds.
         passing: tests that are known to pass without a fault.
     """
 
@@ -125,7 +128,7 @@ class Tree:
         """Run test modules and return the records of the tests that ended.
 
         Args:
-            modules: paths of test modules; those that do not exist here are left out.
+            modules: paths of test modules; missing ones are ignored.
             options: further options for pytest.
             ids: the tests to run, or None for all.
             leave_out: tests not to run.
@@ -168,7 +171,10 @@ class Tree:
         return [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
 
     def catcher(self, fault: Fault, modules: Sequence[str], ids: Sequence[str] | None) -> Catcher | None:
-        """Return the first test that fails with the fault in this tree and passes without it."""
+        """Return the first test that fails with the fault in this tree and passes without it; None if there is none.
+
+        A test module that can no longer be imported counts as a failing test.
+        """
         wrong: list[str] = []
         while True:
             with self._broken(fault):
@@ -184,7 +190,7 @@ class Tree:
 
     @contextlib.contextmanager
     def _broken(self, fault: Fault) -> Iterator[None]:
-        """Put a fault into the tree and take it out again."""
+        """Make the change inside the context, and restore the file afterwards."""
         path = self.root / fault.path
         right = path.read_bytes()
         fault.write(self.root)
@@ -202,12 +208,12 @@ class Tree:
 
 
 class Campaign:
-    """Faults in the rooms of two trees.
+    """Search for faults in two trees.
 
     Args:
-        before: the tree whose suite is the measure.
-        now: the tree whose suite must notice as much.
-        seed: decides which faults are made.
+        before: the tree whose tests are the reference.
+        now: the tree whose tests must notice the same faults.
+        seed: seed for the choice of files and faults.
     """
 
     def __init__(self, before: Tree, now: Tree, seed: int) -> None:
@@ -217,14 +223,14 @@ class Campaign:
         self.graphs = {id(tree): ImportGraph(tree.root) for tree in (before, now)}
 
     def rooms(self) -> list[str]:
-        """Return the names of all rooms of the tree before that have a file with faults."""
+        """Return the names of all rooms of the tree before that have a file in which faults can be made."""
         top = self.before.root / PACKAGE
         names = sorted(path.name for path in top.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file())
         names.append(COURSE.name)
         return [name for name in names if any(self._faults(path) for path in self._files(name))]
 
     def outcomes(self, room: str, count: int) -> Iterator[Outcome]:
-        """Try faults in a room until `count` of them were noticed before."""
+        """Yield the results of faults in a room, until `count` of them were noticed in the tree before."""
         draw = random.Random(f"{self.seed} {room}")
         files = self._files(room)
         draw.shuffle(files)
@@ -241,7 +247,7 @@ class Campaign:
     def _outcomes_in_file(
         self, room: str, path: str, first: int, tried: set[Fault], draw: random.Random
     ) -> Iterator[Outcome]:
-        """Try some faults of a file with the tests of its nearest test modules from number `first` on."""
+        """Try up to `TRIES_IN_FILE` faults of a file, with the three nearest test modules from index `first`."""
         candidates = [fault for fault in self._faults(path) if fault not in tried]
         modules = self.graphs[id(self.before)].nearest_tests(path)[first : first + NEAREST]
         if not candidates or not modules:
@@ -260,7 +266,7 @@ class Campaign:
                 yield self._outcome(room, fault, tests, first + NEAREST)
 
     def _files(self, room: str) -> list[str]:
-        """Return the files of a room in which faults are made: modules, or the recipes themselves."""
+        """Return the files of a room in which faults are made: Python modules, or TOML files for `recipes`."""
         top = COURSE if room == COURSE.name else PACKAGE / room
         if top.suffix == ".py":
             return [str(top)]
@@ -275,7 +281,7 @@ class Campaign:
         return (self.before.root / fault.path).read_text(encoding="utf-8").split("\n").index(fault.old) + 1
 
     def _reached(self, path: str, modules: Sequence[str]) -> dict[str, list[int]]:
-        """Return the lines of a file that each test of some modules of the tree before executes."""
+        """Run test modules in the tree before, and return the lines of a file that each passing test executes."""
         watch = str((self.before.root / path).resolve())
         records = self.before.run(modules, f"--watch={watch}", f"--cases={CASES}")
         passed = [record for record in records if record["passed"]]
@@ -283,7 +289,10 @@ class Campaign:
         return {record["id"]: record["lines"] for record in passed if record["lines"]}
 
     def _outcome(self, room: str, fault: Fault, tests: list[str], nearest: int) -> Outcome:
-        """Put a fault into both trees; `nearest` is the number of test modules to fall back on in the tree now."""
+        """Try a fault in both trees.
+
+        If only the tree before notices it, run the `nearest` test modules nearest to the file in the tree now.
+        """
         modules = list(dict.fromkeys(test.partition("::")[0] for test in tests))
         before = self.before.catcher(fault, modules, tests)
         now = self.now.catcher(fault, modules, tests)
@@ -305,7 +314,7 @@ def copy_of(checkout: Path, commit: str, folder: Path, limit: float) -> Tree:
 
 
 def commit_of(checkout: Path, revision: str) -> str:
-    """Return the short name of a revision's commit; leave the program if there is none."""
+    """Return the abbreviated hash of a revision's commit; exit with code 2 if the revision is unknown."""
     found = subprocess.run(
         ["git", "rev-parse", "--short", "--verify", f"{revision}^{{commit}}"],
         cwd=checkout,
@@ -319,7 +328,7 @@ def commit_of(checkout: Path, revision: str) -> str:
 
 
 def report(outcomes: Sequence[Outcome], rooms: Sequence[str], command: str, before: str, now: str) -> str:
-    """Return the tables as Markdown."""
+    """Return a Markdown report with tables of the faults."""
     caught = [outcome for outcome in outcomes if outcome.caught]
     lost = [outcome for outcome in outcomes if outcome.lost]
     new = [outcome for outcome in outcomes if outcome.before is None and outcome.now is not None]
@@ -365,7 +374,7 @@ def row(outcome: Outcome) -> str:
 
 
 def code(text: str) -> str:
-    """Return text as inline code inside a table."""
+    """Return text as Markdown inline code for a table cell."""
     marks = "``" if "`" in text else "`"
     space = " " if "`" in text else ""
     return marks + space + text.replace("|", "\\|") + space + marks

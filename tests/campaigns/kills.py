@@ -1,16 +1,18 @@
-"""Stop runs at random and resume them until they end: the result must equal a run that nobody stopped, bit for bit.
+"""Stop training at random and resume it until it ends: the result must equal an uninterrupted run, bit for bit.
 
-For each configuration a straight run is trained first. Each round starts the same run again, stops it (SIGKILL, SIGTERM
-or SIGINT, at a random moment, before a random file operation, or before the first evaluation), resumes it until it
-ends, and compares the two folders: weights, optimizer state, metrics, samples, state, pointers. Only times may differ.
+For each configuration, an uninterrupted run is trained first. Each round starts the same run again, stops it up to
+three
+times (by SIGKILL, SIGTERM or SIGINT; at a random moment, before a random file operation, or before the first
+evaluation), resumes it until it ends, and compares the two folders: weights, optimizer state, metrics, samples, state,
+pointers. Only times, commands and paths may differ.
 
   python -m tests.campaigns.kills --rounds 500 --seed 7
   python -m tests.campaigns.kills --rounds 20 --only lm-plateau-dropout,translate-plateau-muon
   python -m tests.campaigns.kills --stops "SIGTERM before the first evaluation" --rounds 16
 
-A round depends on its configuration, kind of stop and seed alone; round N of seed S has the seed S + N. A round that
-differs is printed with the command that repeats it. A stop before a file operation is exact; one at a random moment
-depends on the machine.
+A round depends only on its configuration, kind of stop and seed; round N of seed S, counted from 0, has the seed S + N.
+For each round that differs, the command that repeats it is printed. A stop before a file operation is reproducible; a
+stop at a random moment depends on the speed of the machine.
 
 Exit code: 0 if no round differs, 1 otherwise.
 """
@@ -42,18 +44,18 @@ STOPS = tuple(
     f"{name} {when}" for when in (ANY_OPERATION, EARLY, RANDOM_MOMENT) for name in ("SIGKILL", "SIGTERM", "SIGINT")
 )
 REPORTED = ("step", "loss", "perplexity", "bits_per_byte", "steps_done", "stopped_because")
-"""What the last command prints, as the straight run's did."""
+"""Fields of the last command's JSON output that must equal those of the uninterrupted run."""
 
 
 @dataclass(frozen=True)
 class Straight:
-    """A run that nobody stopped.
+    """An uninterrupted run.
 
     Attributes:
-        home: the folder that holds it as `run`.
-        seconds: how long it took.
-        operations: its file operations in order, of each process.
-        report: what it printed.
+        home: folder that contains the run as `run`.
+        seconds: duration of the command.
+        operations: file operations of each process, in order.
+        report: JSON output of the command.
     """
 
     home: Path
@@ -64,13 +66,13 @@ class Straight:
 
 @dataclass
 class Round:
-    """What happened in one round.
+    """Result of one round.
 
     Attributes:
-        seed: repeats it.
+        seed: seed that repeats the round.
         configuration, stop: names.
-        stopped: in words, where each process was stopped; processes that ended before are not here.
-        found: differences from the straight run.
+        stopped: descriptions of where each process was stopped; processes that ended earlier are left out.
+        found: differences from the uninterrupted run, and other problems.
     """
 
     seed: int
@@ -81,7 +83,7 @@ class Round:
 
 
 class Campaign:
-    """Runs in a folder of their own, each configuration's straight run made when it is first needed."""
+    """Rounds in one folder; the uninterrupted run of a configuration is trained when it is first needed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -90,7 +92,7 @@ class Campaign:
         write_texts(self.texts)
 
     def straight(self, configuration: Configuration) -> Straight:
-        """Return the straight run of a configuration."""
+        """Return the uninterrupted run of a configuration."""
         if configuration.name not in self._straight:
             home = self.folder / configuration.name
             home.mkdir()
@@ -109,7 +111,10 @@ class Campaign:
         return self._straight[configuration.name]
 
     def round(self, configuration: Configuration, stop: str, seed: int) -> Round:
-        """Start a run, stop it once or more, resume it until it ends, and compare it with the straight run."""
+        """Start a run, stop it up to three times, resume it until it ends, and compare it with the straight run.
+
+        The straight run is the uninterrupted one.
+        """
         straight = self.straight(configuration)
         draw = random.Random(seed)
         done = Round(seed, configuration.name, stop)
@@ -143,12 +148,12 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Plan:
-    """How one process is stopped.
+    """When and how to stop one process.
 
     Attributes:
         signal: number of the signal.
-        stop: before which file operation; None: at a moment.
-        moment: seconds after its start; None: before an operation.
+        stop: file operation before which to stop; None to stop at a moment.
+        moment: seconds after the start; None to stop before a file operation.
     """
 
     signal: int
@@ -156,16 +161,13 @@ class Plan:
     moment: float | None = None
 
     def explains(self, code: int | None, log: Path, several: bool) -> bool:
-        """Return whether the stop explains an exit code: killed, or ended by its own handling of the signal.
-
-        Of several processes any code will do once the stop has come: torchrun ends the others in its own way.
-        """
+        """Return whether the stop explains an exit code: death by the signal, or 130 from the program's handler."""
         if several:
             return self.stop is None or len(_operations(log, self.stop.rank)) >= (self.stop.before or 0)
         return code == -self.signal or (code == 130 and self.signal != signal.SIGKILL)
 
     def where(self, log: Path, code: int | None) -> str:
-        """Return in words where the process stopped."""
+        """Describe where the process stopped."""
         if self.stop is None:
             return f"after {self.moment:.3f} s (exit {code})"
         number = self.stop.before or 0
@@ -174,14 +176,14 @@ class Plan:
 
 
 def _operations(log: Path, rank: int) -> list[str]:
-    """Return the file operations that a process logged; of several processes those of one."""
+    """Return the file operations that a process logged; `rank` selects one of several processes."""
     own = Path(f"{log}.operations.{rank}")
     path = own if own.exists() else Path(f"{log}.operations")
     return path.read_text(encoding="utf-8").splitlines()
 
 
 def _plan(stop: str, leg: int, straight: Straight, draw: random.Random, home: Path, log: Path) -> Plan:
-    """Return how this leg of a round is stopped."""
+    """Choose how to stop process number `leg` of a round."""
     name, _, when = stop.partition(" ")
     number = int(signal.Signals[name])
     if when == RANDOM_MOMENT:
@@ -203,7 +205,7 @@ def _plan(stop: str, leg: int, straight: Straight, draw: random.Random, home: Pa
 
 
 def _compare(process: Process, straight: Straight, home: Path) -> list[str]:
-    """Return the differences of a run that has ended, its report included."""
+    """Return the differences between a finished run and the uninterrupted one, in their folders and reports."""
     report = json.loads(process.said())
     told = [
         f"it reports {name} = {report[name]}, not {straight.report[name]}"
@@ -229,7 +231,7 @@ def run(campaign: Campaign, chosen: Sequence[Configuration], stops: Sequence[str
 
 
 def table(rounds: Sequence[Round]) -> str:
-    """Return a line for each configuration and kind of stop: rounds, stops that came in time, rounds that differ."""
+    """Return a table of rounds, processes stopped, and rounds that differ, by configuration and kind of stop."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for each in rounds:
         count = counts.setdefault((each.configuration, each.stop), Counter())
@@ -263,7 +265,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def chosen_of(given: str | None, known: Sequence[str], option: str) -> list[str]:
-    """Return the names that an option gives, all of them if it is not given."""
+    """Return the names given for an option, or all known names if none are given; exit if a name is unknown."""
     names = given.split(",") if given else list(known)
     for name in names:
         if name not in known:
@@ -272,7 +274,7 @@ def chosen_of(given: str | None, known: Sequence[str], option: str) -> list[str]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the campaign, print its table, and return 1 if a round differed."""
+    """Run the campaign, print its table, and return 1 if a round differed, 0 otherwise."""
     given = parser().parse_args(arguments)
     by_name = {each.name: each for each in CONFIGURATIONS}
     chosen = [by_name[name] for name in chosen_of(given.only, list(by_name), "--only")]

@@ -1,6 +1,6 @@
-"""A pytest plugin: run chosen tests, and record for each its outcome, its marker and the lines of a file it executes.
+"""Pytest plugin that runs chosen tests and records, for each, the outcome, the marker and the executed lines of a file.
 
-`faults.py` gives it to pytest in the trees that it compares; it imports nothing from either.
+`faults.py` loads it in the source trees that it compares; the plugin imports nothing from the project.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 OPENED = 0
-"""Recorded in place of a line when a test opens the file."""
+"""Entry that is recorded in place of a line number when a test opens the file."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Recorder:
-    """What is recorded of the test that runs now."""
+    """Recorder of the test that is running."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.watched: str | None = config.getoption("--watch")
@@ -50,7 +50,7 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep the chosen tests; quick ones run before those marked `thorough`."""
+        """Keep only the chosen tests, and move those marked `thorough` to the end."""
         if self.choice is not None:
             choice = json.loads(Path(self.choice).read_text(encoding="utf-8"))
             chosen = [item for item in items if choice["ids"] is None or item.nodeid in choice["ids"]]
@@ -65,13 +65,13 @@ class Recorder:
             self._write({"id": report.nodeid, "passed": False, "failed": True, "thorough": False, "lines": []})
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember how setup, call and teardown of a test ended."""
+        """Note whether a phase of the test failed, and whether the test function passed."""
         self.failed |= report.failed
         self.passed |= report.when == "call" and report.passed
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Watch one test with its fixtures, then write its record."""
+        """Trace one test and its fixtures, then write its record."""
         self.lines.clear()
         self.failed = False
         self.passed = False
@@ -100,7 +100,7 @@ class Recorder:
             file.write(json.dumps(record) + "\n")
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
-        """Trace the frames of the watched file alone."""
+        """Trace only the frames of the watched file."""
         return self._line if frame.f_code.co_filename == self.watched else None
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
@@ -114,12 +114,12 @@ class Recorder:
 
 
 def is_thorough(item: pytest.Item) -> bool:
-    """Return whether a test is left out of the quick suite."""
+    """Return whether a test is marked `thorough`: the quick suite leaves it out."""
     return item.get_closest_marker("thorough") is not None
 
 
 def spread(items: list[pytest.Item], count: int) -> list[pytest.Item]:
-    """Return at most `count` cases of each test function, from the first to the last."""
+    """Return at most `count` evenly spaced cases of each test function."""
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         groups.setdefault(item.nodeid.partition("[")[0], []).append(item)

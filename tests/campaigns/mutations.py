@@ -1,4 +1,4 @@
-"""Find places in a Python or TOML file where one small change makes a fault."""
+"""Find lines of a Python or TOML file in which one small change makes a fault."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Mod: ast.FloorDiv,
 }
 NOT_NUMBERS = (ast.JoinedStr, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp)
-"""Operands for which `-` instead of `+` is an error that every test notices: such a fault would show nothing."""
+"""Operands that are not changed: `-` instead of `+` raises an error there, so every test that runs the line fails."""
 TOML_NUMBER = re.compile(r"^\w+ = (-?[0-9][0-9_]*(?:\.[0-9]+)?(?:e-?[0-9]+)?)\s*(?:#.*)?$")
 
 
@@ -38,9 +38,9 @@ class Fault:
     """One changed line of one file.
 
     Attributes:
-        path: the file, relative to the tree.
-        line: its number in the tree that was searched, from 1.
-        old: the line as it is; no other line of the file equals it.
+        path: path of the file, relative to the tree.
+        line: line number, from 1, in the tree that was searched.
+        old: the original line; no other line of the file equals it.
         new: the line with the fault.
         kind: the kind of change, in words.
     """
@@ -52,19 +52,19 @@ class Fault:
     kind: str
 
     def write(self, tree: Path) -> None:
-        """Put the fault into a tree."""
+        """Make the change in a tree."""
         lines = read_lines(tree / self.path)
         lines[lines.index(self.old)] = self.new
         (tree / self.path).write_text("\n".join(lines), encoding="utf-8")
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file without their ends; joined by newlines they are the file."""
+    """Return the lines of a file without line ends; joined by newlines, they are the text of the file."""
     return path.read_text(encoding="utf-8").split("\n")
 
 
 def faults_of(path: str, tree: Path, other: Path) -> list[Fault]:
-    """Return all faults of a file, on lines that occur exactly once in each of two trees."""
+    """Return all faults of a file on lines that occur exactly once in the file, in each of two trees."""
     if not (tree / path).is_file() or not (other / path).is_file():
         return []
     lines = read_lines(tree / path)
@@ -88,7 +88,7 @@ def toml_faults(path: str, lines: list[str]) -> Iterator[Fault]:
 
 
 def python_faults(path: str, lines: list[str]) -> Iterator[Fault]:
-    """Yield the faults of all expressions and statements inside functions that stand on one line."""
+    """Yield the faults of all single-line expressions and statements inside functions."""
     for node in nodes_in_functions(ast.parse("\n".join(lines))):
         for kind, changed, replacement in changes_of(node):
             if changed.lineno != changed.end_lineno:
@@ -103,7 +103,7 @@ def python_faults(path: str, lines: list[str]) -> Iterator[Fault]:
 
 
 def parses(lines: list[str]) -> bool:
-    """Return whether lines are a Python program."""
+    """Return whether lines are valid Python source."""
     try:
         ast.parse("\n".join(lines))
     except SyntaxError:
@@ -112,7 +112,7 @@ def parses(lines: list[str]) -> bool:
 
 
 def nodes_in_functions(module: ast.Module) -> Iterator[ast.AST]:
-    """Yield every node of the bodies of functions, without f-strings (Python 3.11 misplaces them) and annotations."""
+    """Yield all nodes in function bodies except annotations and f-strings, whose positions are wrong in Python 3.11."""
     seen = set[ast.AST]()
     for function in ast.walk(module):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -154,7 +154,7 @@ def changes_of(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
 
 
 def is_arithmetic(node: ast.BinOp) -> bool:
-    """Return whether neither operand is visibly a text or a collection."""
+    """Return whether neither operand is visibly text or a collection."""
     return not any(
         isinstance(side, NOT_NUMBERS) or (isinstance(side, ast.Constant) and isinstance(side.value, (str, bytes)))
         for side in (node.left, node.right)

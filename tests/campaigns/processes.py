@@ -1,4 +1,4 @@
-"""The command line in processes forked from this one, which has PyTorch and the package loaded."""
+"""Run the command line in forked processes, so that PyTorch and the package are loaded only once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TORCHRUN_LOG = re.compile(r"[EWI]\d{4} ")
 
 
 def load() -> None:
-    """Load what every process needs, with one thread each; called once, before the first process."""
+    """Import the modules that every process needs, with one thread each; call this once, before the first process."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = "1"
     os.environ["NO_COLOR"] = "1"
@@ -40,14 +40,14 @@ def load() -> None:
 
 
 class Process:
-    """`glass` in a process of its own.
+    """A `glass` command in a forked process.
 
     Args:
         words: arguments of `glass`.
-        folder: where it runs.
-        log: file that its standard output goes to; `.err` is appended for standard error.
-        stop: where it stops, if anywhere.
-        several: run it as two processes, as torchrun starts them.
+        folder: working directory.
+        log: file for standard output; standard error is written to the same name with `.err` appended.
+        stop: where to stop the process, if anywhere.
+        several: whether to run the command in two processes, as torchrun does.
     """
 
     def __init__(self, words: list[str], folder: Path, log: Path, stop: Stop | None = None, several: bool = False):
@@ -60,7 +60,7 @@ class Process:
             _become(words, folder, log, stop, several)
 
     def poll(self) -> int | None:
-        """Return how it ended, in the numbers of `subprocess`; None while it runs."""
+        """Return the exit code, as `subprocess` encodes it, or None while the process runs."""
         if self.code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -68,41 +68,41 @@ class Process:
         return self.code
 
     def wait(self, seconds: float = 120.0) -> int | None:
-        """Wait for its end; returns None if it still runs after so many seconds."""
+        """Wait until the process ends and return its exit code; return None if it still runs after `seconds`."""
         deadline = time.monotonic() + seconds
         while self.poll() is None and time.monotonic() < deadline:
             time.sleep(0.002)
         return self.code
 
     def family(self) -> list[psutil.Process]:
-        """Return the process and all that it started."""
+        """Return the process and all its descendants; an empty list if the process no longer exists."""
         with suppress(psutil.NoSuchProcess):
             own = psutil.Process(self.pid)
             return [own, *own.children(recursive=True)]
         return []
 
     def send(self, number: int) -> None:
-        """Send a signal: SIGKILL to the process and all that it started, others to the process alone."""
+        """Send a signal: SIGKILL to the process and all its descendants, other signals to the process alone."""
         for each in self.family() if number == signal.SIGKILL else [psutil.Process(self.pid)]:
             with suppress(psutil.NoSuchProcess):
                 each.send_signal(number)
 
     def said(self) -> str:
-        """Return what it wrote to standard output."""
+        """Return the standard output."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def complaint(self) -> str:
-        """Return what it wrote to standard error."""
+        """Return the standard error."""
         return Path(f"{self.log}.err").read_text(encoding="utf-8", errors="replace")
 
     def last_words(self) -> list[str]:
-        """Return the last two lines of standard error, but for those that torchrun logs."""
+        """Return the last two lines of standard error, without empty lines and log messages of torchrun."""
         lines = self.complaint().splitlines()
         return [line for line in lines if line and not TORCHRUN_LOG.match(line)][-2:]
 
 
 def _become(words: list[str], folder: Path, log: Path, stop: Stop | None, several: bool) -> NoReturn:
-    """Run the command in the forked process, and end it."""
+    """Run the command in the forked process, then end the process."""
     code = 1
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -126,7 +126,7 @@ def _redirect(log: Path) -> None:
 
 
 def _two_processes(words: list[str], stop: Stop | None) -> int:
-    """Be torchrun with two processes, forked from this one: `torchrun` itself would start Python anew for each."""
+    """Run the command in two forked processes as torchrun would, which itself starts a new Python for each."""
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -149,7 +149,7 @@ def _two_processes(words: list[str], stop: Stop | None) -> int:
 
 
 def _one_of_two(words: list[str], stop: Stop | None) -> None:
-    """Run the command in one of the two processes. A process that returns has succeeded; others end here."""
+    """Run the command in one of the two processes; exit with its code if it failed."""
     if code := _run(words, None if stop is None else stop.of_rank(int(os.environ["RANK"]))):
         os._exit(code)
 

@@ -10,15 +10,18 @@ from pathlib import Path
 KINDS = ("unit", "property", "parity", "golden", "journey", "browser")
 """Folders of tests, the cheapest first."""
 OWN = ("glassformer.", "glassformer_course.")
-"""How the names of the packages' modules begin."""
+"""Prefixes of module names in the project's packages."""
 
 
 class ImportGraph:
-    """The imports between the modules of a tree: library, course and tests.
+    """Graph of the imports between the modules of a tree: library, course and tests.
 
-    An import of a package's submodule leads to the submodule, every other one to the named module. Module names in
-    strings and prefixes of module names in f-strings count as imports: commands, exercises and exporters are loaded by
-    name. A test module also imports the `conftest.py` of its folder and of those above it.
+    `from package import submodule` counts as an import of the submodule; every other import counts for the named
+    module.
+    Module names in strings, and prefixes of module names in f-strings, count as imports, because commands, exercises
+    and
+    exporters are loaded by name. A test module also imports the `conftest.py` of its folder and of the folders above
+    it.
 
     Args:
         tree: the folder with `src` and `tests`.
@@ -34,11 +37,7 @@ class ImportGraph:
         self.imports = {name: self._imports_of(name) for name in self.paths}
 
     def nearest_tests(self, path: str) -> list[str]:
-        """Return the test modules that reach a file, as paths in the tree, nearest first.
-
-        Nearest has the fewest imports on its shortest way. Among equally near ones the order is: kind of test, how
-        often the module mentions the file's name, path. A file that is not Python stands for its package.
-        """
+        """Return the test modules that reach a file, as paths in the tree, nearest first, without the campaigns."""
         file = Path(path)
         parts = file if file.suffix == ".py" else file.parent / "__init__.py"
         target = dotted_name(parts.relative_to("src"))
@@ -55,7 +54,7 @@ class ImportGraph:
         return [test for *_, test in sorted(found)]
 
     def _distances(self, start: str) -> dict[str, int]:
-        """Return the number of imports on the shortest way from a module to every module it reaches."""
+        """Return the number of imports on the shortest path from a module to every module that it reaches."""
         distances = {start: 0}
         waiting = deque([start])
         while waiting:

@@ -1,13 +1,13 @@
-"""Resume a run again and again while another process trains it: the second must be refused, and change nothing.
+"""Resume a run while another process trains it: the second process must be refused and must change nothing.
 
 One process trains and saves at every step. In each round a second `glass train --resume` on the same run is started at
-a random moment. When it has ended, the first process is halted and the run folder examined: the first must still
-train, `best` and `last` must name checkpoints that are there, and the best checkpoint must be the one with the lowest
+a random moment. When it has ended, the first process is halted and the run folder is examined: the first process must
+still train, `best` and `last` must name existing checkpoints, and the best checkpoint must be the one with the lowest
 validation loss.
 
   python -m tests.campaigns.second_resume --rounds 300 --seed 7
 
-Exit code: 0 if nothing went wrong and every second process was told "another process is training", 1 otherwise.
+Exit code: 0 if nothing went wrong and every second process failed with "another process is training", 1 otherwise.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ TRAINING = Configuration(
     },
 )
 LONGEST = 0.06
-"""Seconds between rounds at most: a few saves."""
+"""Maximum pause between rounds in seconds: the time of a few saves."""
 ROUNDS_A_RUN = 50
-"""Rounds after which a new run begins, whose state is short again."""
+"""Number of rounds with the same run; then a new run begins, whose files are still small."""
 TOLD = "another process is training"
 COUNTS = ("first ended", "pointer names nothing", "best lost", "told")
 
 
 class Trained:
-    """A run that one process trains; it is started again where it has ended.
+    """A run that a first process trains; `mend` restarts the process if it has ended.
 
     Args:
-        home: folder that holds the run.
-        words: arguments of `glass` that begin the run.
+        home: folder that contains the run.
+        words: arguments of `glass` that start the run.
     """
 
     def __init__(self, home: Path, words: list[str]) -> None:
@@ -70,16 +70,19 @@ class Trained:
         return process
 
     def _named(self, which: str) -> str:
-        """Return the checkpoint that `best` or `last` names; empty before there is one."""
+        """Return the checkpoint that `best` or `last` names, or an empty text before there is one."""
         path = self.run / which
         return path.read_text(encoding="utf-8").strip() if path.exists() else ""
 
     def _step(self) -> int:
-        """Return the step that `last` names; 0 before there is one."""
+        """Return the step that `last` names, or 0 before there is one."""
         return int(self._named("last").removeprefix("step-") or 0)
 
     def second(self) -> Process:
-        """Resume the run in a second process, to its end; it is killed if it trains because the first has ended."""
+        """Resume the run in a second process, wait until it ends, and return it.
+
+        If the first process has ended, the second one may train; it is then killed.
+        """
         process = Process(["train", "--resume", "--out", "run"], self.home, self.home / "second")
         deadline = time.monotonic() + 60
         while process.wait(0.2) is None and self.first.poll() is None and time.monotonic() < deadline:
@@ -89,7 +92,7 @@ class Trained:
         return process
 
     def examine(self) -> list[str]:
-        """Halt the first process, and return what is wrong, by the names of `COUNTS`."""
+        """Halt the first process, examine the run folder, and return the problems, by their names in `COUNTS`."""
         found = [] if self.first.poll() is None else ["first ended"]
         if not found:
             os.kill(self.first.pid, signal.SIGSTOP)
@@ -105,14 +108,14 @@ class Trained:
         return found
 
     def _best(self) -> list[str]:
-        """Return the checkpoints that `best` may name now; the last one logged may not be saved yet."""
+        """Return the checkpoints that `best` may name now: the last loss may be logged before its save ends."""
         content = (self.run / "metrics.jsonl").read_text(encoding="utf-8")
         lines = [json.loads(line) for line in content.splitlines(keepends=True) if line.endswith("\n")]
         measured = [(line["validation_loss"], line["step"]) for line in lines if "validation_loss" in line]
         return [f"step-{min(some)[1] if some else 0:06d}" for some in (measured, measured[:-1])]
 
     def mend(self) -> bool:
-        """Start the first process again if it has ended; returns whether a process trains."""
+        """Restart the first process if it has ended; return whether it is running."""
         if self.first.poll() is not None:
             self.first = self._start()
         return self.first.poll() is None
@@ -168,7 +171,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the campaign, print its counts, and return 1 if anything went wrong."""
+    """Run the campaign, print its counts, and return 1 if anything went wrong, 0 otherwise."""
     given = parser().parse_args(arguments)
     load()
     began = time.monotonic()

@@ -1,7 +1,7 @@
 """Stop this process before a chosen file operation.
 
-File operations are seen through Python's audit events and a wrapped `os.fsync`, so that nothing in the program under
-test knows of them. Writes by compiled code, such as that of safetensors, have no event of their own.
+File operations are observed through Python's audit events and a wrapped `os.fsync`, so that the tested program needs no
+changes. Writes by compiled code, such as safetensors, raise no audit events.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ EVENTS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.l
 
 @dataclass(frozen=True)
 class Stop:
-    """Where to stop a process.
+    """The file operation before which to stop a process.
 
     Attributes:
         watched: folder whose file operations count.
-        log: file that gets a line for each operation; `.RANK` is appended for one of several processes.
-        before: number of the operation, from 1, before which the signal is sent; None: log only.
+        log: file that gets a line for each operation; with several processes, `.RANK` is appended to its name.
+        before: number of the operation, from 1, before which the signal is sent; None to log only.
         signal: number of the signal.
-        rank: of several processes the one that stops.
+        rank: rank of the process to stop, if there are several.
     """
 
     watched: str
@@ -35,13 +35,13 @@ class Stop:
     rank: int = 0
 
     def of_rank(self, rank: int) -> Stop:
-        """Return the stop of one of several processes, with a log of its own; only one of them stops."""
+        """Return the settings for one of several processes: a separate log, and a stop only if `rank` matches."""
         before = self.before if rank == self.rank else None
         return replace(self, log=f"{self.log}.{rank}", before=before)
 
 
 def install(stop: Stop) -> None:
-    """Log the file operations of this process from here on, and stop it before the chosen one."""
+    """Log the file operations of this process from now on, and stop it before the chosen operation."""
     log = os.open(stop.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     own = os.getpid()
     count = 0
@@ -76,7 +76,7 @@ def install(stop: Stop) -> None:
 
 
 def _full(path: str, arguments: tuple[Any, ...]) -> str:
-    """Return the absolute path of an operation, which may be relative to an open folder."""
+    """Return the absolute path of a file operation; the given path may be relative to an open folder."""
     folder = arguments[-1]
     if not os.path.isabs(path) and isinstance(folder, int) and folder >= 0:  # noqa: PTH117
         return str(Path(f"/proc/self/fd/{folder}").readlink() / path)

@@ -1,4 +1,4 @@
-"""The comparison of the campaigns finds every change, and processes stop where they are told to."""
+"""The campaigns' comparison finds every change, and processes stop before the chosen file operation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def changes(run: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield each file of a run folder that must be equal, with other content."""
+    """Yield the path and changed content of each file of a run folder that is compared."""
     for path in sorted(run.rglob("*")):
         name = path.relative_to(run).as_posix()
         if path.is_file() and name != "lock":

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="campaigns fork,
 
 
 def campaign(name: str, *arguments: str) -> tuple[int, str]:
-    """Run a campaign in a process of its own; return its exit code and what it printed."""
+    """Run a campaign in a separate process; return its exit code and its output."""
     done = ended(begin("-m", f"tests.campaigns.{name}", *arguments, folder=ROOT))
     return done.returncode, done.stdout + done.stderr
 

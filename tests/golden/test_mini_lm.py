@@ -19,7 +19,11 @@ HIDDEN = 64
 
 
 def mini_lm(tied: bool, causal: bool) -> tuple[Decoder | Encoder, torch.Tensor, torch.Tensor]:
-    """Seed 42: inputs, targets, then modules in the order embedding, (attention, linears, norms) per layer, output."""
+    """Return a model with weights drawn with seed 42, its inputs and its targets.
+
+    Inputs and targets are drawn first, then the PyTorch modules in this order: embedding; attention, linear layers and
+    norms of each layer; output.
+    """
     torch.manual_seed(42)
     inputs = torch.randint(0, VOCAB, (4, 10))
     targets = torch.randint(0, VOCAB, (4, 10))

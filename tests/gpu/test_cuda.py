@@ -1,6 +1,6 @@
-"""On a GPU: the logits, gradients and texts of the processor, resumed runs bit for bit, and too little memory.
+"""Tests on a GPU: results equal those of the CPU, resumed training is bit for bit the same, a full memory is handled.
 
-These run only with `GLASS_TEST_GPU=1 pytest -n 0 tests/gpu`; all other tests see no GPU.
+These tests run only with `GLASS_TEST_GPU=1 pytest -n 0 tests/gpu`. Without this variable, tests see no GPU.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ pytestmark = pytest.mark.skipif(
 
 
 def on_both(config: ModelConfig) -> tuple[Model, Model]:
-    """One model, on the processor and on the GPU."""
+    """Return the same model on the CPU and on the GPU."""
     model = as_if_trained(config)
     return model, copy.deepcopy(model).to("cuda")
 
 
 def logits(model: Model) -> Tensor:
-    """(3, T, V), of ragged rows where the family takes a padding mask."""
+    """Return (3, T, V) logits of fixed ids; the input of an encoder has padding."""
     device = next(model.parameters()).device
     ids = tokens(3, 17).to(device)
     if isinstance(model, EncoderDecoder):
@@ -55,7 +55,7 @@ def logits(model: Model) -> Tensor:
 
 @pytest.mark.parametrize(("family", "kind"), CASES, ids=named)
 def test_logits_and_gradients_are_those_of_the_processor(family: str, kind: dict[str, Any]) -> None:
-    """All positions, groups of heads, and attentions that have no head left."""
+    """Cases include all position encodings, grouped-query attention, and attention layers with all heads removed."""
     found = []
     for model in on_both(tiny(family=family, **kind)):
         model.requires_grad_(True)
@@ -73,7 +73,7 @@ def test_logits_and_gradients_are_those_of_the_processor(family: str, kind: dict
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_texts_are_those_of_the_processor(family: str, temperature: float) -> None:
-    """Greedy, drawn with seeds, and by beams; ragged prompts."""
+    """Decode greedily, by sampling with seeds, and by beam search, from prompts of different lengths."""
     cpu, gpu = on_both(tiny(family=family, positions="rotary", kv_heads=2))
     prompts = [tokens(1, length, seed=length)[0].tolist() for length in (3, 7, 11)]
     settings = SampleConfig(tokens=12, temperature=temperature)
@@ -102,7 +102,7 @@ def test_texts_are_those_of_the_processor(family: str, temperature: float) -> No
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("step", [5, 13])
 def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(tmp_path: Path, precision: str, step: int) -> None:
-    """With dropout, whose random numbers are the GPU's."""
+    """Train with dropout, whose random numbers come from the GPU's generator."""
     changes = {"train__device": "cuda", "train__precision": precision}
     straight = small_trainer(tmp_path, "straight", **changes)
     assert next(straight.model.parameters()).device.type == "cuda"
@@ -115,7 +115,7 @@ def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(tmp_path: Path, prec
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_loss_by_chunks_is_that_of_all_logits(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And so are its gradients, to the rounding of the precision."""
+    """The gradients agree as well, within the rounding error of the precision."""
     monkeypatch.setattr("glassformer.tasks.losses.MOST_LOSS_LOGITS", 31 * 40)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     generator = torch.Generator().manual_seed(0)
@@ -135,7 +135,7 @@ def test_the_loss_by_chunks_is_that_of_all_logits(precision: str, monkeypatch: p
 
 
 def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
-    """Real memory runs out, and the gradients stay those of the whole batch."""
+    """Make GPU memory run out; the gradients still equal those of the whole batch."""
     changes: dict[str, Any] = {"train__device": "cuda", "train__precision": "fp32", "train__batch": 512}
     changes |= {"model__width": 224, "model__context": 128, "model__dropout_residual": 0.0}
     roomy = small_trainer(tmp_path, "roomy", **changes)
@@ -158,7 +158,7 @@ def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
 
 @contextmanager
 def memory_limit(most: int) -> Iterator[None]:
-    """Inside, this process gets that many bytes of the GPU."""
+    """Limit this process to `most` bytes of GPU memory inside the context."""
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(most / torch.cuda.get_device_properties(0).total_memory)
     try:
@@ -168,7 +168,7 @@ def memory_limit(most: int) -> Iterator[None]:
 
 
 def test_what_a_gpu_learnt_opens_on_the_processor(tmp_path: Path) -> None:
-    """With the loss that the GPU measured."""
+    """The loss on the CPU agrees with the loss that was measured on the GPU."""
     trainer = small_trainer(tmp_path, "run", train__device="cuda", train__precision="fp32", train__steps=6)
     train(trainer)
     opened = OpenedRun.load(tmp_path / "run", device="cpu")

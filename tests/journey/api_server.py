@@ -1,4 +1,4 @@
-"""A real server on a free port, in a thread of this process, for tests of the API."""
+"""Run a real server on a free port, in a thread of this process, for tests of the API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOKEN = "a-token-for-tests"
 
 @dataclass(frozen=True)
 class Served:
-    """Where the server is, a client that is let in, and what is behind."""
+    """A running server: its address, an authorized client, and the objects that it serves from."""
 
     url: str
     port: int
@@ -32,7 +32,7 @@ class Served:
 
 @contextmanager
 def serving(folders: Sequence[Path], rows: int = 64, waiting: int = 256) -> Iterator[Served]:
-    """Serve runs until the block ends."""
+    """Serve runs inside the context."""
     registry = ModelRegistry(folders, "cpu")
     listening = listen("127.0.0.1", 0)
     ready = threading.Event()

@@ -1,4 +1,4 @@
-"""Running the real command line, in a process of its own or in this one."""
+"""Run the real command line, in a separate process or in this one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Running = Forked | subprocess.Popen[str]
 
 
 def environment() -> dict[str, str]:
-    """One thread, and no colours or widths of the terminal that runs the tests."""
+    """Return the environment of commands: one thread, and no colors or width of the terminal that runs the tests."""
     return {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", "PYTHONUTF8": "1", "COLUMNS": "120"}
 
 
 def begin(*words: str, folder: Path, text: str = "") -> Running:
-    """Start Python in a folder, in a process of its own: `-m MODULE …` or `-c CODE`; `text` is its standard input."""
+    """Start Python in a separate process, with `-m MODULE …` or `-c CODE`; `text` is its standard input."""
     if sys.platform == "linux":
         return Forked(list(words), folder, environment(), text)
     with holding(text) as given:
@@ -38,23 +38,23 @@ def begin(*words: str, folder: Path, text: str = "") -> Running:
 
 
 def ended(process: Running) -> subprocess.CompletedProcess[str]:
-    """Wait for its end."""
+    """Wait until a process ends, and return its result."""
     output, errors = process.communicate()
     return subprocess.CompletedProcess(process.args, process.wait(), output, errors)
 
 
 def start(*arguments: str | Path, folder: Path) -> Running:
-    """Run `glass` in a folder without waiting for it."""
+    """Start `glass` in a folder without waiting for its end."""
     return begin("-m", "glassformer", *map(str, arguments), folder=folder)
 
 
 def glass(*arguments: str | Path, folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run `glass` in a folder to its end."""
+    """Run `glass` in a folder in a separate process, and return its result."""
     return ended(begin("-m", "glassformer", *map(str, arguments), folder=folder, text=text))
 
 
 def here(*arguments: str | Path, folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the same command line in a folder without a process of its own: saves the seconds in which torch starts."""
+    """Run `glass` in a folder within this process, which saves the time to load PyTorch, and return its result."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
     words = list(map(str, arguments))
     before = sys.stdin

@@ -1,4 +1,4 @@
-"""Folders with texts and finished runs, made once: one that is copied for each test to spoil, one with all tasks."""
+"""Fixtures with texts and finished runs: one folder is copied for each test, another one is shared and has all tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.trained import copy_runs, trained
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that is copied."""
+    """Return a folder with a text and a finished run, which the fixture `here` copies."""
     folder = tmp_path_factory.mktemp("world")
     make_text(folder)
     with pytest.MonkeyPatch.context() as patch:
@@ -25,7 +25,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, and the current folder."""
+    """Return a copy of `world` that a test may damage; it is also the current folder."""
     copy_runs(world, tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -33,5 +33,5 @@ def here(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def task_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All files of `task_files`, and a run of each task; tests add to it and spoil nothing."""
+    """Return a shared folder with all files of `task_files` and a run of each task; tests add files but damage none."""
     return trained(tmp_path_factory.mktemp("tasks"), "tasks", [TINY, STEPS, RUNS], make_runs)

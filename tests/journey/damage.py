@@ -1,4 +1,4 @@
-"""A small finished run, and ways to damage it or what lies beside it."""
+"""Settings of a small run, and functions that damage its folder or the files beside it."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ RUN = Path("runs") / "book"
 
 
 def train(source: str, *more: str, out: str = "out") -> list[str]:
-    """The arguments of a training so small that it takes no time; later settings win."""
+    """Return the arguments of a training run that takes almost no time; later settings take precedence."""
     return ["train", source, "--out", out, *SMALL, *more]
 
 
 def change(key: str, value: object) -> list[str]:
-    """A training on good text with one setting changed."""
+    """Return the arguments of a training run on a correct text, with one setting changed."""
     return train("proverbs.txt", "--set", f"{key}={value}")
 
 
 def make_text(folder: Path) -> None:
-    """The text of `train("proverbs.txt")`."""
+    """Write the text of `train("proverbs.txt")`."""
     text_file(folder)
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """Every file and folder below, with the hash of each file."""
+    """Return all files and folders below a folder, with the hash of each file."""
     found = sorted(folder.rglob("*"))
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
@@ -68,7 +68,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 def write(name: str | Path, content: bytes | str) -> SetUp:
-    """Make a file, and its folder."""
+    """Return a function that writes a file, and creates the folder for it."""
     data = content.encode("utf-8") if isinstance(content, str) else content
 
     def set_up(folder: Path) -> None:
@@ -79,7 +79,7 @@ def write(name: str | Path, content: bytes | str) -> SetUp:
 
 
 def edit(name: str | Path, old: str, new: str) -> SetUp:
-    """Replace some text of a file that holds it."""
+    """Return a function that replaces a text in a file, which must contain it."""
 
     def set_up(folder: Path) -> None:
         text = (folder / name).read_text(encoding="utf-8")
@@ -90,7 +90,7 @@ def edit(name: str | Path, old: str, new: str) -> SetUp:
 
 
 def remove(*names: str | Path) -> SetUp:
-    """Delete files and folders that are there."""
+    """Return a function that deletes files and folders, which must exist."""
 
     def set_up(folder: Path) -> None:
         for name in names:
@@ -100,17 +100,17 @@ def remove(*names: str | Path) -> SetUp:
 
 
 def folder_at(name: str) -> SetUp:
-    """Make an empty folder."""
+    """Return a function that creates an empty folder."""
     return lambda folder: (folder / name).mkdir()
 
 
 def both(*steps: SetUp) -> SetUp:
-    """One after the other."""
+    """Return a function that runs the given functions one after another."""
     return lambda folder: [step(folder) for step in steps]
 
 
 def in_checkpoint(name: str, change: Callable[[bytes], bytes], sealed: bool = False) -> SetUp:
-    """Change a file of the only checkpoint; `sealed`: with a manifest that says it is as it should be."""
+    """Return a function that changes a file of the only checkpoint; `sealed` also updates the file's hash in the manifest."""
 
     def set_up(folder: Path) -> None:
         (checkpoint,) = (folder / RUN / "checkpoints").iterdir()
@@ -125,30 +125,30 @@ def in_checkpoint(name: str, change: Callable[[bytes], bytes], sealed: bool = Fa
 
 
 def half(data: bytes) -> bytes:
-    """A file that was cut short."""
+    """Return the first half of a file's content."""
     return data[: len(data) // 2]
 
 
 def one_byte(data: bytes) -> bytes:
-    """A file with one bit flipped."""
+    """Return a file's content with one bit flipped."""
     return data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
 
 
 def new_weights(change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> SetUp:
-    """Put other weights in place of the run's own, with a manifest to match."""
+    """Return a function that changes the run's weights, and their hash in the manifest."""
     return in_checkpoint("model.safetensors", lambda data: save(change(load(data))), sealed=True)
 
 
 def twice_as_wide(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights of another model."""
+    """Return weights with the shapes of another model."""
     return {name: torch.zeros([2 * size for size in value.shape]) for name, value in weights.items()}
 
 
 def one_missing(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """All but the first."""
+    """Return all weights except the first."""
     return dict(sorted(weights.items())[1:])
 
 
 def no_numbers(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights after a training that went wrong."""
+    """Return weights that are all NaN, as after a diverged training run."""
     return {name: torch.full_like(value, float("nan")) for name, value in weights.items()}

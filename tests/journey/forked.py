@@ -1,8 +1,9 @@
-"""Python in a process of its own that begins with PyTorch loaded, so that its two seconds are spent once.
+"""Run Python in forked processes that have PyTorch loaded already, so that two seconds of loading are spent only once.
 
-The first of them starts a server, which loads the packages of `LOADED`, none of them ours, and then does nothing but
-fork. A process has its own folder, environment, streams, modules of ours, signals and end; only the start of Python and
-those imports are shared. Where the system is not Linux, it is started as anyone does.
+The first such process starts a server, which imports the packages in `LOADED` (none of them the project's) and then
+only forks. Each forked process has a separate working directory, environment, set of streams and set of imported
+project modules; signals and its end concern it alone. Only the start of Python and the imports in `LOADED` are shared.
+On systems other than Linux, `tests.journey.commands` starts Python as usual.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LOADED = ("torch", "pydantic", "safetensors.torch", "tokenizers")
 
 @functools.cache
 def server() -> socket.socket:
-    """Where processes are asked for; the server ends when this process does."""
+    """Return the socket for requests, after starting the server at the first call; the server ends when this process does."""
     ours, its = socket.socketpair()
     with its:
         subprocess.Popen([sys.executable, __file__, str(its.fileno())], pass_fds=[its.fileno()])
@@ -38,7 +39,7 @@ def server() -> socket.socket:
 
 @contextlib.contextmanager
 def holding(text: str) -> Iterator[int]:
-    """A file that has a text to read."""
+    """Write a text to a temporary file, and yield its descriptor for reading."""
     with tempfile.TemporaryFile() as file:
         file.write(text.encode("utf-8"))
         file.seek(0)
@@ -46,13 +47,13 @@ def holding(text: str) -> Iterator[int]:
 
 
 class Forked:
-    """One such process, with those methods of `subprocess.Popen` that are used.
+    """A forked process, with the methods of `subprocess.Popen` that the tests use.
 
     Args:
-        words: what would stand behind `python`: -m MODULE or -c CODE, and arguments.
-        folder: where it runs.
-        environment: all of its variables.
-        text: its standard input.
+        words: arguments of `python`: -m MODULE or -c CODE, and further arguments.
+        folder: working directory.
+        environment: all environment variables.
+        text: standard input.
     """
 
     def __init__(self, words: list[str], folder: Path, environment: dict[str, str], text: str = "") -> None:
@@ -70,18 +71,18 @@ class Forked:
         self.pid = int(os.read(self._said, 20))
 
     def poll(self) -> int | None:
-        """How it ended, in the numbers of `subprocess`; None while it runs."""
+        """Return the exit code, as `subprocess` encodes it, or None while the process runs."""
         return self.wait(0)
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """The same, after so many seconds at most."""
+        """Wait for the end, at most `timeout` seconds if given, and return the same as `poll`."""
         if self.returncode is None and select.select([self._said], [], [], timeout)[0]:
             self.returncode = int(os.read(self._said, 20))
             os.close(self._said)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Unless it has ended."""
+        """Send a signal unless the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -92,7 +93,7 @@ class Forked:
         self.send_signal(signal.SIGTERM)
 
     def communicate(self) -> tuple[str, str]:
-        """Wait for its end: what it wrote to standard output and nobody read, and to standard error."""
+        """Wait for the end; return the standard output that was not read yet, and the standard error."""
         with self.stdout, self._errors:
             output = self.stdout.read()
             self.wait()
@@ -101,7 +102,7 @@ class Forked:
 
 
 def serve(asked: socket.socket) -> list[int]:
-    """Fork for every request; returns in the new process, with the files that were sent along."""
+    """Fork for every request; return only in the forked process, with the descriptors of the request."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for those who are asked for
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a keeper
     for name in LOADED:
@@ -119,7 +120,7 @@ def serve(asked: socket.socket) -> list[int]:
 
 
 def keep(files: list[int]) -> list[int]:
-    """Fork once more, and say the id of the new process and how it ends; returns in the new one."""
+    """Fork again, and report the new process's id and exit code; return only in the new process."""
     *files, says = files
     if (pid := os.fork()) == 0:
         os.close(says)
@@ -133,7 +134,7 @@ def keep(files: list[int]) -> list[int]:
 
 
 def become(files: list[int]) -> list[str]:
-    """Take over the streams, the folder and the environment that were asked for; returns the words."""
+    """Set the streams, the working directory and the environment of the request, and return its words."""
     request, *streams = files
     with open(request, encoding="utf-8") as file:  # noqa: PTH123
         asked = json.load(file)
@@ -151,7 +152,7 @@ def become(files: list[int]) -> list[str]:
 
 
 def main() -> None:
-    """The server; and, behind the forks, each process that was asked for, to its end."""
+    """Run the server; in each forked process, run the requested code until it ends."""
     atexit.register(gc.freeze)  # the end of a process need not look for cycles in all of PyTorch
     kind, what, *rest = become(serve(socket.socket(fileno=int(sys.argv[1]))))
     sys.argv = [what if kind == "-m" else kind, *rest]

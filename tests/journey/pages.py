@@ -1,4 +1,4 @@
-"""Markdown pages as a newcomer follows them: their code blocks, and a shell or this process to run them."""
+"""Read the code blocks of Markdown pages, and run them in a shell or in this process."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
-    """A fenced block: what stands behind its fence, and its lines."""
+    """A fenced block: the word after its opening fence, and its lines."""
 
     kind: str
     code: str
 
 
 def blocks(page: Path, kind: str | None = None) -> list[Block]:
-    """The fenced blocks of a page in order; of one kind, or all."""
+    """Return the fenced blocks of a page in order, of one kind or all."""
     found = [Block(*groups) for groups in FENCE.findall(page.read_text(encoding="utf-8"))]
     return [block for block in found if kind is None or block.kind == kind]
 
 
 def lines_of(block: Block) -> list[str]:
-    """Its commands: the lines that are not empty."""
+    """Return the commands of a block: its lines that are not empty."""
     return [line for line in block.code.splitlines() if line.strip()]
 
 
 def add_programs(folder: Path) -> None:
-    """A folder of programs with `glass`, whether or not one is on the PATH."""
+    """Create `programs/glass` in a folder, so that shells find `glass` even if it is not installed."""
     programs = folder / "programs"
     programs.mkdir()
     if os.name == "nt":
@@ -50,7 +50,7 @@ def add_programs(folder: Path) -> None:
 
 
 def shell(command: str, folder: Path) -> str:
-    """What a command writes to standard output, run by a shell in a folder with programs; it must succeed."""
+    """Run a command in a shell that finds `programs/glass`, and return its standard output; the command must succeed."""
     path = os.pathsep.join([str(folder / "programs"), os.environ["PATH"]])
     done = subprocess.run(
         command,
@@ -69,9 +69,11 @@ def shell(command: str, folder: Path) -> str:
 
 
 def quick_shell(command: str, folder: Path) -> str:
-    """As `shell`, for one `glass` command, in a process that begins with PyTorch loaded.
+    """Run one `glass` command as `shell` does, but in a process that has PyTorch loaded already.
 
-    The shell reads the line and finds a `glass` that writes its words down: it is what it makes of quotes that runs.
+    A shell parses the line and calls a `glass` that only prints its arguments; these arguments are then used, so quotes
+    have
+    the same effect as in a shell.
     """
     assert command.startswith("glass ")
     assert not set(command) & set("<>|&;"), f"only a shell can do this: {command}"
@@ -90,7 +92,7 @@ def quick_shell(command: str, folder: Path) -> str:
 
 
 def python(code: str, folder: Path) -> str:
-    """What Python code writes to standard output, run in a process of its own; it must succeed."""
+    """Run Python code in a separate process, and return its standard output; it must succeed."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=folder,
@@ -106,9 +108,11 @@ def python(code: str, folder: Path) -> str:
 
 
 def quick(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
-    """A `glass` command in this process, which saves the start of one; `< FILE` feeds it, `settings` come first.
+    """Run a `glass` command in this process, which saves the start of a new one.
 
-    What the command itself says wins over `settings`. It must succeed; its output and its messages are returned.
+    `< FILE` gives the standard input. `settings` come before the command's own options, which take precedence. The
+    command
+    must succeed; its standard output and its messages are returned.
     """
     command, _, source = command.partition(" < ")
     glass, name, *words = shlex.split(command)
@@ -120,7 +124,7 @@ def quick(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
 
 
 def served(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
-    """A `glass serve` command in a process of its own, on a free port, ended by SIGTERM when it is ready."""
+    """Run a `glass serve` command in a separate process, on a free port, and stop it with SIGTERM when it is ready."""
     glass, *words = shlex.split(command)
     assert glass == "glass", command
     process = start(*words, "--port", "0", "--no-open", folder=folder)
@@ -133,7 +137,7 @@ def served(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
 
 
 def with_torchrun(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
-    """A `torchrun … -m glassformer NAME …` command in processes of its own; `settings` come first, as in `quick`."""
+    """Run a `torchrun … -m glassformer NAME …` command in separate processes; `settings` are used as in `quick`."""
     torchrun, *words = shlex.split(command)
     assert torchrun == "torchrun", command
     at = words.index("glassformer") + 2
@@ -143,7 +147,7 @@ def with_torchrun(command: str, folder: Path, settings: tuple[str, ...] = ()) ->
 
 
 def quick_python(code: str, folder: Path) -> str:
-    """Python code in this process, in names of its own; what it writes is returned."""
+    """Run Python code in this process, in a namespace of its own, and return its standard output."""
     out = io.StringIO()
     names = dict[str, Any](__name__="__page__")
     with contextlib.chdir(folder), contextlib.redirect_stdout(out):

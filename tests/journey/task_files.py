@@ -1,6 +1,6 @@
-"""Small files as people have them, for each task: a book, parallel lines, mails with labels, articles, minimal pairs.
+"""Small files for each task: a book, parallel lines, mails with labels, articles, conversations, minimal pairs.
 
-They are what the pages of `docs/` speak of, and what the journeys of the tasks learn from.
+The pages of `docs/` use these files, and so do the tests of the tasks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BOOK = 'It was a {adjective} day when the {noun} met the {other}. "Who {verb} he
 
 
 def sentence_pairs() -> Iterator[tuple[str, str]]:
-    """360 English sentences with a German one each, no sentence twice."""
+    """Yield 360 different English sentences, each with a German-like counterpart of the same words."""
     for ending, noun, verb, adjective in product(ENDINGS, NOUNS, VERBS, ADJECTIVES):
         german = ending.replace("again", "wieder").replace("today", "heute")
         yield (
@@ -42,7 +42,7 @@ def sentence_pairs() -> Iterator[tuple[str, str]]:
 
 
 def mails() -> list[tuple[str, str]]:
-    """(label, text) of 180 mails, the labels mixed."""
+    """Return (label, text) of 180 mails; the labels alternate."""
     return [
         (label, text.format(n=n))
         for n in range(2, 22)
@@ -52,7 +52,7 @@ def mails() -> list[tuple[str, str]]:
 
 
 def articles() -> Iterator[tuple[str, str]]:
-    """90 articles of three sentences, and what happened in one."""
+    """Yield 90 articles of three sentences, each with a one-sentence summary."""
     for noun, verb, other in product(NOUNS, VERBS, ["rain", "wind", "snow"]):
         yield (
             f"The {other} came early. Then the old {noun} {verb}. Nobody spoke of it.",
@@ -61,14 +61,14 @@ def articles() -> Iterator[tuple[str, str]]:
 
 
 def mixed(items: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """All of them in another order, the same each time."""
+    """Return the items in a shuffled order, the same order each time."""
     found = list(items)
     random.Random(5).shuffle(found)
     return found
 
 
 def write_book(folder: Path) -> None:
-    """`book.txt`: 240 lines."""
+    """Write `book.txt` with 240 lines."""
     nouns = list(NOUNS)
     adjectives = list(ADJECTIVES)
     verbs = list(VERBS)
@@ -80,12 +80,17 @@ def write_book(folder: Path) -> None:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """One text in each line."""
+    """Write one text per line."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
 
 
 def write_pairs(folder: Path) -> None:
-    """`train`, `val` and `test`, each `.en` and `.de`; the first two also as `pairs.tsv`, all as `pairs.jsonl`."""
+    """Write `train`, `val` and `test` as `.en` and `.de` files, and further files with the same pairs.
+
+    `pairs.tsv` has the pairs of `train` and `val`, `pairs.jsonl` has all 360 pairs, and `sentences.txt` has four
+    English
+    sentences of `test`.
+    """
     pairs = mixed(sentence_pairs())
     for name, some in (("train", pairs[:280]), ("val", pairs[280:310]), ("test", pairs[310:340])):
         for number, language in enumerate(("en", "de")):
@@ -96,7 +101,7 @@ def write_pairs(folder: Path) -> None:
 
 
 def write_mails(folder: Path) -> None:
-    """`mails.csv` and `test.csv` with a header, and `new-mails.txt`."""
+    """Write `mails.csv` and `test.csv` with a header, and `new-mails.txt` with four texts."""
     rows = mails()
     for name, some in (("mails.csv", rows[:144]), ("test.csv", rows[144:])):
         with (folder / name).open("w", encoding="utf-8", newline="") as file:
@@ -105,7 +110,7 @@ def write_mails(folder: Path) -> None:
 
 
 def write_articles(folder: Path) -> None:
-    """`articles.jsonl` and `test.jsonl`, and `article.txt`."""
+    """Write `articles.jsonl` and `test.jsonl`, and one article as `article.txt`."""
     rows = mixed(articles())
     for name, some in (("articles.jsonl", rows[:75]), ("test.jsonl", rows[75:])):
         write_lines(folder / name, [json.dumps({"article": source, "summary": gist}) for source, gist in some])
@@ -113,7 +118,7 @@ def write_articles(folder: Path) -> None:
 
 
 def conversations() -> Iterator[list[dict[str, str]]]:
-    """120 conversations of one or two questions."""
+    """Yield 120 conversations with one or two questions each."""
     for number, (noun, verb, adjective) in enumerate(product(NOUNS, VERBS, ADJECTIVES)):
         told = [f"the {adjective} {noun} {verb} . what does the {noun} do ?", f"it {verb} ."]
         told += ["who is it ?", f"the {adjective} {noun} ."] if number % 2 else []
@@ -121,7 +126,7 @@ def conversations() -> Iterator[list[dict[str, str]]]:
 
 
 def write_conversations(folder: Path) -> None:
-    """`talks.jsonl` and `test-talks.jsonl`, a list of messages in each line."""
+    """Write `talks.jsonl` and `test-talks.jsonl`, with a list of messages in each line."""
     talks = list(conversations())
     random.Random(5).shuffle(talks)
     for name, some in (("talks.jsonl", talks[:100]), ("test-talks.jsonl", talks[100:])):
@@ -129,7 +134,7 @@ def write_conversations(folder: Path) -> None:
 
 
 def write_minimal_pairs(folder: Path) -> None:
-    """`minimal-pairs.jsonl`: right and wrong English, of two kinds."""
+    """Write `minimal-pairs.jsonl`: correct and incorrect English sentences, with two kinds of errors."""
     rows = [
         {
             "sentence_good": f"It was a {adjective} day when the {noun} met the bird.",
@@ -143,6 +148,6 @@ def write_minimal_pairs(folder: Path) -> None:
 
 
 def write_all(folder: Path) -> None:
-    """Every file."""
+    """Write all files of this module."""
     for write in (write_book, write_pairs, write_mails, write_articles, write_conversations, write_minimal_pairs):
         write(folder)

@@ -1,4 +1,4 @@
-"""A tiny run of every task, made through the command line, for the journeys that use them."""
+"""Make a tiny run of every task with the command line, for the journey tests."""
 
 from __future__ import annotations
 
@@ -57,12 +57,15 @@ TASKS = tuple(RUNS)
 
 
 def train(name: str, *more: str, out: str) -> list[str]:
-    """The arguments that make a run of one kind."""
+    """Return the arguments that make the run `name` of `RUNS`."""
     return ["train", *RUNS[name][:1], *TINY, *RUNS[name][1:], STEPS, "--out", out, "--json", *more]
 
 
 def make_runs(folder: Path) -> None:
-    """All files, and a run `runs/NAME` of each kind, with what was said in `NAME.json` and `NAME.log`."""
+    """Write all training files, and make a run `runs/NAME` for each name in `RUNS`.
+
+    The output and the messages of training are saved in `NAME.json` and `NAME.log`.
+    """
     write_all(folder)
     for name in RUNS:
         done = here(*train(name, out=f"runs/{name}"), folder=folder)
@@ -72,13 +75,13 @@ def make_runs(folder: Path) -> None:
 
 
 def said_of(name: str, home: Path) -> dict[str, Any]:
-    """What `glass train --json` said."""
+    """Return the JSON output of the `glass train` command that made a run."""
     found: dict[str, Any] = json.loads((home / f"{name}.json").read_text(encoding="utf-8"))
     return found
 
 
 def refused(*arguments: str | Path, folder: Path) -> tuple[str, str]:
-    """The two lines with which a command refuses."""
+    """Run a command that must be refused, and return the last two lines of its error."""
     done = here(*arguments, folder=folder)
     lines = done.stderr.strip().replace("\\", "/").splitlines()
     assert (done.returncode, done.stdout) == (2, ""), (done.stdout, done.stderr)

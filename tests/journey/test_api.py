@@ -1,4 +1,4 @@
-"""The API as programs use it: the official client, against a real server, and every answer beside the library's own."""
+"""The API with the official OpenAI client and a real server: every answer equals the library's."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ CHAT = (
     "{% for message in messages %}{{ message.content }}{{ ' ' if message.role == 'assistant' else ';' }}{% endfor %}"
     "{% if add_generation_prompt %}it: {% endif %}"
 )
-"""An answer ends with a space."""
+"""A chat template in which an answer ends with a space."""
 PROMPTS = ["the old dog", "আমি বাংলায়", ""]
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs that write, one of them with a chat template, and two that do not."""
+    """Make four runs that generate text, two of them with a chat template, and two runs that do not generate text."""
     folder = tmp_path_factory.mktemp("served")
     for name, task, shape in [
         ("book", "lm", {"tied": False}),
@@ -75,7 +75,7 @@ def book(runs: Path) -> TextModel:
 
 
 def until(holds: Any, seconds: float = 10.0) -> None:
-    """Wait for something that another thread does."""
+    """Wait until `holds()` is true; fail after `seconds`."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end
@@ -98,7 +98,7 @@ WAYS: list[dict[str, Any]] = [
 
 
 def as_settings(tokens: int, way: dict[str, Any], choice: int = 0) -> SampleConfig:
-    """The library's settings for what the client was told."""
+    """Return the library's settings for the parameters of a request."""
     own = {"temperature": 1.0, **way, **way.get("extra_body", {})}
     own.pop("extra_body", None)
     seed = (own.pop("seed", 0) + choice) % 2**64
@@ -108,7 +108,7 @@ def as_settings(tokens: int, way: dict[str, Any], choice: int = 0) -> SampleConf
 @pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS, ids=["greedy", "drawn", "penalized"])
 def test_completions_are_what_the_library_writes(client: openai.OpenAI, book: TextModel, way: dict[str, Any]) -> None:
-    """Several prompts, several texts for each, beyond the context of 37; streamed or not."""
+    """Request two texts for each prompt, longer than the context of 37 tokens, with and without streaming."""
     options = {"model": "book", "prompt": PROMPTS, "max_tokens": 42, "n": 2, **way}
     found = client.completions.create(**options)
     expected = [book.generate([prompt], as_settings(42, way, choice))[0] for prompt in PROMPTS for choice in (0, 1)]
@@ -145,7 +145,7 @@ def test_prompts_may_be_token_ids_and_may_be_echoed(client: openai.OpenAI, book:
 
 
 def test_log_probabilities_are_the_models(client: openai.OpenAI, book: TextModel) -> None:
-    """Of a plain forward pass over the text so far, temperature and stop texts apart."""
+    """They come from a plain forward pass over the text so far; temperature does not change them."""
     options: dict[str, Any] = {"model": "book", "prompt": "the", "max_tokens": 20, "seed": 3, "temperature": 0.5}
     choice = client.completions.create(**options, logprobs=4).choices[0]
     scores = choice.logprobs
@@ -189,7 +189,7 @@ def test_translations_are_completions_of_a_source(client: openai.OpenAI, runs: P
 
 
 def test_a_translation_is_that_of_glass_generate_unless_it_is_to_be_drawn(client: openai.OpenAI, runs: Path) -> None:
-    """4 beams and the run's own tokens where nothing is said; who says how to draw, or one beam, gets that."""
+    """The default is the run's settings with 4 beams; `temperature` or `beams: 1` in a request replaces beam search."""
     model = OpenedRun.load(runs / "en-de", device="cpu").text_model
     assert isinstance(model, Translator)
     own = model.config.sample
@@ -211,7 +211,7 @@ def test_a_translation_is_that_of_glass_generate_unless_it_is_to_be_drawn(client
 
 @pytest.mark.parametrize("name", ["en-de", "book"])
 def test_beams_find_the_likeliest_texts(name: str, client: openai.OpenAI, runs: Path) -> None:
-    """Also for prompts that are ids."""
+    """Prompts are given as texts and as ids."""
     model = OpenedRun.load(runs / name, device="cpu").text_model
     assert isinstance(model, Translator | TextModel)
     settings = SampleConfig(beams=3, temperature=0.0, tokens=9, length_penalty=0.5, stop=("z",))
@@ -244,7 +244,7 @@ def test_what_beam_search_has_not_is_refused(
 @pytest.mark.parametrize("name", ["book", "story"])
 @pytest.mark.parametrize("as_ids", [False, True])
 def test_echo_with_logprobs_scores_the_prompt(client: openai.OpenAI, runs: Path, name: str, as_ids: bool) -> None:
-    """As the model itself gives them, after the start token where rows had one."""
+    """Scores equal the model's own, after the start token if the rows of training began with one."""
     model = OpenedRun.load(runs / name, device="cpu").writer
     text = "the old dog, sleeps"
     own = model.tokenizer.encode(text)
@@ -372,7 +372,7 @@ def test_a_template_is_a_guest_in_a_sandbox(book: TextModel, source: str) -> Non
 
 
 def test_what_is_wrong_is_said_of_the_form_that_was_given(served: Served) -> None:
-    """Five stops are too many; they are not wrong for being no single text."""
+    """The error for five stop texts says that there are too many, not that `stop` should be one text."""
     body = {"model": "book", "prompt": "the", "stop": ["a"] * 5}
     said = served.http.post("/v1/completions", json=body).json()["error"]["message"]
     assert said.startswith("stop: List should have at most 4 items")

@@ -1,4 +1,4 @@
-"""What must never be a fault of the server: any request there is, from the document or from an ill-behaved client."""
+"""No request causes a server error, whether it is made from the OpenAPI document or sent by an ill-behaved client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A small model, which writes for long if it is asked to, and one whose texts end with their first token."""
+    """Serve a small model that never writes the end token, and one that always writes it first."""
     folder = tmp_path_factory.mktemp("abused")
     book, brief = (make_run(folder / name, tied=False, head_bias=True) for name in ("book", "brief"))
     (brief / CHAT_TEMPLATE_FILE).write_text("{% for m in messages %}{{ m.content }}\n{% endfor %}", encoding="utf-8")
@@ -42,7 +42,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def with_end_token(folder: Path, logit: float) -> None:
-    """Let the model write the end token always, or never: by a newer checkpoint."""
+    """Add a checkpoint with another bias for the end token, so that the model always or never writes it."""
     run = Run(folder)
     model = OpenedRun.load(folder, device="cpu").writer
     bias = model.model.head.bias
@@ -59,7 +59,7 @@ def with_end_token(folder: Path, logit: float) -> None:
 
 
 def document_of(model: str) -> dict[str, Any]:
-    """The document, with a run that there is; and one that there is not."""
+    """Return the OpenAPI document with two model names: a served run, and one that does not exist."""
     found: dict[str, Any] = json.loads(json.dumps(document()))
     for name in ("CompletionBody", "ChatBody"):
         found["components"]["schemas"][name]["properties"]["model"] = {"enum": [model, "nobody"]}
@@ -69,13 +69,13 @@ def document_of(model: str) -> dict[str, Any]:
 schema = schemathesis.openapi.from_dict(document_of("brief"))
 schema.config.checks.negative_data_rejection.expected_statuses += ["413"]
 OF_THE_RUN = [schemathesis.checks.CHECKS.get_one("positive_data_acceptance")]
-"""How long a prompt may be, and which ids there are, is for the run to say: no document can."""
+"""Checks to leave out: the document cannot contain what depends on the run, as the length of prompts and the valid ids."""
 
 
 @schema.parametrize()
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_answer_is_one_that_the_document_names(case: schemathesis.Case, served: Served) -> None:
-    """Status, media type and form; bodies that fit the document, and bodies that do not."""
+    """Check status, media type and schema, for bodies that fit the document and for bodies that do not."""
     case.call_and_validate(base_url=served.url, headers=AUTHORIZED, excluded_checks=OF_THE_RUN)
 
 
@@ -134,7 +134,7 @@ def alive(served: Served) -> bool:
 
 
 def raw(served: Served, **body: Any) -> bytes:
-    """A request as it goes over the wire."""
+    """Return a completion request as the bytes that are sent."""
     data = json.dumps({"model": "book", "prompt": "the", **body}).encode()
     head = (
         f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
@@ -144,7 +144,7 @@ def raw(served: Served, **body: Any) -> bytes:
 
 
 def idle(served: Served) -> bool:
-    """Whether nothing is being written, within a few seconds."""
+    """Return whether the server stops writing texts within ten seconds."""
     engine = served.engines.engine("book")
     end = time.monotonic() + 10
     while engine.rows or engine.waiting:
@@ -155,7 +155,7 @@ def idle(served: Served) -> bool:
 
 
 def test_slow_and_half_closed_and_silent_clients_hold_nobody_up(served: Served) -> None:
-    """Bytes one by one, a connection of which one half is closed, one that never reads, one that goes at once."""
+    """Clients send byte by byte, never read, disconnect at once, or close one half of the connection."""
     slow = socket.create_connection(("127.0.0.1", served.port))
     for byte in raw(served)[:40]:
         slow.send(bytes([byte]))
@@ -178,7 +178,7 @@ def test_slow_and_half_closed_and_silent_clients_hold_nobody_up(served: Served) 
 
 @pytest.mark.thorough
 def test_memory_does_not_grow(served: Served) -> None:
-    """Refused, cancelled and answered, again and again; and no order stays behind."""
+    """Requests are refused, cancelled and answered repeatedly; no finished request stays in memory."""
 
     def round_() -> None:
         for name in ("bad UTF-8", "wrong types", "path as model"):

@@ -1,4 +1,4 @@
-"""`glass attribute` through the real command line: every view, every family, refusals."""
+"""`glass attribute` through the real command line: every view, every model family, refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAMILIES = ("lm", "masked", "classify", "two")
 
 
 def told(name: str, folder: Path, *more: str) -> dict[str, Any]:
-    """What `glass attribute --json` says of a run and the text that its command is given elsewhere."""
+    """Return the JSON output of `glass attribute` for a run and its text in `DOES`."""
     done = here("attribute", f"runs/{name}", DOES[name][1], "--json", *more, folder=folder)
     assert done.returncode == 0, done.stderr
     facts: dict[str, Any] = json.loads(done.stdout)
@@ -37,7 +37,7 @@ def test_the_earlier_names_of_options_work(task_home: Path) -> None:
 
 
 def shown(name: str, folder: Path, *more: str) -> str:
-    """The same for people."""
+    """Return the output of the same command without --json."""
     done = here("attribute", f"runs/{name}", DOES[name][1], *more, folder=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -1,4 +1,4 @@
-"""`--backend` of the commands that generate text: onnxruntime beside PyTorch."""
+"""The option `--backend` of commands that generate text: onnxruntime compared with PyTorch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _packages() -> None:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a language model, a translator and a classifier, each after a few steps."""
+    """Return a folder with a language model, a translator and a classifier, each trained for three steps."""
     folder = tmp_path_factory.mktemp("backends")
     for task, corpus in (("lm", "stories"), ("translate", "translation-en-bn"), ("classify", "topics")):
         words = ["train", corpus, "--task", task, "--steps", "3", "--out", task, "--data.size", "60", "--device", "cpu"]

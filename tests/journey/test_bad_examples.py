@@ -1,4 +1,4 @@
-"""Faults of pairs and labelled texts, through the command line: two lines, exit code 2, nothing half-made."""
+"""Errors in pairs and labelled texts end a command with two lines and exit code 2; no incomplete files are left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A catalogue of mistakes: each ends in two lines, cause and remedy, with exit code 2, and nothing is lost."""
+"""A catalogue of user errors: each prints cause and remedy in two lines, exits with code 2, and changes no file."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ BOOK = str(RUN)
 
 @dataclass(frozen=True)
 class Mistake:
-    """One line of the catalogue.
+    """One entry of the catalogue.
 
     Attributes:
-        name: what is wrong.
-        arguments: of `glass`.
-        cause, remedy: words of the two lines, several parted by " & ".
-        set_up: done in a folder that holds proverbs.txt and the run runs/book.
+        name: description of the error.
+        arguments: arguments of `glass`.
+        cause, remedy: words that the two lines must contain, separated by " & ".
+        set_up: function to call first, with a folder that contains proverbs.txt and the run runs/book.
         text: standard input.
-        made: what may be there afterwards that was not before: "" nothing, "tokens" a text encoded whole, or a run.
+        made: what the command may create: "" nothing, "tokens" an encoded text, "run" an encoded text and a run.
     """
 
     name: str
@@ -506,7 +506,7 @@ IN_A_PROCESS = ["missing file", "standard input is empty", "unknown command", "a
 
 
 def check(mistake: Mistake, code: int, out: str, err: str) -> None:
-    """Two lines, the right ones, and no more unless work had begun."""
+    """Assert that the error ends in the expected two lines, and has no other lines unless work had begun."""
     lines = err.splitlines()
     assert code == 2, err
     assert out == ""
@@ -521,7 +521,7 @@ def check(mistake: Mistake, code: int, out: str, err: str) -> None:
 
 
 def check_nothing_lost(mistake: Mistake, folder: Path, before: dict[str, str]) -> None:
-    """All that was there is as it was; what is new was announced, and is whole."""
+    """Assert that existing files are unchanged, and that new files are expected and complete."""
     after = tree(folder)
     assert {name: after.get(name) for name in before} == before
     new = {name for name in after if name not in before}

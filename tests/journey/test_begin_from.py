@@ -1,4 +1,4 @@
-"""`glass train DATA --from RUN`: every task, what is told of it, and wrong reuse refused before anything is made."""
+"""`glass train DATA --from RUN`: every task, its messages, and wrong uses, which are refused before a file is written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FEW = ["--steps", "4", "--train.batch", "4", "--train.threads", "1", "--train.ev
 
 
 def taught(name: str, home: Path, *more: str, out: str) -> dict[str, Any]:
-    """Go on with a run of `task_home` as a new run, and return what is said of it."""
+    """Train a new run from a run of `task_home` or its copy, and return the JSON output."""
     words = ["train", *TEXTS[name], "--from", f"runs/{name}", *FEW, "--out", out, "--json", *more]
     done = glass(*words, folder=home)
     assert done.returncode == 0, done.stderr

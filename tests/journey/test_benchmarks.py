@@ -1,4 +1,4 @@
-"""The benchmark beside the peers, as its page calls it, on tiny sizes. No test asserts a time."""
+"""Run the benchmark against other libraries as its page describes, on tiny sizes. No test asserts a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`glass train --task chat` and `glass chat`: from conversations in a file to answers, files and other programs."""
+"""`glass train --task chat` and `glass chat`: from conversations in a file to answers, evaluation and export."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(task_home: Path, words
 
 @pytest.mark.thorough
 def test_transformers_reads_the_same_conversation(task_home: Path, tmp_path: Path) -> None:
-    """The exported folder's own template gives the ids that our chat reads."""
+    """The chat template of the exported folder gives the ids that our chat model reads."""
     transformers = pytest.importorskip("transformers")
     for name in ("chat",):
         done = glass("export", f"runs/{name}", "--to", "hf", "--out", tmp_path / name, folder=task_home)

@@ -1,4 +1,4 @@
-"""A person's journey through the command line: train from every kind of source, generate, evaluate, go on, look."""
+"""Use the command line: train on every kind of source, resume, generate, evaluate, count, look at data."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ TEXTS = [name for name, corpus in CORPORA.items() if corpus.tasks[0] == "lm"]  #
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a text and a trained run `runs/book`; what `glass train --json` said is in `train.json`."""
+    """Return a folder with a text and a trained run `runs/book`; `train.json` and `train.log` have the output of training."""
     folder = tmp_path_factory.mktemp("home")
     text_file(folder)
     done = glass("train", "proverbs.txt", "--out", "runs/book", "--json", *TINY, folder=folder)
@@ -71,7 +71,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(home: Path, tmp_path: Path) -> Path:
-    """A copy of `home` that a test may change; its run still names the token cache of `home`."""
+    """Return a copy of `home` that a test may change; its run still uses the token cache of `home`."""
     shutil.copytree(home, tmp_path / "copy")
     return tmp_path / "copy"
 
@@ -137,7 +137,7 @@ def test_the_loss_said_is_the_loss_of_the_step_kept_and_the_verdict_is_of_this_c
 
 
 def source(kind: str, folder: Path) -> tuple[list[str], str]:
-    """One of many kinds of source, made in a folder: the arguments that name it, and standard input."""
+    """Make a training source of one kind in a folder; return the arguments for it, and the standard input."""
     text = text_file(folder).read_text(encoding="utf-8")
     lines = text.splitlines()
     match kind:
@@ -304,7 +304,7 @@ def test_input_is_answered_line_by_line(home: Path) -> None:
 
 
 def test_a_line_is_what_an_editor_calls_a_line(home: Path) -> None:
-    """Other separators of Unicode stay inside a prompt: a program counts on one answer for each of its lines."""
+    """Other Unicode line separators are part of a prompt: a program expects one answer for each of its lines."""
     (home / "odd.txt").write_text("a\u2028b\x0cc\nd\n", encoding="utf-8", newline="")
     assert len(facts("generate", "runs/book", "--input", "odd.txt", folder=home)["samples"]) == 2
     assert shown("generate", "runs/book", "--input", "odd.txt", folder=home).count("\n") == 2
@@ -475,7 +475,7 @@ def test_size_and_seed_of_a_corpus_may_be_given_in_two_ways(home: Path) -> None:
 
 @pytest.mark.thorough
 def test_demo_says_how_near_to_the_best_it_came(tmp_path: Path) -> None:
-    """Three steps of it; all of it is run by the README's first command."""
+    """Run only three steps of the demonstration."""
     said = facts("demo", "--steps", "3", folder=tmp_path)
     assert {"run", "loss", "loss_ci95", "perplexity", "bits_per_byte", "tokens", "baselines", "text"} <= said.keys()
     assert said["ratio"] == pytest.approx(said["loss"] / said["entropy"])
@@ -494,7 +494,7 @@ def test_the_overview_has_every_command_in_one_of_five_groups() -> None:
 @pytest.mark.skipif(os.name == "nt", reason="this system has no such pipes")
 @pytest.mark.parametrize("words", [[], ["--version"]])
 def test_a_reader_that_leaves_early_is_no_fault(words: list[str]) -> None:
-    """As with `glass | head -1`."""
+    """This happens with `glass | head -1`."""
     process = subprocess.Popen(
         [sys.executable, "-m", "glassformer", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -44,7 +44,7 @@ MASK = ["compare", "proverbs.txt", "--vary", "remove=nothing,causal-mask", *SMAL
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a text, and a finished comparison of two cells with two seeds; what it said is in `said.json`."""
+    """Return a folder with a text, and a finished comparison of two cells with two seeds; its output is in `said.json`."""
     folder = tmp_path_factory.mktemp("compare")
     text_file(folder)
     done = here(*MASK, "--steps", "8", "--seeds", "2", "--json", folder=folder)
@@ -136,7 +136,7 @@ def test_it_goes_on_only_with_what_is_not_done(home: Path, tmp_path: Path) -> No
 
 
 def workers(folder: Path) -> list[psutil.Process]:
-    """The processes that train in a folder."""
+    """Return the processes that train in a folder."""
     found = []
     for process in psutil.process_iter(["cmdline", "cwd"]):
         if "glassformer.experiments.worker" in (process.info["cmdline"] or []) and process.info["cwd"] == str(folder):

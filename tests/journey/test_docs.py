@@ -1,9 +1,10 @@
-"""Every page of `docs/`, followed by the letter: all commands and all Python of a page, in order, in one folder.
+"""Run all commands and all Python code of each page of `docs/`, in order, in one folder.
 
-The folder has the small files that the page names, and nothing else. Runs are made small by settings that stand before
-the page's own, and end after a few steps. Everything runs in this process; the README is run by a real shell. Only
-`scikit-learn.md`, whose code learns for a while, and `benchmarks.md` have tests of their own. Pages that only lead to
-others have no commands, or those of the README.
+The folder contains only the small files that the page names. Runs are made small by settings before the page's own
+options, and end after a few steps. Python and most commands run in this process; `glass serve` and `torchrun` run in
+separate ones. `test_readme.py` runs the README. Pages that are not in `TASKS` have tests of their own
+(`scikit-learn.md`,
+`benchmarks.md`), no commands, or only those of the README.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.thorough
 DOCS = ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 LISTS = ("README.md", "index.md", "commands.md", "glossary.md", "library.md", "settings.md")
-"""Pages that lead to others, most of which are made when the book is built."""
+"""Pages that only link to others, or are filled in when the book is built."""
 TASKS = [page for page in PAGES if page not in (*LISTS, "benchmarks.md", "growth.md", "peers.md", "scikit-learn.md")]
 SMALL = tuple(
     word
@@ -52,7 +53,7 @@ NEEDS = {
     "heads.md": "matplotlib",
     "serve.md": "openai",
 }
-"""Pages about one more library."""
+"""Packages that pages need besides the usual ones."""
 FILES = ("train.en", "train.de", "model.safetensors", "tokenizer.json")
 PROMISES = {
     "train": r"runs/\S+ is ready: glass (generate|classify|fill|chat) runs/",
@@ -64,17 +65,17 @@ PROMISES = {
     "serve": r"http://127\.0\.0\.1:\d+/\?token=",
     "probe": r"^ *right  95 %|^mean: \d",
 }
-"""What each command's output must hold, whatever was learnt."""
+"""Pattern that must occur in the output of each command, whatever the model has learnt."""
 
 
 def spans(page: str) -> list[str]:
-    """What a page has in `backticks`, outside its blocks."""
+    """Return the `code` spans of a page, outside its blocks."""
     text = re.sub(r"^```.*?^```$", "", (DOCS / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     return re.findall(r"`([^`\n]+)`", text)
 
 
 def follow(block: Block, folder: Path) -> list[str]:
-    """Run a block; what each of its commands wrote."""
+    """Run a block, and return the output of each of its commands."""
     if block.kind == "python":
         return [quick_python(block.code, folder)]
     shown = []
@@ -89,7 +90,7 @@ def follow(block: Block, folder: Path) -> list[str]:
 
 
 def fields(text: str) -> set[str]:
-    """The names that stand before the figures of a report."""
+    """Return the names before the numbers of a report."""
     found = re.findall(r"^([A-Za-z][\w+, -]*?)(?=  +[-\d.]| \d+\.\d{4} ± )", text, flags=re.MULTILINE)
     return {name.strip() for name in found}
 
@@ -133,7 +134,7 @@ def test_every_setting_and_command_that_is_named_exists(page: str) -> None:
 
 @pytest.mark.parametrize("page", TASKS)
 def test_every_message_that_is_quoted_is_one_of_ours(page: str) -> None:
-    """In tables of what the program says; `…` stands for numbers and names."""
+    """The page's table of messages writes `…` for numbers and names."""
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     code = re.sub(r'"\s*\n\s*f?"', "", code)
     text = (DOCS / page).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Encoding a text with datatrove's local executor through the command line, and training on what comes out."""
+"""Encode a text with `glass data encode`, with and without datatrove's local executor, and train on the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`glass explain` on runs of all tasks: its predictions are those of the other commands, and bad input is refused."""
+"""`glass explain` on runs of all tasks: its predictions equal those of the other commands, and bad input is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.journey.task_runs import DOES, TASKS, refused
 
 
 def told(*arguments: str | Path, folder: Path) -> dict[str, Any]:
-    """What a command says with --json."""
+    """Return the JSON output of a command."""
     done = here(*arguments, "--json", folder=folder)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -22,13 +22,13 @@ def told(*arguments: str | Path, folder: Path) -> dict[str, Any]:
 
 
 def steps(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """All steps of one kind, in order."""
+    """Return all sections of one kind, also nested ones."""
     below = [step for section in found["sections"] for step in steps(section, name)]
     return [section for section in found["sections"] if section["step"] == name] + below
 
 
 def rankings(found: dict[str, Any]) -> list[list[tuple[str, float]]]:
-    """The candidates and their probabilities, of each table that ranks them."""
+    """Return the candidates and their probabilities in each table that ranks them."""
     tables = [table for table in steps(found, "probabilities")[0]["tables"] if table["header"][0] == "rank"]
     return [[(row[1], row[4]) for row in table["rows"]] for table in tables]
 
@@ -39,7 +39,7 @@ def shares(found: list[tuple[str, float]]) -> Any:
 
 @pytest.mark.parametrize("words", ["It was a day when", "The day . " * 20 + "It was a day when"])
 def test_a_continued_text_has_the_candidates_of_generate(words: str, task_home: Path) -> None:
-    """Also where it is longer than the context, and is cut as there."""
+    """The second text is longer than the context, and both commands cut it in the same way."""
     explained = told("explain", "runs/lm", words, "--top", "5", folder=task_home)
     ranked = told("generate", "runs/lm", words, "--top", "5", folder=task_home)["candidates"]
     assert [name.replace("␣", " ") for name, _ in rankings(explained)[0]] == [each["text"] for each in ranked]

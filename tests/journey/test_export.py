@@ -1,4 +1,4 @@
-"""`glass export RUN --to hf` and back by `glass import`: every task, through the command line."""
+"""`glass export RUN --to hf`, and back with `glass import`: runs of several tasks, through the command line."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ USE = {
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny run of each kind, and what `glass export` said of it in `NAME.json`."""
+    """Return a folder with a tiny run of each kind, its export in `out`, and the output of `glass export` in `NAME.json`."""
     folder = tmp_path_factory.mktemp("export")
     write_all(folder)
     for name, (task, settings, _) in SETTINGS.items():
@@ -81,7 +81,7 @@ def test_a_run_that_was_exported_and_imported_says_the_same(name: str, home: Pat
 
 
 def test_the_folder_speaks_without_glassformer(home: Path) -> None:
-    """Their text, from their classes alone."""
+    """transformers' classes alone generate the same text."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     model, words = (kind.from_pretrained(home / "out/translate") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))

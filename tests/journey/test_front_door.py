@@ -1,4 +1,4 @@
-"""`import glassformer as gf`, as a person uses it: open, train, import, ask; and what a wrong word is told."""
+"""The Python interface, `import glassformer as gf`: load, train, import and use models; messages for wrong names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TINY = {
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of stored runs, one of each task."""
+    """Return a folder with copies of stored runs, one for each of five tasks."""
     folder = tmp_path_factory.mktemp("front-door")
     copy_runs(list(RUNS.values()), folder)
     return folder
@@ -54,12 +54,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def models(home: Path) -> dict[str, gf.Transformer]:
-    """Those runs, opened, by task."""
+    """Return these runs, opened, by task."""
     return {task: gf.load(home / name) for task, name in RUNS.items()}
 
 
 def advice(owner: Any, name: str) -> str:
-    """Return what a person is told who asks for an attribute that is not there."""
+    """Return the error message for an attribute that does not exist."""
     with pytest.raises(AttributeError) as caught:
         getattr(owner, name)
     return str(caught.value)
@@ -310,7 +310,7 @@ def test_a_training_that_cannot_be_is_refused(
 
 @pytest.mark.thorough
 def test_a_training_of_minutes_chooses_sizes_and_writes_its_forecast(tmp_path: Path) -> None:
-    """As the command with --recipe auto does: the forecast, and beside it the outcome."""
+    """As with `glass train --recipe auto`, `plan.json` contains the forecast and the outcome."""
     text = "\n".join(f"It was day {number}, and the old dog slept in the sun." for number in range(500))
     (tmp_path / "book.txt").write_text(text, encoding="utf-8")
     model = gf.fit(tmp_path / "book.txt", minutes=0.15, recipe="auto", out=tmp_path / "run")
@@ -335,7 +335,7 @@ def test_an_import_opens_as_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_ten_tasks_of_a_researcher_take_fifteen_lines() -> None:
-    """Those of docs/python.md, which `test_docs.py` runs: one import, and each task is numbered."""
+    """They are the first code of docs/python.md, which `test_docs.py` runs; it has one import, and numbers the tasks."""
     code = blocks(ROOT / "docs" / "python.md", "python")[0].code
     lines = [line for line in code.splitlines() if line.strip()]
     assert len(lines) <= 15

@@ -1,4 +1,4 @@
-"""`glass heads` through the real command line: every family, other texts, runs without their text, refusals."""
+"""`glass heads` through the real command line: every task, other texts, runs without their text, refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTS = {
 
 
 def told(run: str, folder: Path, *more: str) -> tuple[dict[str, Any], str]:
-    """What `glass heads --json` says, and its messages."""
+    """Return the JSON output of `glass heads`, and its messages."""
     done = here("heads", run, "--json", *more, folder=folder)
     assert done.returncode == 0, done.stderr
     facts: dict[str, Any] = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""`glass heads --history` through the real command line: in words, as a page, as moving pictures; and refusals."""
+"""`glass heads --history` through the real command line: text, HTML page, animations, and refusals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ RUN = "runs/filmed"
 
 @pytest.fixture(scope="module")
 def home(task_home: Path) -> Path:
-    """The runs of all tasks, and two with snapshots: of a translator, and of a decoder on a text that repeats."""
+    """Return the folder of all tasks' runs, with two more that have snapshots: a translator and a decoder.
+
+    The decoder is trained on the corpus `repeats`.
+    """
     for name, out in (("translate", "runs/filmed-pairs"),):
         done = here(*train(name, "--train.snapshots=3", "--steps=4", out=out), folder=task_home)
         assert done.returncode == 0, done.stderr
@@ -39,7 +42,7 @@ def told(folder: Path, *words: str, run: str = RUN) -> str:
 
 
 def page_data(path: Path) -> dict[str, Any]:
-    """What a page has in it; it names no other place."""
+    """Return the data that a page contains; the page must not load anything else."""
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"https?:|src=|@import|fetch\(", text)
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""`glass import`: folders as other people leave them. What cannot be read exactly is refused; nothing is written."""
+"""`glass import` of sound, unusual and damaged folders: what cannot be read exactly is refused, and nothing is written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.parity.hugging_face import change_config, transformers
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder `gpt2`, as their program writes it."""
+    """Return a folder that contains `gpt2`, a model as transformers saves it."""
     folder = tmp_path_factory.mktemp("import")
     saved(folder / "gpt2", "GPT2LMHeadModel", bytes_bpe(), **GPT2)
     return folder
@@ -397,7 +397,7 @@ def test_files_of_chat_templates_count_before_entries(home: Path, tmp_path: Path
 
 @pytest.mark.parametrize("has_own", [True, False])
 def test_a_file_named_default_is_the_default(has_own: bool, home: Path, tmp_path: Path) -> None:
-    """As in transformers, also beside `chat_template.jinja`."""
+    """transformers does the same, also beside `chat_template.jinja`."""
     shutil.copytree(home / "gpt2", tmp_path / "gpt2")
     bytes_bpe().save_pretrained(tmp_path / "gpt2")
     (tmp_path / "gpt2" / "additional_chat_templates").mkdir()

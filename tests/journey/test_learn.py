@@ -1,4 +1,4 @@
-"""`glass learn` as a learner and a teacher use it: through the command line, in a folder of their own."""
+"""`glass learn` as learners and teachers use it, through the command line."""
 
 from __future__ import annotations
 

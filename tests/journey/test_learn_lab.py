@@ -1,4 +1,4 @@
-"""The bug lab as a learner meets it: cases are listed, opened, hinted at, answered; mistakes are told in two lines."""
+"""The bug lab of `glass learn`: list, open and answer cases, and ask for hints; errors have two lines."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from glassformer_course.lab.case import cases, diagnoses, find_case
 from tests.journey.commands import here
 
 CASE = find_case("17")
-"""Trained in NumPy, in a second."""
+"""A case whose models are trained in NumPy, in about a second."""
 RIGHT = next(letter for letter, key in CASE.choices.items() if key == CASE.answer)
 WRONG = next(letter for letter in CASE.choices if letter != RIGHT)
 
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which one case was opened."""
+    """Return a folder in which one case was opened."""
     folder = tmp_path_factory.mktemp("course")
     done = here("learn", "lab", "open", "17", folder=folder)
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,7 @@ PNG = b"\x89PNG\r\n"
 
 
 def looked(run: str, text: str, folder: Path, *more: str) -> dict[str, Any]:
-    """What `glass look --json` says."""
+    """Return the JSON output of `glass look`."""
     done = here("look", run, text, "--json", *more, folder=folder)
     assert done.returncode == 0, done.stderr
     facts: dict[str, Any] = json.loads(done.stdout)

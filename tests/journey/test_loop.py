@@ -1,6 +1,7 @@
-"""The way from the command to a gradient of the run is short, and the loop fits a screen.
+"""Few calls lie between the command and a backward pass of training, and the training loop fits on a screen.
 
-A run of minutes takes steps before its own: those that time threads and sizes, on models that are discarded.
+The runs here are limited by steps. A run limited by minutes first makes other training steps, with models that it
+discards, to measure the speed of thread counts and model sizes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MOST_LINES = 60
 
 
 def own_frames(frame: FrameType | None) -> list[tuple[str, str]]:
-    """Return (file, function) of the package's own frames below a frame, the outermost first."""
+    """Return (file, function) of the package's frames in a call stack, outermost first; `frame` is the innermost."""
     found: list[tuple[str, str]] = []
     while frame is not None:
         path = Path(frame.f_code.co_filename)

@@ -1,4 +1,4 @@
-"""The disk is full, a place is closed to us, memory ends, or someone stops the work: two lines, and nothing is lost."""
+"""A full disk, missing permissions, too little memory, or a stop signal: nothing that was saved is lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FULL = errno.ENOSPC if os.name != "nt" else 112  # Windows has numbers of its ow
 
 
 def two_lines(captured: pytest.CaptureResult[str], cause: str, remedy: str) -> None:
-    """The last two lines are cause and remedy; nothing is on standard output."""
+    """Assert that standard error ends with the cause and the remedy, and that standard output is empty."""
     lines = captured.err.splitlines()
     assert captured.out == ""
     assert "Traceback" not in captured.err
@@ -38,7 +38,7 @@ def two_lines(captured: pytest.CaptureResult[str], cause: str, remedy: str) -> N
 
 
 def failing(real: Callable[..., Any], error: Callable[[], Exception], calls: int) -> Callable[..., Any]:
-    """A function that works `calls` times, and fails from then on."""
+    """Return a function that works for `calls` calls, and then raises an error at every call."""
     done = 0
 
     def function(*arguments: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Messy tables through the command line: each is read as it was meant and says so, or is refused in two lines."""
+"""Messy tables through the command line: each is read as intended, with a note, or is refused in two lines."""
 
 from __future__ import annotations
 

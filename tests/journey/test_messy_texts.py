@@ -1,4 +1,4 @@
-"""What a person meets who gives texts as they are: each oddity is told or refused at the command line."""
+"""Unusual text files through the command line: each peculiarity is reported or refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEW_STEPS = [*TINY, "--train.learning_rate=0.001", "--steps=2"]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a text and a run over words of which most are unknown."""
+    """Return a folder with a text, and a run whose small vocabulary lacks many words of that text."""
     folder = tmp_path_factory.mktemp("messy")
     (folder / "book.txt").write_text(BOOK, encoding="utf-8")
     made = here("train", "book.txt", *FEW_STEPS, "--tokenizer.vocab_size=12", "--out", "run", folder=folder)

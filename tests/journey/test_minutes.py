@@ -1,4 +1,4 @@
-"""`glass train --minutes` by the command line: what is recorded, said, and counted over legs."""
+"""`glass train --minutes` through the command line: records, messages, and the time summed over resumed processes."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def progress(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def long_text(tmp_path: Path) -> Path:
-    """A text of which half is validation: 200,000 characters."""
+    """Write a text so long that evaluating half of it exceeds the time limit of a test."""
     path = text_file(tmp_path)
     path.write_text(path.read_text(encoding="utf-8") * 130, encoding="utf-8")
     return path
 
 
 def test_a_final_evaluation_that_does_not_fit_is_over_a_part_and_says_so(long_text: Path, tmp_path: Path) -> None:
-    """A tenth of these minutes are 12 milliseconds."""
+    """A tenth of the time limit, the time for the final evaluation, is 12 milliseconds here."""
     words = ["train", long_text.name, "--out", "run", *TINY, "--minutes", "0.002", "--data.validation_fraction", "0.5"]
     done = here(*words, "--data.split", "end", "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -86,7 +86,7 @@ def test_a_run_of_steps_measures_all_and_has_no_clock_in_its_records(tmp_path: P
 
 
 def test_threads_are_tried_and_recorded(tmp_path: Path) -> None:
-    """A process that may use two of them, as the variable of OpenMP says."""
+    """The process may use two threads, as OMP_NUM_THREADS says."""
     text_file(tmp_path)
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONUTF8": "1"}
     words = [*TINY, "--minutes", "0.2", "--steps", "5", "--precision", "fp32"]

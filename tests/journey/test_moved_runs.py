@@ -1,4 +1,4 @@
-"""Runs that were moved, with their text or without: they resume and are measured as if nothing had happened."""
+"""Runs that were moved, with or without their text, resume and are evaluated as before."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ MORE = ["--steps", "6", "--json"]
 
 @pytest.fixture
 def old(world: Path, tmp_path: Path) -> Path:
-    """Return the folder that the run is moved from: a text, a run of it, its encoded text."""
+    """Return the folder from which the run is moved: it contains a text, its encoded form, and a run."""
     folder = tmp_path / "old"
     copy_runs(world, folder)
     return folder
 
 
 def moved(old: Path) -> Path:
-    """Move everything together, and return the new folder."""
+    """Move the whole folder, and return the new one."""
     return old.rename(old.with_name("new"))
 
 
 def resumed(folder: Path, *data: str, run: Path = RUN) -> tuple[dict[str, Any], str]:
-    """Resume a run in a folder, and return what it reports and what it notes."""
+    """Resume a run in a folder, and return its report and its messages."""
     done = here("train", "--resume", "--out", run, *MORE, *data, folder=folder)
     assert done.returncode == 0, done.stderr
     return without_times(json.loads(done.stdout)), done.stderr
 
 
 def measured(folder: Path, *data: str) -> tuple[dict[str, Any], str]:
-    """Evaluate a run in a folder, and return what it reports and what it notes."""
+    """Evaluate a run in a folder, and return its report and its messages."""
     done = here("evaluate", RUN, *data, "--json", folder=folder)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
@@ -51,14 +51,14 @@ def without_times(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def refused(*words: str | Path, folder: Path) -> str:
-    """Run a command that ends with two lines, and return them."""
+    """Run a command that must exit with code 2, and return its messages."""
     done = here(*words, folder=folder)
     assert done.returncode == 2, done.stderr
     return done.stderr
 
 
 def copy_of(old: Path, name: str) -> Path:
-    """Return a copy of the folder that is not moved, to compare with."""
+    """Return a copy of the folder that is not moved, for comparison."""
     folder = old.with_name(name)
     copy_runs(old, folder)
     return folder

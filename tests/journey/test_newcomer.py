@@ -1,4 +1,4 @@
-"""A newcomer's walks: a model of Hugging Face is imported, taught, used, measured, and goes back as it came."""
+"""Import a Hugging Face model, train it further, use it, evaluate it, and export it again."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CHATML = (
 )
 MAIL = "win a 7 pound prize now"
 AS_TRANSFORMERS = 1e-4
-"""Largest difference of logits: float32, other orders of sums."""
+"""Largest allowed difference between logits here and in transformers: both use float32, but add in other orders."""
 
 
 def taught(*words: str, begin_from: str, out: str, folder: Path) -> dict[str, Any]:
-    """Teach a run more, and check that the loss on the new text went down."""
+    """Train a new run from an existing one, and check that the loss on the new text decreased."""
     said = facts("train", *words, "--from", begin_from, *TAUGHT, "--out", out, folder=folder)
     assert said["loss"] < 0.9 * said["first_loss"]
     return said

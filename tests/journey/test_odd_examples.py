@@ -1,4 +1,4 @@
-"""What is odd in a person's examples is said with its number; what cannot be used is refused in two lines."""
+"""Unusual training examples are reported with their number; examples that cannot be used are refused in two lines."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def append(path: Path, text: str) -> None:
-    """More at the end of a file."""
+    """Append text to a file."""
     path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8", newline="")
 
 
 def said(*arguments: str, folder: Path) -> str:
-    """What a training of two steps tells the person."""
+    """Train for two steps, and return the messages."""
     done = here("train", *arguments, *TINY, "--steps=2", "--out=run", folder=folder)
     assert done.returncode == 0, done.stderr
     assert (folder / "run" / "tokenizer.json").exists()
@@ -168,7 +168,7 @@ def test_pairs_on_both_sides_are_noted(folder: Path) -> None:
 
 
 def test_what_goes_wrong_early_is_said(folder: Path) -> None:
-    """Labels and sources that have nothing to do with each other, and text that the vocabulary lacks."""
+    """Sources do not match their targets, and the vocabulary lacks many words."""
     lines = (folder / "train.de").read_text(encoding="utf-8").splitlines()
     (folder / "train.de").write_text("\n".join(lines[7:] + lines[:7]) + "\n", encoding="utf-8")
     notes = said(*PAIR, "--tokenizer.min_count=60", "--train.evaluate_every=1", folder=folder)

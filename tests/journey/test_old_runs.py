@@ -1,7 +1,7 @@
-"""Run folders of version 0.1.0 open, answer as they did, and resume bit for bit.
+"""Run folders of version 0.1.0 open, answer as before, and resume bit for bit.
 
-`tests/fixtures/runs` holds the folders, `tests/fixtures/expected` what they must answer and the weights that they must
-have after three more steps. `tests/fixtures/make_runs.py` says how they were made.
+`tests/fixtures/runs` contains the folders, and `tests/fixtures/expected` the expected answers, and the expected weights
+after three more steps. `tests/fixtures/make_runs.py` describes how they were made.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from safetensors.numpy import load_file
 from tests.fixtures.replaying import EXPECTED, RUNS, Done, copy_runs, digest, facts, fingerprint, glass_all, weights
 
 LIMITS = {"fp32-adamw": 1e-5, "bf16-adamw": 1e-3, "fp32-muon": 2e-2, "bf16-muon": 5e-2}
-"""Largest `distance` on a processor that computes other bits than the recorded one.
+"""Largest allowed `distance` on a processor that computes other bits than the recorded one.
 
-Measured without the pinned environment, where kernels for AVX-512 or AVX2 take the place of the portable ones: at most
-1.2e-6, 1.8e-4, 5.1e-3 and 2.4e-2. Muon's are the largest because its iterations in bfloat16 multiply the smallest
-singular values, which are noise, by hundreds.
+Measured without the pinned environment, with AVX-512 or AVX2 kernels instead of the portable ones: at most 1.2e-6,
+1.8e-4, 5.1e-3 and 2.4e-2. Muon's distances are the largest because its iterations in bfloat16 amplify the smallest
+singular values, which are noise, several hundred times.
 """
 NAMES = sorted(path.parent.name for path in RUNS.glob("*/config.toml"))
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a stored run did in this test.
+    """Results of a stored run in this test.
 
     Attributes:
-        folder: of the copy, after it was resumed.
-        answers: to the recorded commands, in their order.
-        resumed: end of the resumed training.
+        folder: the copy of the run folder, after training was resumed.
+        answers: results of the recorded commands, in order.
+        resumed: result of the resumed training.
     """
 
     folder: Path
@@ -45,14 +45,14 @@ class Replayed:
 
 
 def expected(name: str) -> dict[str, Any]:
-    """Return what was recorded of a stored run."""
+    """Return the recorded results of a stored run."""
     found: dict[str, Any] = json.loads((EXPECTED / f"{name}.json").read_text(encoding="utf-8"))
     return found
 
 
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Replayed]:
-    """Ask all runs their questions and resume them, in one process."""
+    """Run the recorded commands of all stored runs and resume the runs, in one process."""
     folder = tmp_path_factory.mktemp("old-runs")
     copy_runs(NAMES, folder)
     recorded = {name: expected(name) for name in NAMES}
@@ -96,14 +96,14 @@ def test_an_old_run_resumes_bit_for_bit(name: str, replayed: dict[str, Replayed]
 
 
 def kind(name: str) -> str:
-    """Return precision and optimizer of a stored run; `auto` was fp32 on processors."""
+    """Return precision and optimizer of a stored run; `auto` meant fp32 on CPUs."""
     train = tomllib.loads((RUNS / name / "config.toml").read_text(encoding="utf-8"))["train"]
     precision = "bf16" if train["precision"] == "bf16" else "fp32"
     return f"{precision}-{train['optimizer']}"
 
 
 def distance(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> float:
-    """Return the Euclidean distance of two sets of weights, as a share of how far the second moved from `before`."""
+    """Return the Euclidean distance between two sets of weights, divided by the distance of the second from `before`."""
     assert found.keys() == wanted.keys()
     apart = sum(float(np.square(found[name] - wanted[name]).sum()) for name in wanted)
     moved = sum(float(np.square(wanted[name] - before[name]).sum()) for name in wanted)

@@ -1,4 +1,4 @@
-"""Several processes through torchrun: one that is killed, Ctrl-C, and going on with another number of them."""
+"""Train in several processes with torchrun: kill one, stop all with Ctrl-C, resume with another number of processes."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ pytestmark = [
 
 
 def torchrun(*arguments: str, folder: Path, restarts: int = 0) -> Running:
-    """`torchrun … -m glassformer train …`, with two processes."""
+    """Start `torchrun … -m glassformer train …` with two processes."""
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", f"--max-restarts={restarts}"]
     return begin(*command, "-m", "glassformer", "train", *arguments, folder=folder)
 
 
 def wait_for_step(run: Path, step: int, process: Running) -> None:
-    """Until the log of the run has come so far."""
+    """Wait until the run has logged a step."""
     while f'"step": {step},' not in (text := read(run)):
         assert process.poll() is None, text + str(process.communicate())
         time.sleep(0.02)
 
 
 def read(run: Path) -> str:
-    """The log of the run, or nothing."""
+    """Return the log of the run, or an empty text if there is none."""
     log = run / "metrics.jsonl"
     return log.read_text(encoding="utf-8") if log.exists() else ""
 
 
 def losses(run: Path, steps: int) -> list[float]:
-    """Of every step, each of which stands there once."""
+    """Return the losses of all steps, each of which must be logged exactly once."""
     lines = [json.loads(line) for line in read(run).splitlines()]
     assert [line["step"] for line in lines] == list(range(1, steps + 1))
     return [line["loss"] for line in lines]
@@ -105,7 +105,7 @@ def test_a_sharded_run_that_is_stopped_goes_on_in_one_process_and_opens_everywhe
 
 @pytest.mark.parametrize("way", [(), ("--shard",)])
 def test_a_child_of_several_processes_is_that_of_one(way: tuple[str, ...], tmp_path: Path) -> None:
-    """With rows of the parent's text, an average, frozen parts and blocks that are computed twice; then resumed."""
+    """Use rows of the parent's text, averaged weights, frozen parts and gradient checkpointing; then resume."""
     text_file(tmp_path)
     assert here("train", "proverbs.txt", "--steps", "20", *SETTINGS, "--out", "parent", folder=tmp_path).returncode == 0
     precise = [
@@ -135,7 +135,7 @@ def test_a_child_of_several_processes_is_that_of_one(way: tuple[str, ...], tmp_p
 
 
 def test_a_sharded_run_is_limited_by_minutes(tmp_path: Path) -> None:
-    """It evaluates before the first step, in which its buffers are made."""
+    """The run evaluates before its first step, in which the buffers for sharding are allocated."""
     text_file(tmp_path)
     limited = torchrun("proverbs.txt", "--minutes", "0.1", *SETTINGS, "--shard", "--out", "short", folder=tmp_path)
     done = ended(limited)

@@ -1,4 +1,4 @@
-"""Planning a run through the command line, for every task; then running it."""
+"""Plan runs of five tasks through the command line, then train them."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_sizes_are_chosen_for_text_time_and_machine(folder: Path) -> None:
 
 @pytest.mark.thorough
 def test_what_can_be_read_once_is_read_once(folder: Path) -> None:
-    """Standard input is prepared, measured, and then learnt from."""
+    """Standard input is encoded, used for the forecast, and then used for training."""
     words = ["-", "--recipe", "auto", "--tokenizer.kind", "characters", "--minutes", "0.01", "--train.threads", "1"]
     text = (folder / "proverbs.txt").read_text(encoding="utf-8")
     trained = here("train", *words, "--sample.tokens", "4", "--out", "runs/piped", folder=folder, text=text)

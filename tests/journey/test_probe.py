@@ -1,4 +1,4 @@
-"""`glass probe` on a tiny run of every task: what it prints, what it agrees with, and what it refuses."""
+"""`glass probe` on tiny runs of several tasks: output, agreement with `glass evaluate`, refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUICK = ("--size", "64")
 
 
 def facts(*arguments: str, folder: Path) -> dict[str, Any]:
-    """What a command says with --json, which is one object and nothing else."""
+    """Return the one JSON object that a command writes to standard output with --json."""
     done = here(*arguments, "--json", folder=folder)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

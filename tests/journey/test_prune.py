@@ -1,4 +1,4 @@
-"""`glass prune` on a tiny run of every task: the new run does all that a run does, and bad requests leave nothing."""
+"""`glass prune` on a tiny run of every task: the new run works like any other, and refused commands write nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FEW = ("--tokens", "200")
 
 
 def facts(*arguments: str, folder: Path) -> dict[str, Any]:
-    """What a command says with --json, which is one object and nothing else."""
+    """Return the one JSON object that a command writes to standard output with --json."""
     done = here(*arguments, "--json", folder=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -29,7 +29,7 @@ def facts(*arguments: str, folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def home(task_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of all runs, each with half of its heads removed: `runs/NAME-half`."""
+    """Return a folder with all runs, and with a copy of each without half of its heads, `runs/NAME-half`."""
     folder = tmp_path_factory.mktemp("pruned") / "home"
     shutil.copytree(task_home, folder)
     for name in TASKS:
@@ -41,7 +41,7 @@ def home(task_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", TASKS)
 def test_the_new_run_does_what_a_run_does(home: Path, name: str) -> None:
-    """It is smaller, says so, speaks, is measured with the loss that was told, and trains on."""
+    """It has fewer heads and parameters, generates text or labels, can be evaluated, and resumes training."""
     said = json.loads((home / f"{name}-half.json").read_text(encoding="utf-8"))
     new = f"runs/{name}-half"
     config = Run(home / new).config()

@@ -1,8 +1,10 @@
-"""The README as a newcomer follows it: every command in it is run through a shell, and its Python as well.
+"""Run every command of the README as a newcomer does, and its Python code.
 
-The two set-up commands are run by `.ci/run`, which installs the package anew; here only their form is checked. All
-other `sh` blocks are run line by line, in order, in one folder with a `book.txt` and the files of `task_files`, as they
-stand, except that `--minutes 5` becomes `--minutes 0.005`: each read by a shell, each in a process of its own.
+`.ci/run` runs the two set-up commands, which install the package; here only their form is checked. All other lines of
+`sh` blocks are run in order, in one folder with a `book.txt` and the files of `task_files`. They are not changed,
+except
+that `--minutes 5` becomes `--minutes 0.005`. Each command runs in a separate process; a shell parses all of them except
+`glass serve`.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ SETUP = [
 
 
 def commands() -> list[str]:
-    """The lines of all `sh` blocks but the set-up."""
+    """Return the lines of all `sh` blocks except the set-up commands."""
     return [line for block in blocks(README, "sh") for line in lines_of(block) if not line.startswith("pip ")]
 
 
 @pytest.fixture(scope="module")
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a book in it, and a folder of programs with `glass`, whether or not one is on the PATH."""
+    """Return a folder with a book, the files of `task_files`, and `programs/glass` for shells."""
     folder = tmp_path_factory.mktemp("newcomer")
     book = "\n".join(find_text_corpus("stories").documents(300, seed=1)) + "\n"
     write_all(folder)
@@ -131,7 +133,7 @@ def test_the_python_runs_and_writes_what_the_command_writes(newcomer: Path) -> N
 
 
 def test_a_moved_run_needs_nothing_else(newcomer: Path, tmp_path: Path) -> None:
-    """As the README says of a run folder."""
+    """The README says so about run folders."""
     if not (newcomer / "runs" / "book").exists():  # this test alone
         shell("glass train book.txt --out runs/book --steps 2 --set train.warmup=0", newcomer)
     here = shell('glass generate runs/book "It was"', newcomer)

@@ -1,4 +1,4 @@
-"""`glass receipt` through the real command line: the sum, the token of the other commands, the script, refusals."""
+"""`glass receipt` through the real command line: sums, agreement with other commands, the script, refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ assert not heavy, heavy
 
 
 def told(name: str, home: Path, *more: str, text: str | None = None) -> dict[str, Any]:
-    """What `glass receipt --json` says of a run."""
+    """Return the JSON output of `glass receipt` for a run."""
     done = here("receipt", f"runs/{name}", text or DOES[name][1], "--json", *more, folder=home)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

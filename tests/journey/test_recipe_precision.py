@@ -1,4 +1,4 @@
-"""No recipe multiplies in bfloat16 on a processor that is slow at it, and the others do where it is fast."""
+"""No recipe multiplies in bfloat16 on a processor on which it is slow; recipes do so where it is fast."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHANGES = {
 
 
 def two_steps(name: str) -> BfloatProducts:
-    """Train two steps of a recipe with fewer and narrower layers, and evaluate and sample, on a text made here."""
+    """Train a reduced recipe for two steps, with evaluation and a sample, and return its counted multiplications."""
     recipe = load_recipe(name).settings
     text = "\n\n".join(f"{LINES[i % 6]} {i} {LINES[(i * i) % 6]}" for i in range(150))
     Path("book.txt").write_text(text, encoding="utf-8")

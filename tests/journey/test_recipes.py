@@ -1,4 +1,4 @@
-"""Every recipe trains through the command line: two steps of its model, on a small text where it names none."""
+"""Every recipe except `tutorial-d7` trains for two steps, on a small text if the recipe names no corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`glass serve`: the command, the list of runs, views over HTTP, runs still training, and how it ends."""
+"""`glass serve`: the command, the list of runs, views over HTTP, runs still training, and shutdown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TEXT = "আমি বাংলায় গান গাই; the old dog sleeps.
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs: two of the same name, a classifier, and one that translates."""
+    """Return a folder with two runs of the same name, a classifier, and a translator."""
     folder = tmp_path_factory.mktemp("serve")
     make_run(folder / "book", positions="rotary")
     make_run(folder / "more" / "book")
@@ -60,7 +60,7 @@ def ask(server: Served, run: str, view: str, **question: Any) -> httpx.Response:
 
 
 def error_of(answer: httpx.Response) -> tuple[int, str]:
-    """Its status and its first line; there are two, and nothing else."""
+    """Return the status and the first line of an error, which must also have a remedy."""
     error = answer.json()["error"]
     assert error["remedy"]
     return answer.status_code, error["what"]
@@ -83,7 +83,7 @@ def test_runs_are_listed_by_name(server: Served) -> None:
 
 
 def test_parents_are_known_by_their_weights(home: Path, tmp_path: Path) -> None:
-    """Whatever folders are called, and wherever they are now; a sibling that still has the parent's weights is none."""
+    """Names and locations of folders do not matter; a sibling with the parent's weights does not count as a parent."""
     parent = make_run(tmp_path / "moved" / "renamed", positions="rotary")
     child = make_run(tmp_path / "child")
     sibling = make_run(tmp_path / "sibling", positions="rotary")
@@ -224,7 +224,7 @@ def test_the_page_and_its_assets(home: Path, tmp_path: Path) -> None:
 
 
 def new_checkpoint(run: Run, step: int, best: bool = True) -> None:
-    """The run has learnt on: a copy of its checkpoint with another name."""
+    """Copy the run's first checkpoint as a new one, and let `last`, and with `best` also `best`, name it."""
     folder = run.checkpoints_folder / f"step-{step:06}"
     shutil.copytree(run.checkpoints_folder / "step-000001", folder)
     for which in ("best", "last") if best else ("last",):
@@ -299,7 +299,7 @@ def append(path: Path, text: str) -> None:
 
 
 def events(stream: httpx.Response) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The events of a stream: name and data."""
+    """Yield the name and the data of each event of a stream."""
     fields: dict[str, str] = {}
     for line in stream.iter_lines():
         name, _, value = line.partition(": ")
@@ -344,7 +344,7 @@ def test_mistakes_at_the_start_are_two_lines(home: Path) -> None:
 
 @pytest.mark.thorough
 def test_it_says_where_it_is_and_ends_cleanly(home: Path) -> None:
-    """By Ctrl-C; the pages of the documentation end theirs by SIGTERM."""
+    """SIGINT (Ctrl-C) ends the server here; `test_docs.py` ends servers with SIGTERM."""
     process = start("serve", "book", "en-bn", "--port", "0", "--no-open", "--json", folder=home)
     assert process.stdout is not None
     said = json.loads(process.stdout.readline())

@@ -1,7 +1,6 @@
-"""The journey of every task through the real command line: train, go on, use.
+"""Commands of every task, on tiny runs that are made once: train, resume, use.
 
-A tiny run of each is made once; `test_task_measures.py` measures and moves them, `test_bad_examples.py` has what is bad
-in a person's files.
+`test_task_measures.py` evaluates and moves these runs; `test_bad_examples.py` tests errors in training files.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def test_what_to_do_next_is_said_and_works(name: str, task_home: Path, tmp_path:
 
 
 class StopsAt:
-    """A reporter that is as silent as any, but has the run stopped, as Ctrl-C does, at a step."""
+    """A silent reporter that stops the run at a step, as Ctrl-C does."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -63,10 +62,10 @@ class StopsAt:
             signal.raise_signal(signal.SIGINT)
 
     def note(self, text: str) -> None:
-        """Nothing."""
+        """Ignore the text."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @pytest.mark.parametrize("name", [name for name in TASKS if name != "lm"])

@@ -1,4 +1,4 @@
-"""Details of the commands for tasks that are easily got wrong: ends of input, equal vocabularies, a person's words."""
+"""Edge cases of commands for tasks: line ends of the input, equal vocabularies, the user's own words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every task measured, counted, and carried away without its data, through the real command line."""
+"""Evaluate and count runs of every task, also after they were moved without their data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.journey.task_runs import DOES, OTHER_TEXT, PAIRS, RUNS, TASKS, refuse
 
 @pytest.fixture(scope="module")
 def measured(task_home: Path) -> dict[str, dict[str, Any]]:
-    """What `glass evaluate` says of each run on its own validation part."""
+    """Return the JSON output of `glass evaluate` for each run on its validation split."""
     return {name: facts("evaluate", f"runs/{name}", folder=task_home) for name in RUNS}
 
 
@@ -48,7 +48,7 @@ def test_evaluate_says_what_programs_rely_on(name: str, task_home: Path, measure
 
 @pytest.mark.parametrize("name", ["translate", "classify"])
 def test_one_example_has_no_interval_anywhere(name: str, task_home: Path, tmp_path: Path) -> None:
-    """But for shares, whose interval does not come from resamples."""
+    """Accuracy and exact match are exceptions, because their intervals do not come from resampling."""
     table = tmp_path / "one.jsonl"
     row: dict[str, str] = {"source": "the old dog sleeps .", "target": "le vieux chien dort ."}
     if name == "classify":
@@ -114,7 +114,7 @@ def test_against_another_run(task_home: Path) -> None:
 
 
 def test_both_runs_write_as_the_command_says(task_home: Path) -> None:
-    """A run against itself with a temperature of its own would differ; one for both makes them equal."""
+    """A run and its copy with another temperature give equal texts if the command sets the temperature."""
     settings = ["test.en", "test.de", "--examples", "10", "--sample.temperature=1.5", "--seed", "5"]
     shutil.copytree(task_home / "runs" / "translate", task_home / "reseeded", dirs_exist_ok=True)
     file = task_home / "reseeded" / "config.toml"

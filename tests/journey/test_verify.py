@@ -1,4 +1,4 @@
-"""`glass verify`: the report of a run of every task, what is kept of it, and what is refused."""
+"""`glass verify`: reports on runs of every task, the saved report, and refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUICK = ("--only", "padding-blind", "--only", "checkpoints")
 
 
 def report_of(run: str, home: Path, *more: str) -> tuple[int, dict[str, Any]]:
-    """The exit code of `glass verify --json`, and what it says."""
+    """Return the exit code and the JSON output of `glass verify`."""
     done = here("verify", run, "--json", *more, folder=home)
     assert done.stderr == "", done.stderr
     return done.returncode, json.loads(done.stdout)
@@ -66,7 +66,7 @@ def test_the_table_names_every_check_and_ends_in_a_summary(task_home: Path) -> N
 
 @pytest.fixture
 def alone(task_home: Path, tmp_path: Path) -> Path:
-    """A copy of the classifier's run, without anything beside it."""
+    """Return a copy of the classifier's run without the files beside it."""
     return Path(
         shutil.copytree(
             task_home / "runs" / "classify", tmp_path / "alone", ignore=shutil.ignore_patterns("verify.json")

@@ -1,4 +1,4 @@
-"""Folders of Hugging Face models with random weights, as their program writes them."""
+"""Save tiny Hugging Face models with random weights, as transformers writes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ BEGIN = "<|begin|>"
 
 
 def bytes_bpe(begin: str | None = None, added: Iterable[str | AddedToken] = ()) -> Any:
-    """Byte-level BPE as GPT-2's; with a token before every text, as Llama 3's; with further special tokens."""
+    """Return a byte-level BPE tokenizer like GPT-2's.
+
+    Args:
+        begin: token to put before every text, as in Llama 3.
+        added: further special tokens.
+    """
     words = Tokenizer(models.BPE())
     words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     words.decoder = decoders.ByteLevel()
@@ -34,7 +39,7 @@ def bytes_bpe(begin: str | None = None, added: Iterable[str | AddedToken] = ()) 
 
 
 def unigram() -> Any:
-    """As T5's: spaces are letters, and a text ends with a token."""
+    """Return a tokenizer like T5's: spaces are part of tokens, and an end token follows each text."""
     words = Tokenizer(models.Unigram())
     words.normalizer = normalizers.NFKC()
     words.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -46,7 +51,7 @@ def unigram() -> Any:
 
 
 def wordpiece(texts: Iterable[str]) -> Any:
-    """As BERT's: special tokens first, lower case, [CLS] TEXT [SEP]."""
+    """Return a tokenizer like BERT's: special tokens first, lower case, [CLS] TEXT [SEP]."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     words.normalizer = normalizers.BertNormalizer()
@@ -61,7 +66,7 @@ def wordpiece(texts: Iterable[str]) -> Any:
 
 
 def saved(folder: Path, kind: str, words: Any, **values: Any) -> Any:
-    """A model of theirs with random weights, and its tokenizer, as `save_pretrained` writes them."""
+    """Save a Hugging Face model with random weights and its tokenizer with `save_pretrained`, and return the model."""
     cls = getattr(transformers, kind)
     torch.manual_seed(0)
     model = cls(cls.config_class(vocab_size=len(words), eos_token_id=words.eos_token_id, **values)).eval()

@@ -1,1 +1,1 @@
-"""Programs of other people that are too large for the test suite: each has a group of its own in CI."""
+"""Checks with external programs that are too large for the test suite; CI runs each check separately."""

@@ -1,6 +1,7 @@
-"""lm-evaluation-harness asks `glass serve` for the probabilities of minimal pairs, and finds what `glass probe` finds.
+"""lm-evaluation-harness, which queries `glass serve`, measures the same accuracy on minimal pairs as `glass probe`.
 
-pip install "lm_eval[api]==0.4.13", then pytest tests/outside/lm_eval_check.py. Its name keeps it out of the suite.
+Run it with `pip install "lm_eval[api]==0.4.13"` and `pytest tests/outside/lm_eval_check.py`. The file's name does not
+begin with `test_`, so pytest does not collect it with the test suite.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An export of an encoder-decoder, converted and run by CTranslate2."""
+"""Convert an exported encoder-decoder to CTranslate2's format and translate with it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from glassformer.tasks import Translator
 
 TEXTS = ("the old dog", "it's 7 o'clock", "আমি বাংলায় গান গাই")
 COUNT = 30
-"""Tokens that are written at most."""
+"""Maximum number of tokens of a translation."""
 
 
 def unlikely_translations(run: Path, export: Path, texts: Sequence[str] = TEXTS) -> int:
-    """Translate texts greedily by CTranslate2, and count the tokens that are not the run's likeliest ones.
+    """Translate texts greedily with CTranslate2, and count the tokens that are not the run's likeliest ones.
 
     Args:
         run: the run folder.
-        export: the same run, exported by `--to hf`. The converted model is written beside it.
-        texts: to be translated, `COUNT` tokens each unless it ends.
+        export: folder of the same run's export with `--to hf`; the converted model is written beside it.
+        texts: texts to translate; a translation ends with its end token or after `COUNT` tokens.
     """
     import ctranslate2
     import transformers
@@ -50,7 +50,7 @@ def unlikely_translations(run: Path, export: Path, texts: Sequence[str] = TEXTS)
 
 
 def _unlikely(model: Translator, text: str, ids: Sequence[int]) -> int:
-    """How many of the tokens written for a text are not the run's likeliest ones at their places."""
+    """Return how many tokens written for a text are not the run's likeliest ones at their positions."""
     source = torch.tensor([model.prompt_ids(text)])  # (1, S)
     target = torch.tensor([[*model.tokenizer.target_start, *ids[:-1]]])  # (1, T)
     with inference(model.model):

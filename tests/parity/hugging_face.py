@@ -1,4 +1,4 @@
-"""Tiny models of Hugging Face with random weights, biases and gains included; sizes are different from each other."""
+"""Tiny Hugging Face models with random weights, biases and gains; most dimensions differ in size."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ PAIR: dict[str, Any] = {
     "eos_token_id": 2,
     "decoder_start_token_id": 2,
 }
-# Between T5's matrices and ours are sqrt(d_kv) and sqrt(d_model). With 4 and 6 a number that is divided and multiplied
-# again is the same number (Goldberg 1991, theorem 7), so that it can be asked for; with others its last bit may differ.
+# T5's matrices and ours differ by the factors sqrt(d_kv) and sqrt(d_model). If a number is divided by 4 or 6 and then
+# multiplied again, the result is exact (Goldberg 1991, theorem 7); with other factors its last bit may differ.
 T5: dict[str, Any] = {
     "vocab_size": V,
     "d_model": 36,
@@ -138,11 +138,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "t5": ("T5ForConditionalGeneration", T5),
     "t5, gated": ("T5ForConditionalGeneration", {**T5, "feed_forward_proj": "gated-silu"}),
 }
-"""A name -> the class and the settings that differ from its defaults."""
+"""Class of each case, and the settings that differ from the class's defaults."""
 
 
 def new_model(name: str, **changes: Any) -> Any:
-    """One of `CASES` with the random weights that its own program begins with."""
+    """Return the model of one of `CASES`, with transformers' random initial weights."""
     kind, values = CASES[name]
     cls = getattr(transformers, kind)
     torch.manual_seed(0)
@@ -150,7 +150,7 @@ def new_model(name: str, **changes: Any) -> Any:
 
 
 def their_model(name: str, **changes: Any) -> Any:
-    """The same, every parameter and bias away from its first value; fixed tables of sinusoids stay."""
+    """Return the model of one of `CASES`, with all weights and biases changed at random except tables of sinusoids."""
     model = new_model(name, **changes)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
@@ -164,14 +164,14 @@ def their_model(name: str, **changes: Any) -> Any:
 
 
 def save(name: str, folder: Path, **changes: Any) -> Any:
-    """Write one of `CASES` as its own program does; the model."""
+    """Save the model of one of `CASES` with `save_pretrained`, and return the model."""
     model = their_model(name, **changes)
     model.save_pretrained(folder)
     return model
 
 
 def rows() -> tuple[Tensor, Tensor, Tensor]:
-    """Sources (2, 19), which of their places are real, and targets (2, 11); padding is token 1, found nowhere else."""
+    """Return sources (2, 19), the mask of their real tokens (2, 19), and targets (2, 11); padding has the id 1."""
     generator = torch.Generator().manual_seed(5)
     tokens = torch.randint(3, V, (2, 19), generator=generator)
     real = torch.arange(19) < torch.tensor([[19], [13]])
@@ -180,7 +180,7 @@ def rows() -> tuple[Tensor, Tensor, Tensor]:
 
 @torch.no_grad()
 def their_logits(model: Any) -> Tensor:
-    """Of `rows`, at real places, (places, V)."""
+    """Return the logits of a Hugging Face model for `rows`, (N, V); N positions, without those of padding."""
     tokens, real, target = rows()
     if model.config.is_encoder_decoder:
         found = model(input_ids=tokens, attention_mask=real.long(), decoder_input_ids=target).logits
@@ -190,7 +190,7 @@ def their_logits(model: Any) -> Tensor:
 
 @torch.no_grad()
 def our_logits(model: nn.Module) -> Tensor:
-    """The same of ours."""
+    """Return the logits of a model of this library for `rows`, as `their_logits` does."""
     tokens, real, target = rows()
     if hasattr(model, "decode"):
         return model(tokens, target, real).flatten(0, 1)
@@ -198,7 +198,7 @@ def our_logits(model: nn.Module) -> Tensor:
 
 
 def change_config(folder: Path, **changes: Any) -> None:
-    """Other fields in a `config.json`; None takes one out."""
+    """Change fields of the `config.json` in a folder; the value `...` deletes a field."""
     path = folder / "config.json"
     values = {**json.loads(path.read_text(encoding="utf-8")), **changes}
     path.write_text(json.dumps({key: v for key, v in values.items() if v is not ...}), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Models of every choice, in float64 and far from their first weights, for the NumPy reference to agree with."""
+"""Models with every setting, far from their initial weights, for comparison with the NumPy reference."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ S = 13
 FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")
 NORMS = [(norm, order) for norm in ("layernorm", "rmsnorm") for order in ("pre", "post", "output")] + [("none", "pre")]
 SOME: dict[str, Any] = {"removed_heads": "some"}
-"""Stands for `some_heads` of the family."""
+"""Placeholder for the removed heads that `some_heads` returns for the family."""
 ACTIVATIONS: tuple[str, ...] = get_args(Activation)
 GROW_FASTER = ("relu2", "swiglu", "geglu")
-"""These grow like x²: without a norm, numbers would grow from layer to layer."""
+"""Activations that grow like x²: without a norm, values would grow from layer to layer."""
 GROW_LIKE_X = tuple(each for each in ACTIVATIONS if each not in GROW_FASTER)
 OTHERS: list[dict[str, Any]] = [
     {"kv_heads": 1},
@@ -77,7 +77,7 @@ OF_TOKENS: list[dict[str, Any]] = [
     {"head_transform": True, "norm": "none"},
     {"head_transform": True, "norm_order": "post", "norm_bias": True},
 ]
-"""Of all families but classifiers."""
+"""Settings of all families except classifiers."""
 OF_CLASSIFIERS: list[dict[str, Any]] = [{"pooling": "first"}, {"pooling": "mean", "tied": False, "head_bias": True}]
 OF_PAIRS: list[dict[str, Any]] = [
     {"shared_embedding": False, "embedding_scale": True},
@@ -93,12 +93,12 @@ NOT_IN_A_FORWARD_PASS = {
     "dropout_residual",
     "zero_output",
 }
-"""Sizes that follow from the weights, dropout, which only training has, and what the weights begin with."""
+"""Settings that do not change a forward pass: vocabulary sizes, dropout (only in training) and initialization."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of model, and what is said of it besides `tiny`."""
+    """A kind of model, and its settings that differ from those of `tiny`."""
 
     kind: str
     changes: dict[str, Any]
@@ -121,7 +121,7 @@ DIFFERENTIATED = [
 
 
 def one_choice_each() -> list[Case]:
-    """All families with all positions, norms and activations; and with every other choice."""
+    """Return cases of all families: one for each position encoding, norm and activation, and for each other setting."""
     changes: list[dict[str, Any]] = [{"positions": name} for name in POSITIONS]
     changes += [{"norm": norm, "norm_order": order} for norm, order in NORMS]
     changes += [{"activation": name} for name in ACTIVATIONS] + OTHERS
@@ -132,7 +132,10 @@ def one_choice_each() -> list[Case]:
 
 
 def many_choices_at_once(count: int) -> list[Case]:
-    """Settings in which everything is drawn at once, the same ones each time; no squares where no norm tames them."""
+    """Return cases with all settings chosen at random, the same cases each time.
+
+    Activations that grow like x² are used only with a norm.
+    """
     draw = random.Random(0)
     cases = []
     for _ in range(count):
@@ -163,7 +166,7 @@ def many_choices_at_once(count: int) -> list[Case]:
 
 
 def config_of(case: Case) -> ModelConfig:
-    """Its settings, with which `build_model` needs no further sizes."""
+    """Return the case's settings, complete for `build_model`."""
     shape = {"classifier": {"classes": CLASSES}, "encoder-decoder": {"source_vocab_size": SOURCE_VOCAB}}
     family = "encoder" if case.kind == "classifier" else case.kind
     removed = {"removed_heads": some_heads(family)} if "removed_heads" in case.changes else {}
@@ -172,7 +175,10 @@ def config_of(case: Case) -> ModelConfig:
 
 
 def grown_model(config: ModelConfig) -> Model:
-    """Every weight far from its first value: no gain is 1, no bias 0; less far without a norm, where vectors grow."""
+    """Return a model with all weights far from their initial values, but less far without a norm.
+
+    Without a norm, values would grow from layer to layer.
+    """
     far = 0.1 if config.norm == "none" else 0.4
     model = build_model(config, seed=1)
     generator = torch.Generator().manual_seed(2)
@@ -183,17 +189,20 @@ def grown_model(config: ModelConfig) -> Model:
 
 
 def weights_of(model: Model) -> dict[str, Array]:
-    """A copy, by name."""
+    """Return a copy of the model's weights as NumPy arrays, by name."""
     return {name: value.detach().numpy().copy() for name, value in model.state_dict().items()}
 
 
 def settings_of(config: ModelConfig) -> Settings:
-    """Those of the reference."""
+    """Return the NumPy reference's settings for a model configuration."""
     return Settings(**config.model_dump())
 
 
 def ragged(rows: int, length: int) -> Tensor:
-    """Which tokens are real, (7, length): all, padding right, left, on both sides, in the middle; one token, none."""
+    """Return a (7, length) mask of real tokens.
+
+    The rows have no padding, or padding right, left, on both sides, or in the middle; one real token; none.
+    """
     real = torch.ones(rows, length, dtype=torch.bool)
     real[1, 6:] = False
     real[2, :4] = False
@@ -207,7 +216,7 @@ def ragged(rows: int, length: int) -> Tensor:
 
 
 def inputs_for(config: ModelConfig, padded: bool = True) -> Inputs:
-    """Random ids with every kind of padding, or with none said."""
+    """Return random ids with every kind of padding in `ragged`, or without a mask."""
     draw = np.random.default_rng(3)
     tokens = draw.integers(0, VOCAB, (ROWS, T))
     if config.family != "encoder-decoder":
@@ -217,7 +226,7 @@ def inputs_for(config: ModelConfig, padded: bool = True) -> Inputs:
 
 
 def say(model: Model, inputs: Inputs) -> Tensor:
-    """The PyTorch model's logits for the same inputs."""
+    """Return the PyTorch model's logits for the inputs of the NumPy reference."""
     read = {name: torch.from_numpy(value) for name, value in vars(inputs).items() if value is not None}
     if isinstance(model, EncoderDecoder):
         return model(read["source"], read["tokens"], read.get("source_attention_mask"))
@@ -225,11 +234,13 @@ def say(model: Model, inputs: Inputs) -> Tensor:
 
 
 def furthest(ours: dict[str, Array], theirs: dict[str, Array]) -> tuple[float, str]:
-    """The largest relative difference of a gradient, and its name.
+    """Return the largest relative difference between gradients, and the name of the weight.
 
-    Relative to the largest entry of the same weight. Some gradients are 0 by mathematics (a key bias adds the same to
-    all scores of a query), and both sides have only rounding: so 1e-6 of the largest gradient of all is the least that
-    is divided by.
+    The difference is relative to the largest entry of the weight's gradient. Some gradients are mathematically 0 (a key
+    bias
+    adds the same to all scores of a query), so that both sides contain only rounding errors; the divisor is therefore
+    at
+    least 1e-6 of the largest entry of all gradients.
     """
     assert ours.keys() == theirs.keys()
     least = 1e-6 * max(np.abs(value).max() for value in theirs.values() if value.size)

@@ -1,4 +1,4 @@
-"""Chat templates that spell special tokens: ids of transformers, exact borders of answers, nothing else is learnt."""
+"""Chat templates with special tokens: ids equal those of transformers; only answers and their end tokens are learnt."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SPELT = "Write <|im_end|>, <|stop|>, <|begin|> or <|endoftext|> at the end."
 
 
 class Case:
-    """A template with their tokenizer and ours, and conversations that are prepared with both."""
+    """A chat template with transformers' tokenizer and ours, and conversations prepared with both."""
 
     def __init__(self, name: str, folder: Path, spell: bool = False) -> None:
         self.template, begin, added, self.end = CASES[name]
@@ -94,7 +94,7 @@ class Case:
         self.chat = ChatModel(model.eval(), self.tokenizer, self.config)
 
     def ids_of_theirs(self, messages: list[dict[str, str]], next_turn: bool) -> list[int]:
-        """Return the ids of transformers; the frame of the tokenizer comes with the template or not at all."""
+        """Return transformers' ids, and before them the tokenizer's start tokens unless the template writes them."""
         found = self.theirs.apply_chat_template(messages, add_generation_prompt=next_turn, return_dict=False)
         frame = self.tokenizer.frame
         before = [] if frame is None or self.template in (HEADERS, SPELT_BEGIN) else list(frame.before)
@@ -102,7 +102,7 @@ class Case:
 
 
 def conversations(spell: bool) -> list[list[dict[str, str]]]:
-    """Conversations of one to three questions, in two scripts; messages may spell special tokens."""
+    """Return conversations of one to three questions in two scripts; `spell` adds names of special tokens."""
     found = []
     for number in range(30):
         messages = [] if number % 4 else [{"role": "system", "content": "Be brief."}]
@@ -115,7 +115,7 @@ def conversations(spell: bool) -> list[list[dict[str, str]]]:
 
 
 def talk_of(store: RecordStore, index: int, case: Case) -> list[dict[str, str]]:
-    """Return the conversation that a record holds."""
+    """Return the conversation that a record was made from."""
     text = case.tokenizer.decode(store.target.document(index).tolist())
     (found,) = [talk for talk in case.talks if text.count("What is") == len(talk) // 2 and talk[-2]["content"] in text]
     _, answer = last_question(store, index)

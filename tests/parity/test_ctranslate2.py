@@ -1,4 +1,4 @@
-"""Exports of encoder-decoders, converted and run by CTranslate2: it writes what the run finds likeliest."""
+"""CTranslate2 converts exported encoder-decoders and writes the tokens that the run finds likeliest."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CLASSES: dict[str, dict[str, Any]] = {
     "pegasus": {"positions": "sinusoidal", "activation": "gelu_tanh"},
     "t5": {"positions": "relative", "norm": "rmsnorm", "activation": "relu"},
 }
-"""Settings with which each class is chosen.
+"""Settings with which `glass export` chooses each class.
 
-Not Marian's: CTranslate2 takes away the last token of the vocabulary, which is <pad> in the models that Marian's
+Marian is left out: CTranslate2 removes the last token of the vocabulary, which is <pad> in the models that Marian's
 authors publish.
 """
 

@@ -1,4 +1,4 @@
-"""Exports to GGUF: what llama.cpp's rules and transformers read from the file is the run, or nothing is there."""
+"""Exports to GGUF: llama.cpp's rules and transformers compute what the run computes, or no file is written."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 def exported(folder: Path, dtype: str | None = None, out: str = "model.gguf") -> ExportReport:
-    """The export of the run in a folder."""
+    """Export the run in a folder, and return the report."""
     return gguf_export.export(ExportRequest(folder / "run", folder / out, dtype=dtype))
 
 
@@ -97,7 +97,7 @@ def test_an_imported_chat_model_keeps_the_token_that_ends_an_answer(tmp_path: Pa
 
 @pytest.mark.thorough
 def test_smaller_weights_are_as_near_as_they_can_be(tmp_path: Path) -> None:
-    """Half precision keeps 11 bits of a weight, and Q8_0 seven of the largest in 32."""
+    """float16 stores 11 significant bits; q8_0 stores multiples of 1/127 of the largest weight in each block of 32."""
     run = make_run(tmp_path / "run", **{**LLAMA, **SMALL})
     model = OpenedRun.load(run, device="cpu").model
     reports = {kind: exported(tmp_path, kind, f"{kind}.gguf") for kind in ("f32", "f16", "q8_0")}
@@ -120,13 +120,13 @@ def test_smaller_weights_are_as_near_as_they_can_be(tmp_path: Path) -> None:
 
 
 def double(add: str) -> tuple[str, Any]:
-    """A writer of GGUF that writes twice a number."""
+    """Return a method's name and a replacement that writes twice the number."""
     right = getattr(gguf.GGUFWriter, add)
     return add, lambda self, value: right(self, 2 * value)
 
 
 def other(add: str, change: Any) -> tuple[str, Any]:
-    """A writer of GGUF that writes something else."""
+    """Return a method's name and a replacement that writes a changed value."""
     right = getattr(gguf.GGUFWriter, add)
     return add, lambda self, value: right(self, change(value))
 
@@ -238,7 +238,10 @@ def test_a_package_that_is_missing_is_named_before_anything_is_done(
 
 @pytest.mark.parametrize("target", ["hf", "hf --dtype float32", "gguf --dtype q8_0"])
 def test_the_recipe_for_serving_exports_everywhere(target: str, tmp_path: Path) -> None:
-    """Its settings in a smaller model; its own sizes divide as they must. As ONNX: `test_onnx`."""
+    """Export a smaller model with the recipe's settings; the recipe's own sizes are multiples of 32.
+
+    `test_onnx` tests the export to ONNX.
+    """
     settings = load_recipe("serve").settings["model"]
     full = Config.from_dict(load_recipe("serve").settings).model
     assert full.K == 64
@@ -253,7 +256,7 @@ def test_the_recipe_for_serving_exports_everywhere(target: str, tmp_path: Path) 
 
 
 def test_a_disk_that_fills_up_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NumPy's error at a short write has no number."""
+    """NumPy's error for an incomplete write has no errno."""
     import gguf
 
     def full(writer: object) -> None:

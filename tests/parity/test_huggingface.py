@@ -1,4 +1,4 @@
-"""Hugging Face's own models, read and written: every class that is described, with random weights."""
+"""Hugging Face models with random weights are imported and exported, for every supported class."""
 
 from __future__ import annotations
 
@@ -42,16 +42,19 @@ from tests.property.models import as_if_trained, tiny
 IMPORT = 1e-5
 EXPORT = 1e-6
 REGROUPED = ("bert-masked", "roberta-masked")
-"""With large weights, compared in float64 when written again: a row of the segment has gone into the places, so the
-same terms are added in another order, which in float32 then makes up to 1.5e-6."""
+"""Classes whose exports are compared in float64 if weights are large.
+
+The segment embedding is added to the position embeddings, so the same terms are added in another order; in float32 the
+logits then differ by up to 1.5e-6.
+"""
 OF_THEIR_TOKENIZER = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_eos_token_id")
 NOT_THEIRS = ("normalize_before", "normalize_embedding", "add_final_layer_norm")
-"""For CTranslate2's converter, beside what their `config.json` has."""
+"""Fields for CTranslate2's converter, which transformers does not write into `config.json`."""
 NOT_OURS = ("dtype", "transformers_version", "architectures", "_name_or_path", *NOT_THEIRS)
 
 
 def test_every_class_is_tried() -> None:
-    """Classes for whole texts, which give no logits of tokens, are tried in `test_pipelines`."""
+    """Classes for whole texts, which give no logits of tokens, are tested in `test_pipelines`."""
     assert {name.partition(",")[0] for name in CASES} | {"bert-mean", "deberta-v2", "esm-mean"} == set(ARCHITECTURES)
 
 
@@ -86,7 +89,7 @@ def test_large_weights_in_every_tensor_are_the_same_here_and_when_they_are_writt
 
 
 def there_and_back(name: str, theirs: Any, folder: Path) -> tuple[Model, Any]:
-    """Of what was saved in `folder / "theirs"`: our model, and theirs of what we write."""
+    """Return our model imported from `folder / "theirs"`, and the Hugging Face model loaded from its export."""
     found = read_model(folder / "theirs")
     values, tensors = to_huggingface(found.architecture, found.model, found.task)
     kept = {key: v for key in (*OF_THEIR_TOKENIZER, "id2label", "label2id") if (v := getattr(theirs.config, key, None))}
@@ -143,7 +146,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", EXPORT_FORMS)
 def test_another_form_of_a_model_computes_the_same(name: str) -> None:
-    """Sinusoids are left out where they change positions: there the rest of the model must not notice."""
+    """Cases leave out sinusoidal positions where the form changes positions: the rest of the model must not change."""
     config = tiny(**FORMS[name])
     model = as_if_trained(config)
     form, tensors = apply_forms([EXPORT_FORMS[name]], config.replace(vocab_size=V), dict(model.state_dict()))

@@ -1,4 +1,4 @@
-"""Imported models whose texts are framed: what they fill in, name and write is what transformers makes of the text."""
+"""Imported models that put special tokens around texts fill in, label and write what transformers does."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ TEXTS = ["It was a small day.", "the old dog sleeps in the sun", "Привет, 
 
 
 def quiet(_: str) -> None:
-    """Takes what an import says while it works."""
+    """Ignore the progress messages of an import."""
 
 
 def wordpiece() -> Any:
-    """As BERT's: special tokens first, lower case, [CLS] TEXT [SEP]."""
+    """Return a tokenizer like BERT's: special tokens first, lower case, [CLS] TEXT [SEP]."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     words.normalizer = normalizers.BertNormalizer()
@@ -46,7 +46,7 @@ def wordpiece() -> Any:
 
 
 def byte_bpe(mask: bool = True) -> Any:
-    """As RoBERTa's and BART's: <s> TEXT </s>, a padding token with the id 1, a mask that takes the space before it."""
+    """Return a tokenizer like RoBERTa's and BART's: <s> TEXT </s>, padding id 1, a mask that absorbs the space before."""
     words = Tokenizer(models.BPE())
     words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     words.decoder = decoders.ByteLevel()
@@ -62,7 +62,7 @@ def byte_bpe(mask: bool = True) -> Any:
 
 
 def unigram(single: str) -> Any:
-    """As Marian's and mBART's, whose languages are special tokens at the end."""
+    """Return a tokenizer like Marian's and mBART's, which has languages as special tokens."""
     words = Tokenizer(models.Unigram())
     words.pre_tokenizer = pre_tokenizers.Metaspace()
     words.decoder = decoders.Metaspace()
@@ -80,7 +80,7 @@ def _fast(words: Tokenizer, names: dict[str, str]) -> Any:
 
 
 def save(folder: Path, kind: str, words: Any, **values: Any) -> Any:
-    """A model of theirs with random weights, and its tokenizer, as `save_pretrained` writes them."""
+    """Save a Hugging Face model with random weights and its tokenizer with `save_pretrained`, and return the model."""
     cls = getattr(transformers, kind)
     torch.manual_seed(0)
     model = cls(cls.config_class(vocab_size=len(words), pad_token_id=words.pad_token_id, **values)).eval()
@@ -112,7 +112,10 @@ HOLES = ["It was a [MASK] day.", "[MASK] old [MASK] sleeps", "мир [MASK]"]
 
 
 def their_fillings(model: Any, words: Any, text: str, special: frozenset[int]) -> list[list[tuple[int, float]]]:
-    """Of each hole all tokens but the special ones, likeliest first, by their pipeline; shares that add up to 1."""
+    """Return, for each mask, all tokens but the special ones with their probabilities, likeliest first.
+
+    They come from transformers' pipeline; the probabilities are scaled so that they add up to 1.
+    """
     pipe = transformers.pipeline("fill-mask", model=model, tokenizer=words, top_k=len(words), device="cpu")
     found = pipe(text.replace("[MASK]", words.mask_token))
     rows = [
@@ -124,7 +127,7 @@ def their_fillings(model: Any, words: Any, text: str, special: frozenset[int]) -
 
 @pytest.fixture(scope="module")
 def fillers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders of theirs, and runs of ours, of all `FILLERS`."""
+    """Return a folder with the Hugging Face models of all `FILLERS`, and in `runs` the imported runs."""
     home = tmp_path_factory.mktemp("fillers")
     for name, (kind, words, values) in FILLERS.items():
         save(home / name, kind, words(), **values)
@@ -312,7 +315,7 @@ def test_pairs_are_measured_in_their_frames_and_go_back(tmp_path: Path) -> None:
 
 
 def test_files_of_2019_are_read_whole(tmp_path: Path) -> None:
-    """Other names of norms, a pooler, and a head for the next sentence, which no hidden word depends on."""
+    """The files have other names of norms, a pooler and a next-sentence head, which do not change predictions."""
     from safetensors.torch import load_file, save_file
 
     from glassformer.interop.huggingface.read_model import read_model

@@ -1,4 +1,4 @@
-"""Runs with heads removed, and runs that fill in, as other programs read them."""
+"""Other programs load exported runs with removed heads, and exported runs that fill in masks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exports to GGUF in llama.cpp itself: it opens every architecture, and writes what `glass generate` writes."""
+"""llama.cpp loads GGUF exports of every architecture, and writes what `glass generate` writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BIASES: dict[str, list[tuple[str, ...]]] = {
     "starcoder2": [(), (ATTENTION,), (FEEDFORWARD,), (NORM,), (ATTENTION, FEEDFORWARD, NORM)],
     "gpt2": [(), (ATTENTION,), (FEEDFORWARD,), (ATTENTION, FEEDFORWARD, NORM)],
 }
-"""Which biases a run of each architecture may have."""
+"""Combinations of biases that are tested for each architecture."""
 PROMPTS = ("the old dog", "it's 7", "আমি")
 COUNT = 48
 END = 299
@@ -54,25 +54,25 @@ CASES = [
 
 
 def made(folder: Path, name: str, biases: tuple[str, ...] = (), tied: bool = True, starts: bool = False) -> Path:
-    """A run of an architecture, with room for the texts here."""
+    """Make a run of an architecture, with a context of 71 tokens."""
     settings = {**ARCHITECTURES[name], **dict.fromkeys(biases, True), "tied": tied, "context": 71}
     return make_run(folder / "run", data={"windows": "documents"} if starts else None, **settings)
 
 
 def exported(folder: Path, dtype: str | None = None) -> Any:
-    """The export of the run in a folder."""
+    """Export the run in a folder, and return the report."""
     return gguf_export.export(ExportRequest(folder / "run", folder / f"{dtype}.gguf", dtype=dtype))
 
 
 def written_there(path: Path) -> list[list[int]]:
-    """The ids of llama.cpp's greedy texts after the prompts, which it cuts into tokens itself."""
+    """Return the ids that llama.cpp writes greedily after each prompt; llama.cpp also tokenizes the prompts."""
     asked = {"n_predict": COUNT, "temperature": 0, "return_tokens": True}
     answers = run_llama_cpp(path, 71, [{**asked, "prompt": prompt} for prompt in PROMPTS])
     return [[id for id in answer["tokens"] if id != END] for answer in answers]
 
 
 def written_here(run: Path) -> list[list[int]]:
-    """Those of `glass generate`."""
+    """Return the ids that the run writes greedily after each prompt."""
     model = OpenedRun.load(run, device="cpu").writer
     settings = SampleConfig(tokens=COUNT, temperature=0.0)
     found = []
@@ -83,7 +83,7 @@ def written_here(run: Path) -> list[list[int]]:
 
 
 def apart(run: Path, prompt: str, written: list[int], token: int) -> float:
-    """How much less likely than the likeliest a next token is, in the run's log-probability."""
+    """Return how much lower the run's logit of a next token is than its largest logit."""
     model = OpenedRun.load(run, device="cpu").writer
     with torch.inference_mode():
         logits = model.model(torch.tensor([[*model.prompt_ids(prompt), *written]]))[0, -1]  # (V)
@@ -95,7 +95,7 @@ def apart(run: Path, prompt: str, written: list[int], token: int) -> float:
 def test_llama_cpp_writes_what_the_run_writes(
     name: str, biases: tuple[str, ...], tied: bool, starts: bool, tmp_path: Path
 ) -> None:
-    """Every architecture has runs with a tied head and without, with a start token and without, in all four pairs."""
+    """Models without biases are tested in all combinations of tied head and start token, others in two of them."""
     run = made(tmp_path, name, biases, tied, starts)
     report = exported(tmp_path)
     assert report.architecture == name
@@ -112,7 +112,7 @@ def test_llama_cpp_writes_what_the_run_writes(
 
 
 def test_a_file_without_biases_is_opened_and_llama_cpp_says_so(tmp_path: Path) -> None:
-    """starcoder2 has biases everywhere in llama.cpp; by default a run has none."""
+    """llama.cpp's starcoder2 has biases everywhere; a run has none by default."""
     run = made(tmp_path, "starcoder2")
     done = here("export", run, "--to", "gguf", "--out", tmp_path / "x.gguf", "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -123,7 +123,7 @@ def test_a_file_without_biases_is_opened_and_llama_cpp_says_so(tmp_path: Path) -
 
 
 def test_llama_cpp_reads_characters_as_the_run_does_and_leaves_out_those_it_never_saw(tmp_path: Path) -> None:
-    """Of one to four bytes; a character that shares its first bytes with one of the vocabulary is none of it."""
+    """Characters have one to four bytes; one that shares its first bytes with a known character is still unknown."""
     run = make_run(tmp_path / "run", tokenizer={"kind": "characters"}, **LLAMA)
     done = here("export", run, "--to", "gguf", "--out", tmp_path / "x.gguf", "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -135,7 +135,7 @@ def test_llama_cpp_reads_characters_as_the_run_does_and_leaves_out_those_it_neve
 
 
 def read_there(path: Path, text: str) -> int:
-    """How many tokens llama.cpp makes of a text."""
+    """Return the number of tokens that llama.cpp makes of a text."""
     return int(run_llama_cpp(path, 71, [{"prompt": text, "n_predict": 1}])[0]["tokens_evaluated"])
 
 
@@ -150,7 +150,7 @@ def test_smaller_weights_are_opened_too(name: str, dtype: str, tmp_path: Path) -
 
 @pytest.mark.thorough
 def test_what_llama_cpp_cannot_open_never_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The zeros left out: its reason is told, and no file is left."""
+    """If the zero biases are left out, the error quotes llama.cpp's reason and no file is left."""
     made(tmp_path, "starcoder2")
     right = writing.gguf_tensors
 

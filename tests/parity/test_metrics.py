@@ -1,4 +1,4 @@
-"""Our figures beside those of the libraries that publications use: sacrebleu, rouge-score, scikit-learn."""
+"""Metrics agree with the libraries that publications use: sacrebleu, rouge-score and scikit-learn."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORDS = st.lists(st.sampled_from(["a", "B", "b", "don't", "x_y", "3.14", "the", 
 
 @pytest.fixture(scope="module")
 def theirs() -> Any:
-    """rouge-score with its own words, without stemming."""
+    """Return a scorer of rouge-score with its default tokenizer, without stemming."""
     return pytest.importorskip("rouge_score.rouge_scorer").RougeScorer(list(ROUGE), use_stemmer=False)
 
 
@@ -54,7 +54,7 @@ def test_rouge_is_rouge_scores_on_ascii(theirs: Any, hypothesis: str, reference:
 
 
 def test_rouge_is_rouge_scores_on_english(theirs: Any, real_text: Path) -> None:
-    """Captions paired at random share some words; pairs of neighbours are longer."""
+    """Randomly paired captions share some words; overlapping groups of 20 captions make longer texts."""
     english = [line for line in lines(real_text / "multi30k" / "test_2016_flickr.en.gz", 1000) if line.isascii()]
     assert len(english) > 900
     shuffled = random.Random(0).sample(english, len(english))
@@ -72,7 +72,7 @@ def test_rouge_is_rouge_scores_on_english(theirs: Any, real_text: Path) -> None:
 
 
 def test_rouge_in_bangla_is_rouge_scores_with_our_words() -> None:
-    """With its own words it finds nothing in Bangla; given ours, it agrees."""
+    """rouge-score's tokenizer finds no words in Bangla; with our tokenizer its scores agree with ours."""
     scorer = pytest.importorskip("rouge_score.rouge_scorer")
     hypothesis = "আমি বাংলায় গান গাই।"
     reference = "আমি বাংলার গান গাই, আমি আমার আমিকে চিরদিন।"
@@ -87,7 +87,7 @@ def test_rouge_in_bangla_is_rouge_scores_with_our_words() -> None:
 
 
 def spoilt(references: list[str], share: float, seed: int) -> list[str]:
-    """Translations that are right but for some words: dropped, doubled, or swapped with the next."""
+    """Return the references with some words dropped, doubled, or swapped with the word before."""
     numbers = random.Random(seed)
     out = []
     for reference in references:
@@ -108,7 +108,7 @@ def spoilt(references: list[str], share: float, seed: int) -> list[str]:
 @pytest.mark.parametrize("language", ["German", "Bangla"])
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_bleu_and_chrf_are_sacrebleus_commands(language: str, lowercase: bool, real_text: Path, tmp_path: Path) -> None:
-    """The command that people would run on the files, and the functions that they would call."""
+    """Scores equal those of the `sacrebleu` command on the same files, and those of its functions."""
     sacrebleu = pytest.importorskip("sacrebleu")
     if language == "German":
         references = lines(real_text / "multi30k" / "test_2016_flickr.de.gz", 300)
@@ -140,10 +140,11 @@ def test_bleu_and_chrf_are_sacrebleus_commands(language: str, lowercase: bool, r
 
 
 def their_p(ours: float) -> float:
-    """What sacrebleu's paired bootstrap says where ours says this.
+    """Return the p-value of sacrebleu's paired bootstrap that corresponds to our p-value.
 
-    It takes absolute values before it centres them. With differences that are normal around z standard errors, its p
-    is P(|X| - E|X| > z), where ours is P(|X - z| > z): about half for clear differences, and never above 0.43.
+    sacrebleu takes absolute values before it centers them. If the differences are normal with a mean of z standard
+    errors,
+    its p is P(|X| - E|X| > z), where ours is P(|X - z| > z): about half for clear differences, and never above 0.43.
     """
     normal = NormalDist()
     z = normal.inv_cdf(1 - min(ours, 1 - 1e-9) / 2)
@@ -154,7 +155,7 @@ def their_p(ours: float) -> float:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("share", "seed"), [(0.31, 1), (0.34, 1), (0.35, 1), (0.37, 1)])
 def test_the_paired_bootstrap_beside_sacrebleus(share: float, seed: int, real_text: Path) -> None:
-    """From runs that hardly differ to clear differences; the intervals of single runs too."""
+    """Cases range from runs that hardly differ to clear differences; intervals of single runs are compared too."""
     significance = pytest.importorskip("sacrebleu.significance")
     metrics = pytest.importorskip("sacrebleu.metrics")
     references = lines(real_text / "multi30k" / "test_2016_flickr.de.gz", 150)
@@ -186,7 +187,7 @@ def test_the_paired_bootstrap_beside_sacrebleus(share: float, seed: int, real_te
 )
 @settings(max_examples=60, deadline=None)
 def test_classification_is_scikit_learns(drawn: tuple[int, list[int]], seed: int, sharpness: float) -> None:
-    """Also where labels are never true, never predicted, or neither."""
+    """Examples include labels that are never true, never predicted, or neither."""
     metrics = pytest.importorskip("sklearn.metrics")
     labels, truth = drawn
     numbers = np.random.default_rng(seed)

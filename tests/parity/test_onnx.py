@@ -1,4 +1,4 @@
-"""Exports to ONNX: what onnxruntime computes is what the run computes, or nothing is there."""
+"""Exports to ONNX: onnxruntime computes what the run computes, or no file is written."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ RUNS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=RUNS)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ExportReport]:
-    """A run of one kind, and the report of its export."""
+    """Return a run of one kind, and the report of its export."""
     folder = tmp_path_factory.mktemp(request.param)
     run = make_run(folder / "run", **RUNS[request.param])
     return run, onnx_export.export(ExportRequest(run, folder / "out"))
 
 
 def test_the_graph_computes_what_the_run_computes(exported: tuple[Path, ExportReport]) -> None:
-    """At a shape that the export itself does not look at, by names that its page of JSON gives."""
+    """Use input shapes that the export does not check, and the input names in `glassformer.json`."""
     run, report = exported
     model = OpenedRun.load(run, device="cpu").model
     facts = json.loads((report.out / "glassformer.json").read_text(encoding="utf-8"))
@@ -105,7 +105,7 @@ def test_the_report_says_what_was_measured(exported: tuple[Path, ExportReport]) 
 def test_a_graph_with_a_wrong_weight_is_refused_and_leaves_nothing(
     exported: tuple[Path, ExportReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One matrix of a feed-forward layer, a twentieth larger than it is."""
+    """Multiply one matrix of a feed-forward layer by 1.05."""
     import onnx
     from onnx import numpy_helper
 

@@ -1,4 +1,4 @@
-"""The example for ONNX in the documentation, on runs of every family: it says what the run says."""
+"""The ONNX example in the documentation, tested on runs of every family, gives the run's answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RUNS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def answer() -> Any:
-    """The function of the page."""
+    """Return the function `answer` of the documentation page."""
     code = next(each.code for each in blocks(ROOT / "docs" / "export.md") if "def answer" in each.code)
     names: dict[str, Any] = {}
     exec(compile(code.partition("\nprint(")[0], "export.md", "exec"), names)

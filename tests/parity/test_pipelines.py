@@ -1,4 +1,4 @@
-"""What transformers makes of an exported folder by its pipelines and defaults: labels, padding, what it can learn."""
+"""transformers' pipelines and defaults work with exported folders: labels, padding, gradients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def classifier(folder: Path, shape: str, kind: str = "bpe", **settings: Any) -> TextClassifier:
-    """A run that classifies, and its export in `out`."""
+    """Make a run that classifies, export it to `out`, and return its model."""
     name, model = SHAPES[shape]
     run = make_run(folder / "run", "classify", {"kind": kind}, **model, **settings)
     report = export(ExportRequest(run, folder / "out"))
@@ -46,7 +46,7 @@ def classifier(folder: Path, shape: str, kind: str = "bpe", **settings: Any) -> 
 
 @pytest.fixture(autouse=True)
 def _no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Code of a folder is copied by transformers before it runs: here, not into the home folder."""
+    """Let transformers copy the code in model folders into `tmp_path` instead of the home folder before it runs."""
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
 
 
@@ -55,7 +55,7 @@ def _no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [("first", "bpe"), ("mean", "wordpiece"), ("pre-norm", "bpe"), ("pre-norm, no norm of embeddings", "words")],
 )
 def test_their_pipeline_gives_the_labels_of_the_run(shape: str, kind: str, tmp_path: Path) -> None:
-    """One by one, and as one padded batch; tied or not is nothing to a classifier."""
+    """Classify texts one by one, and in one padded batch."""
     ours = classifier(tmp_path, shape, kind, attention_bias=shape in ("mean", "pre-norm"))
     right = ours.probabilities(TEXTS)  # (texts, labels)
     pipe = transformers.pipeline(
@@ -94,7 +94,7 @@ def test_a_class_for_tokens_names_the_class_for_whole_texts(
 
 
 def test_a_class_for_whole_texts_is_offered_only_where_one_fits(tmp_path: Path) -> None:
-    """ESM with the first token's scores: no class of whole texts has these settings."""
+    """A pre-norm rotary encoder with pooling "first": no class for whole texts has these settings."""
     settings = {**SHAPES["pre-norm"][1], "pooling": "first"}
     run = make_run(tmp_path / "run", "classify", **settings)
     report = export(ExportRequest(run, tmp_path / "out", architecture="esm"))
@@ -105,7 +105,7 @@ def test_a_class_for_whole_texts_is_offered_only_where_one_fits(tmp_path: Path) 
 
 
 def test_code_in_a_folder_is_not_run_unless_it_is_trusted(tmp_path: Path) -> None:
-    """transformers refuses it, rather than making a new head."""
+    """transformers raises an error instead of creating an untrained head."""
     classifier(tmp_path, "mean")
     with pytest.raises(ValueError, match="trust_remote_code"):
         transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out", trust_remote_code=False)
@@ -126,7 +126,7 @@ def test_a_deberta_with_a_layer_of_its_own_before_the_labels_is_refused(tmp_path
 
 @pytest.mark.parametrize("task", ["masked", "classify", "lm"])
 def test_no_row_of_the_embedding_is_frozen(task: str, tmp_path: Path) -> None:
-    """Their embedding never learns the row of `pad_token_id`, which is 0 for BERT where nothing is said."""
+    """transformers' embedding never trains the row of `pad_token_id`, which is 0 by default for BERT."""
     settings: dict[str, Any] = {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "tied": False}
     settings = settings if task == "lm" else {**POST, "pooling": "first"} if task == "classify" else POST
     run = make_run(tmp_path / "run", task, data={"windows": "documents"} if task == "lm" else None, **settings)
@@ -159,7 +159,7 @@ DECODERS: dict[str, dict[str, Any]] = {
     ],
 )
 def test_prompts_of_several_lengths_are_continued_as_they_are_alone(name: str, windows: str, tmp_path: Path) -> None:
-    """With what `AutoTokenizer` and `AutoModelForCausalLM` say by themselves, and nothing set besides."""
+    """Use the defaults of `AutoTokenizer` and `AutoModelForCausalLM`, without further settings."""
     run = make_run(tmp_path / "run", data={"windows": windows}, **DECODERS[name])
     export(ExportRequest(run, tmp_path / "out"))
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()

@@ -1,6 +1,6 @@
-"""A model of every recipe for general use goes into every program that fits its task, and writes the same there.
+"""Models of all general recipes are exported to every program for their task, and give the same results there.
 
-`glass export` compares logits and greedy tokens in the program itself before its file appears.
+`glass export` compares logits and greedy tokens with the run before the exported file appears.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from tests.parity.ctranslate2_runs import unlikely_translations
 from tests.parity.written_runs import make_run
 
 PUBLISHED = ("bangla-slm", "shakespeare-nano", "translate-original")
-"""Recipes that reproduce what others published, as their summaries say; the tutorials' are others."""
+"""Recipes that reproduce published models or results, as their summaries say; tutorial recipes are not included."""
 WITHOUT_MODEL = ("fine-tune",)
-"""Recipes of training alone: the model is that of the run that they begin from."""
+"""Recipes that contain only training settings: the model is that of the run from which training begins."""
 GENERAL = [
     name for name in recipe_names() if name not in (*PUBLISHED, *WITHOUT_MODEL) and not name.startswith("tutorial-")
 ]
 TARGETS = {"lm": ("hf", "onnx", "gguf"), **dict.fromkeys(PAIRS, ("hf", "onnx", "ctranslate2"))}
-"""What runs the models of a task; hf and onnx for all others."""
+"""Export targets of a task; other tasks have hf and onnx."""
 
 
 def task_of(recipe: str) -> str:
-    """What a model of this recipe learns."""
+    """Return the training task of a recipe."""
     return Config.from_dict(load_recipe(recipe).settings).train.task
 
 
 def make_run_of(recipe: str, folder: Path) -> None:
-    """Make a run with a recipe's settings, one layer deep, with a small vocabulary."""
+    """Make a run with a recipe's settings, but with one layer and a small vocabulary and context."""
     config = Config.from_dict(load_recipe(recipe).settings)
     model: dict[str, Any] = {**config.model.model_dump(), "layers": 1, "context": 96, "vocab_size": None}
     tokenizer: dict[str, Any] = {**config.tokenizer.model_dump(), "vocab_size": 340}

@@ -1,4 +1,4 @@
-"""The NumPy reference against the PyTorch model in float64: logits and every gradient, for every choice."""
+"""The NumPy reference equals the PyTorch model in float64: logits and all gradients, for every setting."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _double() -> Iterator[None]:
 
 
 def compare(case: Case, padded: bool) -> None:
-    """Logits everywhere, padding included; and gradients of a random weighting of all of them."""
+    """Compare logits at all positions, also of padding, and the gradients of a random weighted sum of all logits."""
     config = config_of(case)
     model = grown_model(config)
     inputs = inputs_for(config, padded)
@@ -108,7 +108,7 @@ def test_many_choices_at_once(case: Case, padded: bool) -> None:
 
 
 def test_every_setting_is_known_and_tried() -> None:
-    """A setting that the model gets and the reference does not, or that no case changes, fails here."""
+    """Fail if the model has a setting that the reference lacks, or that no case changes."""
     names = set(ModelConfig.model_fields)
     assert {field.name for field in fields(Settings)} == names
     defaults = config_of(Case("decoder", {}))
@@ -145,7 +145,7 @@ def test_loss_and_its_gradients(kind: str, smoothing: float) -> None:
 
 
 def test_weights_of_a_run_in_float32() -> None:
-    """As read from a file: one call gives what the model says, to float32's precision."""
+    """With float32 weights, as read from a file, one call gives the model's logits to float32's precision."""
     torch.set_default_dtype(torch.float32)
     config = config_of(Case("decoder", {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu"}))
     model = grown_model(config)
@@ -168,7 +168,7 @@ def test_buckets_of_all_distances(buckets: int, farthest: int, causal: bool) -> 
 
 
 def test_it_is_numpy_alone() -> None:
-    """No file of it names another library, or another part of this one; and none is loaded by using it."""
+    """The reference imports only NumPy and the standard library; it loads neither torch, pydantic nor scipy."""
     folder = Path(glassformer.numpy_reference.__file__).parent
     found: set[str] = set()
     for path in folder.glob("*.py"):

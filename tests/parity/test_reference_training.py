@@ -1,4 +1,4 @@
-"""The NumPy reference learns: its gradients are true ones, and its losses are PyTorch's, step for step."""
+"""Training with the NumPy reference: gradients agree with finite differences, losses with PyTorch's at each step."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def _double() -> Iterator[None]:
 
 
 def batch_for(config: ModelConfig, kind: str, step: int) -> NumpyBatch:
-    """Something to learn: rows that count in steps of 1 to 3; their last half, class or copy is asked for."""
+    """Return a batch to learn: rows that count in steps of 1 to 3.
+
+    A decoder predicts the next numbers, an encoder masked ones, a classifier the step, an encoder-decoder a copy.
+    """
     draw = np.random.default_rng([7, step])
     pace = draw.integers(1, 4, (ROWS, 1))
     rows = (draw.integers(0, MASK, (ROWS, 1)) + pace * np.arange(10)) % MASK  # (B, 10)
@@ -75,7 +78,7 @@ def batch_for(config: ModelConfig, kind: str, step: int) -> NumpyBatch:
 
 
 def torch_losses(model: Model, batches: list[NumpyBatch], smoothing: float) -> list[float]:
-    """The same steps by PyTorch: autograd, its clipping, and the optimizer that `glass train` makes."""
+    """Return the losses of the same training in PyTorch, with gradient clipping and the optimizer of `glass train`."""
     rule = TrainConfig(
         learning_rate=RULE.learning_rate,
         beta1=RULE.beta1,
@@ -119,7 +122,7 @@ def test_a_hundred_steps_are_pytorchs_and_learn(kind: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", DIFFERENTIATED, ids=str)
 def test_gradients_are_finite_differences(case: Case) -> None:
-    """Along a random direction in each weight: (loss(w + h u) - loss(w - h u)) / 2h = gradient · u."""
+    """For a random direction u in each weight w: (loss(w + h u) - loss(w - h u)) / 2h = gradient · u."""
     config = config_of(case).replace(layers=1)
     draw = np.random.default_rng(8)
     h = 1e-5
@@ -146,7 +149,7 @@ ZERO = [Case("encoder-decoder", {"zero_output": True}), Case("encoder", {"zero_o
 
 @pytest.mark.parametrize("case", [*one_choice_each()[::5], *ZERO], ids=str)
 def test_first_weights_are_drawn_as_the_models(case: Case) -> None:
-    """The same names, shapes and spreads, and a first loss of ln V (or ln of the classes)."""
+    """Names, shapes and standard deviations agree, and the initial loss is ln V (ln C for C classes)."""
     config = config_of(case).replace(width=168, hidden=256)
     own = None if config.shared_embedding else SOURCE_VOCAB
     weights = initial_weights(settings_of(config), VOCAB, seed=1, source_vocab_size=own)
@@ -177,7 +180,7 @@ def test_a_step_is_gradients_then_adam() -> None:
 
 
 def test_the_first_step_of_adam_by_hand() -> None:
-    """Both averages are undone to g and g²: every entry moves by the learning rate, after its decay."""
+    """Bias correction turns both averages into g and g²: after weight decay, each entry moves by the learning rate."""
     weights = {"matrix": np.array([[2.0, -4.0]]), "gain": np.array([3.0])}
     slopes = {"matrix": np.array([[0.5, -0.25]]), "gain": np.array([8.0])}
     rule = AdamW(learning_rate=0.1, weight_decay=0.5, epsilon=0.0, clip=None)

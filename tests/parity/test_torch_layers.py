@@ -1,4 +1,4 @@
-"""Our `Block` against PyTorch's own transformer layers with the same weights: outputs and all gradients."""
+"""`Block` equals PyTorch's own transformer layers with the same weights: outputs and all gradients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CASES = list(product(["pre", "post"], ["relu", "gelu"], [False, True]))
 
 
 def shape(order: str, activation: str) -> ModelConfig:
-    """A block as PyTorch builds it: LayerNorm, biases everywhere."""
+    """Return the configuration of a block as PyTorch builds it: LayerNorm, biases everywhere."""
     return ModelConfig.model_validate(
         {
             "layers": 1,
@@ -40,7 +40,10 @@ def shape(order: str, activation: str) -> ModelConfig:
 
 
 def attention_pairs(ours: Attention, theirs: nn.MultiheadAttention) -> list[tuple[str, Tensor, str, slice]]:
-    """(our name, our parameter, their name, rows of theirs): theirs has queries, keys and values in one matrix."""
+    """Return (our name, our parameter, their name, rows of theirs) for each parameter.
+
+    PyTorch stores queries, keys and values in one matrix.
+    """
     pairs = []
     for i, name in enumerate(("query", "key", "value")):
         rows = slice(i * WIDTH, (i + 1) * WIDTH)
@@ -54,7 +57,7 @@ def attention_pairs(ours: Attention, theirs: nn.MultiheadAttention) -> list[tupl
 
 
 def pairs_of(block: Block, layer: nn.Module) -> list[tuple[str, Tensor, Tensor, slice]]:
-    """(name, our parameter, their parameter, rows of theirs) for every parameter of the block."""
+    """Return (name, our parameter, their parameter, rows of theirs) for every parameter of the block."""
     cross = block.cross is not None
     found = []
     for part, theirs in [("attention", "self_attn"), *([("cross", "multihead_attn")] if cross else [])]:
@@ -73,7 +76,7 @@ def pairs_of(block: Block, layer: nn.Module) -> list[tuple[str, Tensor, Tensor, 
 
 
 def copied(order: str, activation: str, cross: bool) -> tuple[Block, nn.Module]:
-    """A block and a PyTorch layer with the same random weights."""
+    """Return a block and a PyTorch layer with the same random weights."""
     torch.manual_seed(3)
     kind = nn.TransformerDecoderLayer if cross else nn.TransformerEncoderLayer
     layer = kind(WIDTH, HEADS, HIDDEN, dropout=0.0, activation=activation, batch_first=True, norm_first=order == "pre")
@@ -88,7 +91,7 @@ def copied(order: str, activation: str, cross: bool) -> tuple[Block, nn.Module]:
 def compare(
     ours: Tensor, theirs: Tensor, real: Tensor, inputs: list[tuple[Tensor, Tensor]], block: Block, layer: nn.Module
 ) -> None:
-    """The outputs at real places, and the gradients of inputs and parameters, differ by at most LIMIT."""
+    """Assert that outputs at real positions and gradients of inputs and parameters differ by at most `LIMIT`."""
     assert ours.std() > 0.3
     torch.testing.assert_close(ours[real], theirs[real], atol=LIMIT, rtol=0)
     pull = torch.randn(ours[real].shape, generator=torch.Generator().manual_seed(5)) / 8
@@ -105,13 +108,13 @@ def compare(
 
 
 def twice(*size: int, seed: int) -> tuple[Tensor, Tensor]:
-    """The same random vectors for us and for them, each with a gradient of its own."""
+    """Return the same random vectors twice, as separate leaf tensors with gradients."""
     values = torch.randn(*size, generator=torch.Generator().manual_seed(seed))
     return values.clone().requires_grad_(), values.clone().requires_grad_()
 
 
 def ragged(length: int, padding: bool) -> Tensor:
-    """Which places are real, (3, length): all, or rows of three lengths."""
+    """Return a mask of real positions, (3, length): all real, or rows of three lengths."""
     real = torch.ones(3, length, dtype=torch.bool)
     if padding:
         real[1, length - 4 :] = False
@@ -155,7 +158,7 @@ def test_a_block_with_a_memory_is_a_transformer_decoder_layer(order: str, activa
 
 
 def test_a_wrong_norm_order_is_seen() -> None:
-    """The comparison can fail: pre-norm weights in a post-norm block give other vectors."""
+    """The comparison can fail: pre-norm weights in a post-norm block give different outputs."""
     _, layer = copied("pre", "relu", cross=False)
     block = BLOCKS["post"](shape("post", "relu"))
     with torch.no_grad():

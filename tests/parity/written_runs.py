@@ -1,4 +1,4 @@
-"""Run folders with models as if trained, made without training, for the exports."""
+"""Make run folders for the exports without training; their weights are random, as large as after training."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_run(
     data: dict[str, Any] | None = None,
     **model: Any,
 ) -> Path:
-    """A run of a task, in a folder of its own, whose logits spread by about 1."""
+    """Make a run of a task in `folder`, with logits that vary by about 1, and return the folder."""
     tokenizer = {"kind": "bpe", "vocab_size": 300, **(tokenizer or {})}
     sections = {"model": {**SHAPE, **model}, "tokenizer": tokenizer, "train": {"task": task}}
     config = Config.from_dict({**sections, **({"data": data} if data else {})})
