@@ -20,8 +20,8 @@ REAL_TEXT = Path(__file__).resolve().parents[2] / "shared" / "data"
 ALLOWED_SKIPS = ("real text is not at", "this system", "SCIPY_ARRAY_API")
 """Prefixes of the skip reasons that `--nothing-missing` accepts: installing software would not make these tests run.
 
-The last prefix is from scikit-learn's own checks, for the one that needs this environment variable; another test runs
-that check in a subprocess.
+The last prefix comes from a check of scikit-learn that needs this environment variable; another test runs that check in
+a subprocess with the variable set.
 """
 
 
@@ -50,7 +50,7 @@ def pytest_make_collect_report(
 
 
 def refuse_skip(report: pytest.TestReport | pytest.CollectReport, config: pytest.Config) -> None:
-    """Under `--nothing-missing`, turn a skip into a failure unless its reason is in `ALLOWED_SKIPS`."""
+    """Under `--nothing-missing`, turn a skip into a failure unless its reason begins with one of `ALLOWED_SKIPS`."""
     if not (config.getoption("--nothing-missing") and report.skipped and isinstance(report.longrepr, tuple)):
         return
     reason = report.longrepr[2].removeprefix("Skipped: ")

@@ -28,10 +28,10 @@ DAY = 24 * 60 * 60
 
 
 def trained(folder: Path, name: str, settings: object, make: Callable[[Path], object]) -> Path:
-    """Copy the files that `make` writes into `folder`, and return `folder`; call `make` only if no stored copy exists.
+    """Fill `folder` with a copy of the files that `make` writes, and return it; call `make` only if no copy is stored.
 
     Args:
-        folder: folder for the copy, which a test may change.
+        folder: folder to fill, which a test may change.
         name: prefix of the stored folder's name, for people who look into the store.
         settings: everything that `make` depends on besides the package and the helpers; must be JSON serializable.
         make: function that writes the files and runs into an empty folder.
@@ -53,7 +53,7 @@ def trained(folder: Path, name: str, settings: object, make: Callable[[Path], ob
 
 
 def copy_runs(original: Path, folder: Path) -> None:
-    """Copy a folder of texts, runs and encoded texts, and change each run's path to its encoded text to the copy."""
+    """Copy a folder of texts, runs and encoded texts; the copied runs refer to the copied encoded texts."""
     shutil.copytree(original, folder, dirs_exist_ok=True)
     for file in folder.rglob("manifest.json"):
         facts = json.loads(file.read_text(encoding="utf-8"))

@@ -49,7 +49,7 @@ def facts(run: Path) -> dict[str, Any]:
 
 
 def _top(name: str, wanted: dict[str, Any]) -> str:
-    """Return the topmost folder of a file that contains no wanted file; the file itself if there is no such folder."""
+    """Return the topmost folder above a file in which no file is wanted; the file itself if there is no such folder."""
     parts = name.split("/")
     tops = ("/".join(parts[:length]) for length in range(1, len(parts)))
     return next((top for top in tops if not any(each.startswith(f"{top}/") for each in wanted)), name)

@@ -1,4 +1,4 @@
-"""Break the code at random, once in each package, and list the tests that notice it, before and now.
+"""Break the code at random, once in each package or module, and list the tests that notice it, before and now.
 
 The campaign compares the test suites of two revisions, called "before" and "now". It works on copies of both source
 trees in a temporary folder, never on the checkout. The code is divided into rooms: a room is a package or a module
@@ -289,7 +289,7 @@ class Campaign:
         return {record["id"]: record["lines"] for record in passed if record["lines"]}
 
     def _outcome(self, room: str, fault: Fault, tests: list[str], nearest: int) -> Outcome:
-        """Try a fault in both trees.
+        """Try a fault in both trees, and return the result.
 
         If only the tree before notices it, run the `nearest` test modules nearest to the file in the tree now.
         """

@@ -111,9 +111,9 @@ class Campaign:
         return self._straight[configuration.name]
 
     def round(self, configuration: Configuration, stop: str, seed: int) -> Round:
-        """Start a run, stop it up to three times, resume it until it ends, and compare it with the straight run.
+        """Stop and resume a run until it ends, and compare it with the uninterrupted run.
 
-        The straight run is the uninterrupted one.
+        The run is stopped up to three times.
         """
         straight = self.straight(configuration)
         draw = random.Random(seed)
@@ -161,7 +161,12 @@ class Plan:
     moment: float | None = None
 
     def explains(self, code: int | None, log: Path, several: bool) -> bool:
-        """Return whether the stop explains an exit code: death by the signal, or 130 from the program's handler."""
+        """Return whether the stop explains an exit code: killed by the signal, or 130 after handling the signal.
+
+        With two processes, any exit code is accepted once the stop was reached, or if it was planned for a moment:
+        torchrun
+        ends the other process in its own way.
+        """
         if several:
             return self.stop is None or len(_operations(log, self.stop.rank)) >= (self.stop.before or 0)
         return code == -self.signal or (code == 130 and self.signal != signal.SIGKILL)

@@ -126,7 +126,7 @@ def _redirect(log: Path) -> None:
 
 
 def _two_processes(words: list[str], stop: Stop | None) -> int:
-    """Run the command in two forked processes as torchrun would, which itself starts a new Python for each."""
+    """Run the command in two forked processes; torchrun itself would start a new Python for each."""
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 

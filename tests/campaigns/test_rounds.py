@@ -1,4 +1,4 @@
-"""A few rounds of each campaign."""
+"""A few rounds of the campaigns `kills` and `second_resume`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests on a GPU: results equal those of the CPU, resumed training is bit for bit the same, a full memory is handled.
+"""Tests on a GPU: results equal those of the CPU, training resumes bit for bit, and a batch may exceed the memory.
 
 These tests run only with `GLASS_TEST_GPU=1 pytest -n 0 tests/gpu`. Without this variable, tests see no GPU.
 """

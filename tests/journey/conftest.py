@@ -1,4 +1,4 @@
-"""Fixtures with texts and finished runs: one folder is copied for each test, another one is shared and has all tasks."""
+"""Fixtures with texts and finished runs: a folder that is copied for each test, and a shared one with all tasks."""
 
 from __future__ import annotations
 

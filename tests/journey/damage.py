@@ -110,7 +110,7 @@ def both(*steps: SetUp) -> SetUp:
 
 
 def in_checkpoint(name: str, change: Callable[[bytes], bytes], sealed: bool = False) -> SetUp:
-    """Return a function that changes a file of the only checkpoint; `sealed` also updates the file's hash in the manifest."""
+    """Return a function that changes a file of the only checkpoint; `sealed` also updates its hash in the manifest."""
 
     def set_up(folder: Path) -> None:
         (checkpoint,) = (folder / RUN / "checkpoints").iterdir()

@@ -2,8 +2,8 @@
 
 The first such process starts a server, which imports the packages in `LOADED` (none of them the project's) and then
 only forks. Each forked process has a separate working directory, environment, set of streams and set of imported
-project modules; signals and its end concern it alone. Only the start of Python and the imports in `LOADED` are shared.
-On systems other than Linux, `tests.journey.commands` starts Python as usual.
+project modules. Signals to a process, and its end, affect no other process. Only the start of Python and the imports in
+`LOADED` are shared. On systems other than Linux, `tests.journey.commands` starts Python as usual.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOADED = ("torch", "pydantic", "safetensors.torch", "tokenizers")
 
 @functools.cache
 def server() -> socket.socket:
-    """Return the socket for requests, after starting the server at the first call; the server ends when this process does."""
+    """Start the server at the first call, and return the socket for requests; the server ends with this process."""
     ours, its = socket.socketpair()
     with its:
         subprocess.Popen([sys.executable, __file__, str(its.fileno())], pass_fds=[its.fileno()])

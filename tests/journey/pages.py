@@ -50,7 +50,7 @@ def add_programs(folder: Path) -> None:
 
 
 def shell(command: str, folder: Path) -> str:
-    """Run a command in a shell that finds `programs/glass`, and return its standard output; the command must succeed."""
+    """Run a command in a shell that finds `programs/glass`, and return its standard output; it must succeed."""
     path = os.pathsep.join([str(folder / "programs"), os.environ["PATH"]])
     done = subprocess.run(
         command,

@@ -189,7 +189,7 @@ def test_translations_are_completions_of_a_source(client: openai.OpenAI, runs: P
 
 
 def test_a_translation_is_that_of_glass_generate_unless_it_is_to_be_drawn(client: openai.OpenAI, runs: Path) -> None:
-    """The default is the run's settings with 4 beams; `temperature` or `beams: 1` in a request replaces beam search."""
+    """The default is beam search with the run's settings; `temperature` or `beams: 1` in a request turns it off."""
     model = OpenedRun.load(runs / "en-de", device="cpu").text_model
     assert isinstance(model, Translator)
     own = model.config.sample

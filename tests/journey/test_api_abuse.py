@@ -69,7 +69,7 @@ def document_of(model: str) -> dict[str, Any]:
 schema = schemathesis.openapi.from_dict(document_of("brief"))
 schema.config.checks.negative_data_rejection.expected_statuses += ["413"]
 OF_THE_RUN = [schemathesis.checks.CHECKS.get_one("positive_data_acceptance")]
-"""Checks to leave out: the document cannot contain what depends on the run, as the length of prompts and the valid ids."""
+"""Checks to leave out: the document cannot contain limits of a run, such as the length of prompts or valid ids."""
 
 
 @schema.parametrize()

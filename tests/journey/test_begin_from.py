@@ -1,4 +1,4 @@
-"""`glass train DATA --from RUN`: every task, its messages, and wrong uses, which are refused before a file is written."""
+"""`glass train DATA --from RUN`: every task, its messages, and wrong uses, which are refused and write nothing."""
 
 from __future__ import annotations
 

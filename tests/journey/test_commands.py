@@ -59,7 +59,7 @@ TEXTS = [name for name, corpus in CORPORA.items() if corpus.tasks[0] == "lm"]  #
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a text and a trained run `runs/book`; `train.json` and `train.log` have the output of training."""
+    """Return a folder with a text and a trained run `runs/book`; `train.json` and `train.log` have its output."""
     folder = tmp_path_factory.mktemp("home")
     text_file(folder)
     done = glass("train", "proverbs.txt", "--out", "runs/book", "--json", *TINY, folder=folder)

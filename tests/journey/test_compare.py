@@ -44,7 +44,7 @@ MASK = ["compare", "proverbs.txt", "--vary", "remove=nothing,causal-mask", *SMAL
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a text, and a finished comparison of two cells with two seeds; its output is in `said.json`."""
+    """Return a folder with a text, and a finished comparison of two cells and two seeds; `said.json` has its output."""
     folder = tmp_path_factory.mktemp("compare")
     text_file(folder)
     done = here(*MASK, "--steps", "8", "--seeds", "2", "--json", folder=folder)

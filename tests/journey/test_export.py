@@ -49,7 +49,7 @@ USE = {
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a tiny run of each kind, its export in `out`, and the output of `glass export` in `NAME.json`."""
+    """Return a folder with a tiny run of each kind, its export in `out`, and the export's report in `NAME.json`."""
     folder = tmp_path_factory.mktemp("export")
     write_all(folder)
     for name, (task, settings, _) in SETTINGS.items():

@@ -1,4 +1,4 @@
-"""`glass import` of sound, unusual and damaged folders: what cannot be read exactly is refused, and nothing is written."""
+"""`glass import` of sound, unusual and damaged folders: what cannot be read exactly is refused, without a new run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that were moved, with or without their text, resume and are evaluated as before."""
+"""Runs that were moved, with or without their text: they resume and are evaluated as before if their text is found."""
 
 from __future__ import annotations
 

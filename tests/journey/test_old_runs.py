@@ -1,7 +1,7 @@
 """Run folders of version 0.1.0 open, answer as before, and resume bit for bit.
 
-`tests/fixtures/runs` contains the folders, and `tests/fixtures/expected` the expected answers, and the expected weights
-after three more steps. `tests/fixtures/make_runs.py` describes how they were made.
+`tests/fixtures/runs` contains the folders. `tests/fixtures/expected` contains their expected answers, and the expected
+weights after three more steps. `tests/fixtures/make_runs.py` describes how they were made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 from tests.fixtures.replaying import EXPECTED, RUNS, Done, copy_runs, digest, facts, fingerprint, glass_all, weights
 
 LIMITS = {"fp32-adamw": 1e-5, "bf16-adamw": 1e-3, "fp32-muon": 2e-2, "bf16-muon": 5e-2}
-"""Largest allowed `distance` on a processor that computes other bits than the recorded one.
+"""Largest allowed `distance` on a processor whose results differ in bits from the recorded ones.
 
 Measured without the pinned environment, with AVX-512 or AVX2 kernels instead of the portable ones: at most 1.2e-6,
 1.8e-4, 5.1e-3 and 2.4e-2. Muon's distances are the largest because its iterations in bfloat16 amplify the smallest
@@ -103,7 +103,7 @@ def kind(name: str) -> str:
 
 
 def distance(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> float:
-    """Return the Euclidean distance between two sets of weights, divided by the distance of the second from `before`."""
+    """Return the distance between two sets of weights, divided by the distance of the second from `before`."""
     assert found.keys() == wanted.keys()
     apart = sum(float(np.square(found[name] - wanted[name]).sum()) for name in wanted)
     moved = sum(float(np.square(wanted[name] - before[name]).sum()) for name in wanted)

@@ -29,7 +29,7 @@ def facts(*arguments: str, folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def home(task_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with all runs, and with a copy of each without half of its heads, `runs/NAME-half`."""
+    """Return a folder with all runs and, for each, a run `runs/NAME-half` in which half of the heads are removed."""
     folder = tmp_path_factory.mktemp("pruned") / "home"
     shutil.copytree(task_home, folder)
     for name in TASKS:

@@ -35,7 +35,7 @@ CHANGES = {
 
 
 def two_steps(name: str) -> BfloatProducts:
-    """Train a reduced recipe for two steps, with evaluation and a sample, and return its counted multiplications."""
+    """Train a reduced version of a recipe for two steps, evaluate and sample; return the counted multiplications."""
     recipe = load_recipe(name).settings
     text = "\n\n".join(f"{LINES[i % 6]} {i} {LINES[(i * i) % 6]}" for i in range(150))
     Path("book.txt").write_text(text, encoding="utf-8")

@@ -224,7 +224,7 @@ def test_the_page_and_its_assets(home: Path, tmp_path: Path) -> None:
 
 
 def new_checkpoint(run: Run, step: int, best: bool = True) -> None:
-    """Copy the run's first checkpoint as a new one, and let `last`, and with `best` also `best`, name it."""
+    """Add a copy of the run's first checkpoint, and point `last` to it; with `best=True`, point `best` to it too."""
     folder = run.checkpoints_folder / f"step-{step:06}"
     shutil.copytree(run.checkpoints_folder / "step-000001", folder)
     for which in ("best", "last") if best else ("last",):

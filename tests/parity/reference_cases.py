@@ -199,9 +199,9 @@ def settings_of(config: ModelConfig) -> Settings:
 
 
 def ragged(rows: int, length: int) -> Tensor:
-    """Return a (7, length) mask of real tokens.
+    """Return a mask of real tokens, (rows, length), for seven rows with different padding.
 
-    The rows have no padding, or padding right, left, on both sides, or in the middle; one real token; none.
+    The rows have no padding; padding on the right, on the left, on both sides, in the middle; one real token; none.
     """
     real = torch.ones(rows, length, dtype=torch.bool)
     real[1, 6:] = False

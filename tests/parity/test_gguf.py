@@ -120,13 +120,13 @@ def test_smaller_weights_are_as_near_as_they_can_be(tmp_path: Path) -> None:
 
 
 def double(add: str) -> tuple[str, Any]:
-    """Return a method's name and a replacement that writes twice the number."""
+    """Return the name of a method of `GGUFWriter`, and a replacement that writes twice the number."""
     right = getattr(gguf.GGUFWriter, add)
     return add, lambda self, value: right(self, 2 * value)
 
 
 def other(add: str, change: Any) -> tuple[str, Any]:
-    """Return a method's name and a replacement that writes a changed value."""
+    """Return the name of a method of `GGUFWriter`, and a replacement that writes a changed value."""
     right = getattr(gguf.GGUFWriter, add)
     return add, lambda self, value: right(self, change(value))
 

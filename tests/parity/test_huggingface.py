@@ -1,4 +1,4 @@
-"""Hugging Face models with random weights are imported and exported, for every supported class."""
+"""Hugging Face models with random weights are imported and exported, for all classes except those for whole texts."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", EXPORT_FORMS)
 def test_another_form_of_a_model_computes_the_same(name: str) -> None:
-    """Cases leave out sinusoidal positions where the form changes positions: the rest of the model must not change."""
+    """The case of `sines_first` has no positions: the form reorders sinusoids, and the rest must compute the same."""
     config = tiny(**FORMS[name])
     model = as_if_trained(config)
     form, tensors = apply_forms([EXPORT_FORMS[name]], config.replace(vocab_size=V), dict(model.state_dict()))

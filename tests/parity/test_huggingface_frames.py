@@ -46,7 +46,11 @@ def wordpiece() -> Any:
 
 
 def byte_bpe(mask: bool = True) -> Any:
-    """Return a tokenizer like RoBERTa's and BART's: <s> TEXT </s>, padding id 1, a mask that absorbs the space before."""
+    """Return a tokenizer like RoBERTa's and BART's: <s> TEXT </s>, and a padding token with the id 1.
+
+    Args:
+        mask: whether to add a mask token, which absorbs a space before it.
+    """
     words = Tokenizer(models.BPE())
     words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     words.decoder = decoders.ByteLevel()
@@ -62,7 +66,11 @@ def byte_bpe(mask: bool = True) -> Any:
 
 
 def unigram(single: str) -> Any:
-    """Return a tokenizer like Marian's and mBART's, which has languages as special tokens."""
+    """Return a tokenizer like Marian's and mBART's, with languages as special tokens.
+
+    Args:
+        single: template of a text and its special tokens.
+    """
     words = Tokenizer(models.Unigram())
     words.pre_tokenizer = pre_tokenizers.Metaspace()
     words.decoder = decoders.Metaspace()
