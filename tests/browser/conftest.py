@@ -49,8 +49,7 @@ def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the built page.
 
     It is GLASS_PAGE if that environment variable is set (for work on the page), else the committed page; if that is
-    missing,
-    a new build of `web/`.
+    missing, a new build of `web/`.
     """
     if given := os.environ.get("GLASS_PAGE"):
         return Path(given)
@@ -116,11 +115,9 @@ def page(_reader: BrowserContext, server: Served) -> Iterator[Visit]:
     """Return a function that opens a view on a new page and waits for its answer.
 
     Example: `page("attention", run="book", head=1)`. Further keywords are those of `Served.at`. If no text is given, it
-    is
-    the text of the run in `TEXTS`. `width` is the window's width in pixels, and `scheme` its color scheme ("light" or
-    "dark"). When the test ends, the fixture fails it if anything went wrong on one of its pages; with `refused=True`,
-    the
-    server may refuse requests.
+    is the text of the run in `TEXTS`. `width` is the window's width in pixels, and `scheme` its color scheme ("light"
+    or "dark"). When the test ends, the fixture fails it if anything went wrong on one of its pages; with
+    `refused=True`, the server may refuse requests.
     """
     watched: list[tuple[Page, Faults]] = []
 

@@ -1,8 +1,7 @@
 """Stop training at random and resume it until it ends: the result must equal an uninterrupted run, bit for bit.
 
 For each configuration, an uninterrupted run is trained first. Each round starts the same run again, stops it up to
-three
-times (by SIGKILL, SIGTERM or SIGINT; at a random moment, before a random file operation, or before the first
+three times (by SIGKILL, SIGTERM or SIGINT; at a random moment, before a random file operation, or before the first
 evaluation), resumes it until it ends, and compares the two folders: weights, optimizer state, metrics, samples, state,
 pointers. Only times, commands and paths may differ.
 
@@ -164,8 +163,7 @@ class Plan:
         """Return whether the stop explains an exit code: killed by the signal, or 130 after handling the signal.
 
         With two processes, any exit code is accepted once the stop was reached, or if it was planned for a moment:
-        torchrun
-        ends the other process in its own way.
+        torchrun ends the other process in its own way.
         """
         if several:
             return self.stop is None or len(_operations(log, self.stop.rank)) >= (self.stop.before or 0)

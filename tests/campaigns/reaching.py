@@ -17,11 +17,9 @@ class ImportGraph:
     """Graph of the imports between the modules of a tree: library, course and tests.
 
     `from package import submodule` counts as an import of the submodule; every other import counts for the named
-    module.
-    Module names in strings, and prefixes of module names in f-strings, count as imports, because commands, exercises
-    and
-    exporters are loaded by name. A test module also imports the `conftest.py` of its folder and of the folders above
-    it.
+    module. Module names in strings, and prefixes of module names in f-strings, count as imports, because commands,
+    exercises and exporters are loaded by name. A test module also imports the `conftest.py` of its folder and of the
+    folders above it.
 
     Args:
         tree: the folder with `src` and `tests`.

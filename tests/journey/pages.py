@@ -72,8 +72,7 @@ def quick_shell(command: str, folder: Path) -> str:
     """Run one `glass` command as `shell` does, but in a process that has PyTorch loaded already.
 
     A shell parses the line and calls a `glass` that only prints its arguments; these arguments are then used, so quotes
-    have
-    the same effect as in a shell.
+    have the same effect as in a shell.
     """
     assert command.startswith("glass ")
     assert not set(command) & set("<>|&;"), f"only a shell can do this: {command}"
@@ -111,8 +110,7 @@ def quick(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
     """Run a `glass` command in this process, which saves the start of a new one.
 
     `< FILE` gives the standard input. `settings` come before the command's own options, which take precedence. The
-    command
-    must succeed; its standard output and its messages are returned.
+    command must succeed; its standard output and its messages are returned.
     """
     command, _, source = command.partition(" < ")
     glass, name, *words = shlex.split(command)

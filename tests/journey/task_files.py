@@ -88,8 +88,7 @@ def write_pairs(folder: Path) -> None:
     """Write `train`, `val` and `test` as `.en` and `.de` files, and further files with the same pairs.
 
     `pairs.tsv` has the pairs of `train` and `val`, `pairs.jsonl` has all 360 pairs, and `sentences.txt` has four
-    English
-    sentences of `test`.
+    English sentences of `test`.
     """
     pairs = mixed(sentence_pairs())
     for name, some in (("train", pairs[:280]), ("val", pairs[280:310]), ("test", pairs[310:340])):

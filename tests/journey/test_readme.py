@@ -2,9 +2,8 @@
 
 `.ci/run` runs the two set-up commands, which install the package; here only their form is checked. All other lines of
 `sh` blocks are run in order, in one folder with a `book.txt` and the files of `task_files`. They are not changed,
-except
-that `--minutes 5` becomes `--minutes 0.005`. Each command runs in a separate process; a shell parses all of them except
-`glass serve`.
+except that `--minutes 5` becomes `--minutes 0.005`. Each command runs in a separate process; a shell parses all of them
+except `glass serve`.
 """
 
 from __future__ import annotations

@@ -237,10 +237,8 @@ def furthest(ours: dict[str, Array], theirs: dict[str, Array]) -> tuple[float, s
     """Return the largest relative difference between gradients, and the name of the weight.
 
     The difference is relative to the largest entry of the weight's gradient. Some gradients are mathematically 0 (a key
-    bias
-    adds the same to all scores of a query), so that both sides contain only rounding errors; the divisor is therefore
-    at
-    least 1e-6 of the largest entry of all gradients.
+    bias adds the same to all scores of a query), so that both sides contain only rounding errors; the divisor is
+    therefore at least 1e-6 of the largest entry of all gradients.
     """
     assert ours.keys() == theirs.keys()
     least = 1e-6 * max(np.abs(value).max() for value in theirs.values() if value.size)

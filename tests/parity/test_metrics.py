@@ -143,8 +143,8 @@ def their_p(ours: float) -> float:
     """Return the p-value of sacrebleu's paired bootstrap that corresponds to our p-value.
 
     sacrebleu takes absolute values before it centers them. If the differences are normal with a mean of z standard
-    errors,
-    its p is P(|X| - E|X| > z), where ours is P(|X - z| > z): about half for clear differences, and never above 0.43.
+    errors, its p is P(|X| - E|X| > z), where ours is P(|X - z| > z): about half for clear differences, and never above
+    0.43.
     """
     normal = NormalDist()
     z = normal.inv_cdf(1 - min(ours, 1 - 1e-9) / 2)
