@@ -1,8 +1,8 @@
-"""Break the code at random, once in each package or module, and list the tests that notice it, before and now.
+"""Break the code at random, once in each package or module, and list the tests of two revisions that notice it.
 
-The campaign compares the test suites of two revisions, called "before" and "now". It works on copies of both source
-trees in a temporary folder, never on the checkout. The code is divided into rooms: a room is a package or a module
-directly under `src/glassformer`; the whole course, `src/glassformer_course`, is one room.
+The campaign compares the tests of an old revision (`--before`) with those of a new one (`--now`). It works on copies of
+both source trees in a temporary folder, never on the checkout. The code is divided into rooms: a room is a package or a
+module directly under `src/glassformer`; the whole course, `src/glassformer_course`, is one room.
 
   python -m tests.campaigns.faults --before 9042ce6 --seed 0 --out tests/campaigns/faults.md
   python -m tests.campaigns.faults --before 9042ce6 --rooms tokenizers,reference
@@ -10,24 +10,25 @@ directly under `src/glassformer`; the whole course, `src/glassformer_course`, is
 For each room:
 
 1. Take the files of the room in random order (in `recipes`: the TOML files).
-2. Find the tests that reach the file: in the tree before, run the three test modules nearest to it by imports, at most
+2. Find the tests that reach the file: in the old tree, run the three test modules nearest to it by imports, at most
    three cases of each test function, and record the lines of the file that each passing test executes (for a TOML file:
    the tests that open it). If no fault of any file of the room is noticed, continue with the next three test modules,
    up to twelve.
 3. Change one executed line at random; the line must occur exactly once in the file in both trees. Possible changes:
    flip a comparison, negate a condition, drop a `not`, swap `and` and `or`, change an operator, add 1 to a constant,
    leave out a call, return early; in a TOML file, change a number.
-4. Make the change in each tree in turn, and run the tests that reach the line, quick ones first, until one fails. The
-   tree now runs its tests of the same names. If none of them notices a fault that was noticed before, run all tests of
-   the test modules nearest to the file in the tree now. A test that also fails without the fault does not count.
-5. If no test of the tree before notices the fault, list it and try the next one. (If no test of the tree now notices it
-   either, the change has no effect or the tests have a gap.)
+4. Make the change in each tree in turn, and run the tests that reach the line, quick ones first, until one fails. In
+   the
+   new tree, run the tests of the same names. If none of them notices a fault that the old tests noticed, run all tests
+   of the test modules nearest to the file in the new tree. A test that also fails without the fault does not count.
+5. If no old test notices the fault, list it and try the next one. (If no new test notices it either, the change has no
+   effect or the tests have a gap.)
 
 The same seed makes the same faults for the same revisions. A test run that exceeds the time limit is ended; tests that
 it did not reach notice nothing.
 
-Exit code: 0 if every room has a fault that is noticed in both trees; 1 if a fault was noticed before and is not now, or
-a room has none; 2 for bad arguments.
+Exit code: 0 if every room has a fault that is noticed in both trees; 1 if a fault is noticed in the old tree but not in
+the new one, or if a room has no fault that is noticed in both; 2 for bad arguments.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ class Outcome:
     Attributes:
         room: room of the changed file.
         fault: the changed line.
-        before: the test that noticed the fault in the tree before, or None.
-        now: the test that noticed the fault in the tree now, or None.
+        before: the test that noticed the fault in the old tree, or None.
+        now: the test that noticed the fault in the new tree, or None.
     """
 
     room: str
@@ -96,7 +97,7 @@ class Outcome:
 
     @property
     def lost(self) -> bool:
-        """Whether a test noticed the fault before and none does now."""
+        """Whether a test noticed the fault in the old tree and none did in the new one."""
         return self.before is not None and self.now is None
 
     @property
@@ -207,11 +208,11 @@ class Tree:
 
 
 class Campaign:
-    """Search for faults in two trees.
+    """Search for faults that the tests of two trees notice.
 
     Args:
-        before: the tree whose tests are the reference.
-        now: the tree whose tests must notice the same faults.
+        before: the old tree, whose tests are the reference.
+        now: the new tree, whose tests must notice the same faults.
         seed: seed for the choice of files and faults.
     """
 
@@ -222,14 +223,14 @@ class Campaign:
         self.graphs = {id(tree): ImportGraph(tree.root) for tree in (before, now)}
 
     def rooms(self) -> list[str]:
-        """Return the names of all rooms of the tree before that have a file in which faults can be made."""
+        """Return the names of all rooms of the old tree that have a file in which faults can be made."""
         top = self.before.root / PACKAGE
         names = sorted(path.name for path in top.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file())
         names.append(COURSE.name)
         return [name for name in names if any(self._faults(path) for path in self._files(name))]
 
     def outcomes(self, room: str, count: int) -> Iterator[Outcome]:
-        """Yield the results of faults in a room, until `count` of them were noticed in the tree before."""
+        """Yield the results of faults in a room, until tests of the old tree have noticed `count` of them."""
         draw = random.Random(f"{self.seed} {room}")
         files = self._files(room)
         draw.shuffle(files)
@@ -276,11 +277,11 @@ class Campaign:
         return faults_of(path, self.now.root, self.before.root)
 
     def _line_before(self, fault: Fault) -> int:
-        """Return the number of a fault's line in the tree before."""
+        """Return the number of a fault's line in the old tree."""
         return (self.before.root / fault.path).read_text(encoding="utf-8").split("\n").index(fault.old) + 1
 
     def _reached(self, path: str, modules: Sequence[str]) -> dict[str, list[int]]:
-        """Run test modules in the tree before, and return the lines of a file that each passing test executes."""
+        """Run test modules in the old tree, and return the lines of a file that each passing test executes."""
         watch = str((self.before.root / path).resolve())
         records = self.before.run(modules, f"--watch={watch}", f"--cases={CASES}")
         passed = [record for record in records if record["passed"]]
@@ -290,7 +291,7 @@ class Campaign:
     def _outcome(self, room: str, fault: Fault, tests: list[str], nearest: int) -> Outcome:
         """Try a fault in both trees, and return the result.
 
-        If only the tree before notices it, run the `nearest` test modules nearest to the file in the tree now.
+        If it is noticed only in the old tree, run the `nearest` test modules nearest to the file in the new tree.
         """
         modules = list(dict.fromkeys(test.partition("::")[0] for test in tests))
         before = self.before.catcher(fault, modules, tests)

@@ -51,7 +51,7 @@ def progress(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def long_text(tmp_path: Path) -> Path:
-    """Write a text so long that evaluating half of it exceeds the time limit of a test."""
+    """Write a text so long that evaluating half of it takes more time than a test's limit allows."""
     path = text_file(tmp_path)
     path.write_text(path.read_text(encoding="utf-8") * 130, encoding="utf-8")
     return path
