@@ -127,7 +127,7 @@ NOT_THE_SAME = {
 
 
 def questions(task: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the views that a task has in a shared file, each with a question."""
+    """Yield names of views with questions that a shared file of the task can answer."""
     head = "dec.1.self.2" if task in WRITE else "enc.1.self.2"
     yield "tokens", {}
     yield "attention", {"head": head, "form": "float32"}

@@ -1,4 +1,4 @@
-"""Small runs of every model family for tests of the page: trained for a few steps, or with random weights."""
+"""Small runs of every model family for the tests of the page: briefly trained, or with random weights."""
 
 from __future__ import annotations
 

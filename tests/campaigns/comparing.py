@@ -1,4 +1,4 @@
-"""Compare two run folders; times, commands and the paths of files may differ."""
+"""Compare two run folders; times, and the commands and paths in the manifest, may differ."""
 
 from __future__ import annotations
 

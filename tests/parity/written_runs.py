@@ -1,4 +1,4 @@
-"""Make run folders for the exports without training; their weights are random, as large as after training."""
+"""Make run folders with random weights for the tests of exports, without training."""
 
 from __future__ import annotations
 
