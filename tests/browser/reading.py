@@ -95,7 +95,7 @@ def settled(page: Page) -> None:
 def quiet(page: Page) -> None:
     """Wait until the page shows an idle view, or a card instead of a view.
 
-    This suffices for views that begin with a button; `settled` also waits for an answer.
+    This suffices for views that begin with a button: they show no answer yet, for which `settled` would wait.
     """
     page.wait_for_function(
         """() => document.querySelector("main p.card") !== null
@@ -133,7 +133,7 @@ def turn(
 
 
 def values(page: Page, selector: str = "section.view") -> list[float]:
-    """Return the `data-value` numbers of the elements inside a selector, or of these elements, in document order."""
+    """Return the `data-value` numbers of the elements that match a selector or are inside such elements, in page order."""
     texts = page.evaluate(
         """(selector) => [...document.querySelectorAll("[data-value]")]
              .filter((element) => element.closest(selector)).map((element) => element.getAttribute("data-value"))""",
@@ -143,7 +143,7 @@ def values(page: Page, selector: str = "section.view") -> list[float]:
 
 
 def value(page: Page, selector: str) -> float:
-    """Return the only `data-value` number inside a selector."""
+    """Return the only `data-value` number of the elements that match a selector or are inside such elements."""
     (found,) = values(page, selector)
     return found
 

@@ -92,7 +92,7 @@ class Trained:
         return process
 
     def examine(self) -> list[str]:
-        """Halt the first process while examining the run folder, and return the problems, by their names in `COUNTS`."""
+        """Halt the first process while examining the run folder, and return the names of problems, as in `COUNTS`."""
         found = [] if self.first.poll() is None else ["first ended"]
         if not found:
             os.kill(self.first.pid, signal.SIGSTOP)

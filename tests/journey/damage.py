@@ -59,7 +59,7 @@ def make_text(folder: Path) -> None:
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """Return all files and folders below a folder, with the hash of each file."""
+    """Return the paths of all files and folders below a folder, with the hash of each file and "" for folders."""
     found = sorted(folder.rglob("*"))
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
@@ -105,7 +105,7 @@ def folder_at(name: str) -> SetUp:
 
 
 def both(*steps: SetUp) -> SetUp:
-    """Return a function that runs the given functions one after another."""
+    """Return a function that calls the given functions one after another."""
     return lambda folder: [step(folder) for step in steps]
 
 

@@ -145,7 +145,7 @@ def test_prompts_may_be_token_ids_and_may_be_echoed(client: openai.OpenAI, book:
 
 
 def test_log_probabilities_are_the_models(client: openai.OpenAI, book: TextModel) -> None:
-    """They come from a plain forward pass over the text so far; temperature does not change them."""
+    """Log-probabilities come from a plain forward pass over the text so far; temperature does not change them."""
     options: dict[str, Any] = {"model": "book", "prompt": "the", "max_tokens": 20, "seed": 3, "temperature": 0.5}
     choice = client.completions.create(**options, logprobs=4).choices[0]
     scores = choice.logprobs

@@ -494,7 +494,7 @@ def test_the_overview_has_every_command_in_one_of_five_groups() -> None:
 @pytest.mark.skipif(os.name == "nt", reason="this system has no such pipes")
 @pytest.mark.parametrize("words", [[], ["--version"]])
 def test_a_reader_that_leaves_early_is_no_fault(words: list[str]) -> None:
-    """This happens with `glass | head -1`."""
+    """A reader such as `head -1` closes the pipe early."""
     process = subprocess.Popen(
         [sys.executable, "-m", "glassformer", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

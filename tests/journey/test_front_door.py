@@ -335,7 +335,7 @@ def test_an_import_opens_as_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_ten_tasks_of_a_researcher_take_fifteen_lines() -> None:
-    """They are the first code of docs/python.md, which `test_docs.py` runs; it numbers the tasks and has one import."""
+    """The tasks are numbered in the first code block of docs/python.md, which `test_docs.py` runs."""
     code = blocks(ROOT / "docs" / "python.md", "python")[0].code
     lines = [line for line in code.splitlines() if line.strip()]
     assert len(lines) <= 15

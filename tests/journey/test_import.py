@@ -397,7 +397,7 @@ def test_files_of_chat_templates_count_before_entries(home: Path, tmp_path: Path
 
 @pytest.mark.parametrize("has_own", [True, False])
 def test_a_file_named_default_is_the_default(has_own: bool, home: Path, tmp_path: Path) -> None:
-    """transformers does the same, also beside `chat_template.jinja`."""
+    """transformers also prefers this file, even beside `chat_template.jinja`."""
     shutil.copytree(home / "gpt2", tmp_path / "gpt2")
     bytes_bpe().save_pretrained(tmp_path / "gpt2")
     (tmp_path / "gpt2" / "additional_chat_templates").mkdir()

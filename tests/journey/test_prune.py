@@ -41,7 +41,7 @@ def home(task_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", TASKS)
 def test_the_new_run_does_what_a_run_does(home: Path, name: str) -> None:
-    """It has fewer heads and parameters, generates text or labels, can be evaluated, and resumes training."""
+    """The new run has fewer heads and parameters, generates text or labels, can be evaluated, and resumes training."""
     said = json.loads((home / f"{name}-half.json").read_text(encoding="utf-8"))
     new = f"runs/{name}-half"
     config = Run(home / new).config()

@@ -114,7 +114,7 @@ def test_against_another_run(task_home: Path) -> None:
 
 
 def test_both_runs_write_as_the_command_says(task_home: Path) -> None:
-    """A run and its copy with another temperature give equal texts if the command sets the temperature."""
+    """A run and its copy with another temperature have equal scores if the command sets the temperature for both."""
     settings = ["test.en", "test.de", "--examples", "10", "--sample.temperature=1.5", "--seed", "5"]
     shutil.copytree(task_home / "runs" / "translate", task_home / "reseeded", dirs_exist_ok=True)
     file = task_home / "reseeded" / "config.toml"

@@ -120,9 +120,9 @@ HOLES = ["It was a [MASK] day.", "[MASK] old [MASK] sleeps", "мир [MASK]"]
 
 
 def their_fillings(model: Any, words: Any, text: str, special: frozenset[int]) -> list[list[tuple[int, float]]]:
-    """Return, for each mask, all tokens but the special ones with their probabilities, likeliest first.
+    """Return, for each mask, all tokens except special ones with their probabilities, likeliest first.
 
-    They come from transformers' pipeline; the probabilities are scaled so that they add up to 1.
+    The probabilities come from transformers' pipeline and are scaled so that they add up to 1.
     """
     pipe = transformers.pipeline("fill-mask", model=model, tokenizer=words, top_k=len(words), device="cpu")
     found = pipe(text.replace("[MASK]", words.mask_token))
