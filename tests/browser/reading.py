@@ -133,7 +133,7 @@ def turn(
 
 
 def values(page: Page, selector: str = "section.view") -> list[float]:
-    """Return the `data-value` numbers of the elements that match a selector or are inside such elements, in page order."""
+    """Return the `data-value` numbers of elements that match a selector or are inside such elements, in page order."""
     texts = page.evaluate(
         """(selector) => [...document.querySelectorAll("[data-value]")]
              .filter((element) => element.closest(selector)).map((element) => element.getAttribute("data-value"))""",
@@ -143,7 +143,7 @@ def values(page: Page, selector: str = "section.view") -> list[float]:
 
 
 def value(page: Page, selector: str) -> float:
-    """Return the only `data-value` number of the elements that match a selector or are inside such elements."""
+    """Return the only `data-value` number of elements that match a selector or are inside such elements."""
     (found,) = values(page, selector)
     return found
 

@@ -132,7 +132,7 @@ def test_the_python_runs_and_writes_what_the_command_writes(newcomer: Path) -> N
 
 
 def test_a_moved_run_needs_nothing_else(newcomer: Path, tmp_path: Path) -> None:
-    """The README promises this for run folders."""
+    """The README says that a run folder contains everything that the model needs."""
     if not (newcomer / "runs" / "book").exists():  # this test alone
         shell("glass train book.txt --out runs/book --steps 2 --set train.warmup=0", newcomer)
     here = shell('glass generate runs/book "It was"', newcomer)
