@@ -66,11 +66,8 @@ def test_the_heads_of_a_pruned_model_keep_their_numbers_and_scores() -> None:
     reports = survey(pruned, [text(pruned)], KNOWN).heads
     assert [each.head for each in reports] == heads(pruned)
     found = {str(each.head): each.roles["previous"].score for each in reports}
-    for name in (
-        "dec.0.self.1",
-        "dec.0.self.3",
-        "dec.0.self.5",
-    ):  # the input of layer 0 does not depend on the removed heads
+    # The input of layer 0 does not depend on the removed heads.
+    for name in ("dec.0.self.1", "dec.0.self.3", "dec.0.self.5"):
         assert found[name] == pytest.approx(scores[name], abs=1e-6)
 
 
