@@ -1,4 +1,4 @@
-"""Settings: round trip through TOML, refusals that name the nearest word, flags for every field."""
+"""Settings: round trip through TOML, errors that state the problem and a remedy, and a flag for every setting."""
 
 from __future__ import annotations
 

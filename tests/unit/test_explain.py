@@ -99,7 +99,7 @@ def test_the_bench_sees_a_wrong_number() -> None:
 
 
 def test_the_example_by_hand() -> None:
-    """Compute the example of three tokens with NumPy alone, and check the printed numbers by hand."""
+    """Check the matrices of the three-token example against NumPy, and some printed numbers against known values."""
     x = np.array(EMBEDDING[:3]) + np.array(POSITIONS)
     q, k, v = (x @ np.array(matrix, dtype=float) for matrix in (QUERY, KEY, VALUE))
     scores = np.where(np.tri(3) > 0, q @ k.T / 2, -np.inf)

@@ -220,7 +220,7 @@ class Run:
 
     @property
     def checkpoints_folder(self) -> Path:
-        """Return the path of the folder of checkpoints."""
+        """Return the path of the folder with one subfolder for each checkpoint, such as `step-000100`."""
         return self.folder / "checkpoints"
 
     def config(self) -> Config:

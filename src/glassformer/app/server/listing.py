@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NEVER = "-"
 """Placeholder for the version of a run without a checkpoint."""
 WORDS = 12
-"""Maximum number of words of a sample to use as the prompt."""
+"""For task lm: maximum number of words of a sample to use as the prompt."""
 MARGIN = 8
 """Number of tokens of the context to leave free after the prompt."""
 

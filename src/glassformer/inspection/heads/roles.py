@@ -20,7 +20,7 @@ from glassformer.inspection.heads.role_scores import RoleTally, mass, tally_valu
 SINK = 0.3
 """Mean weight on the first token above which a head counts as a sink (Gu et al. 2025)."""
 SINK_LENGTH = 64
-"""Maximum number of rows over which `sink_weight` is measured."""
+"""Maximum number of queries over which `sink_weight` is measured."""
 POSITIONAL = 0.90
 FREQUENT = 500
 """Number of most frequent tokens that do not count as rare words (Voita et al. 2019, section 5.4)."""
@@ -154,7 +154,7 @@ def positional(counts: Floats, chance: Floats, rows: Floats) -> tuple[RoleTally,
 
 
 def sink_weight(arrays: AttentionArrays) -> Floats:
-    """Return the mean weight (N, H) on the first key over the first `SINK_LENGTH` rows, including row 0.
+    """Return the mean weight (N, H) on the first key over the first `SINK_LENGTH` queries, including query 0.
 
     This is α of Gu et al. 2025. A head above `SINK` is a sink; the fraction of sinks is the paper's Sink metric.
     """

@@ -153,7 +153,7 @@ def _role_scores(layer: _Layer) -> tuple[dict[str, list[RoleScore]], dict[str, s
     for role, tallies in layer.tallies.items():
         tally = RoleTally.join(tallies)
         if not tally.rows.sum():
-            unscored[role] = NO_ROWS.get(role, f"the role is possible in no row of the probe {layer.probe[role]!r}")
+            unscored[role] = NO_ROWS.get(role, f"no query of the probe {layer.probe[role]!r} allows this role")
             continue
         threshold = THRESHOLDS.get(role, 0.0)
         details = None
@@ -170,7 +170,7 @@ def _role_scores(layer: _Layer) -> tuple[dict[str, list[RoleScore]], dict[str, s
             details = [{"offset": float(offset)} for offset in offsets]
             scores["positional"] = score_heads(tally, roles.POSITIONAL, "text", details=details)
         else:
-            unscored["positional"] = "the role is possible in no row of the probe 'text'"
+            unscored["positional"] = "no query of the probe 'text' allows this role"
     return scores, unscored
 
 

@@ -10,12 +10,12 @@ from glassformer.inspection.heads.role_scores import RoleScore
 NUMBERS = {
     "entropy": "entropy of the attention weights, in nats",
     "entropy_share": "entropy relative to uniform attention",
-    "confidence": "largest weight on a token that is not special, mean over rows",
+    "confidence": "largest weight on a token that is not special, mean over queries",
     "distance": "distance to the key in tokens, weighted by attention",
     "distance_share": "distance relative to uniform attention",
     "divergence": "Jensen-Shannon divergence of texts at equal positions, in nats; 0: depends on positions only",
     "coverage": "fraction of source tokens with a total weight of at least 0.5",
-    "first_of_64": "weight on the first token, mean over the first 64 rows",
+    "first_of_64": "weight on the first token, mean over the first 64 queries",
     "hidden_weight": "largest weight on masked keys, such as padding or later tokens: must be 0",
 }
 
@@ -59,12 +59,12 @@ def head_lines(report: HeadSurvey, head_report: HeadReport) -> Iterator[str]:
         interval = (
             "" if role_score.interval is None else f"{role_score.interval[0]:.3f} to {role_score.interval[1]:.3f}"
         )
-        rows = f"{role_score.probe}, {role_score.rows:,} rows" if role_score.rows else role_score.probe
+        data = f"{role_score.probe}, {role_score.rows:,} queries" if role_score.rows else role_score.probe
         detail = "".join(f", {name} {value:+g}" for name, value in role_score.detail.items() if name == "offset")
         yield (
             f"{display_name(role):<24}{role_score.score:>8.3f}{_cell(role_score.chance, 8, 3)}"
             f"{_cell(role_score.lift, 8, 1)}{interval:>18}"
-            f"{role_score.threshold:>8.2f}  {rows}{detail}"
+            f"{role_score.threshold:>8.2f}  {data}{detail}"
         )
     yield ""
     for name, value in head_report.statistics.items():

@@ -80,7 +80,7 @@ def _unused(ids: Ints, dX: Array, size: int) -> Case:
 
     return Case(
         ask,
-        note="where the rows of tokens 3 to 6 are exactly 0 and all rows together are the sum of dX",
+        note="where the gradient rows of tokens 3 to 6 must be 0, and all rows must sum to the sum of the rows of dX",
         description="rows of table_gradient(ids, dX, 7) that are 0, and the sum of its rows",
     )
 
