@@ -194,6 +194,7 @@ def test_a_classifier_gives_no_token_a_probability(registry: ModelRegistry) -> N
         ("book", "fill", "only the tokens before it"),
         ("fill", "turn", "only the source and the target tokens before it"),
         ("fill", "mails", None),
+        ("fill", "talk", None),
         ("book", "turn", None),
     ],
 )

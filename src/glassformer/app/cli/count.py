@@ -153,8 +153,8 @@ def _vocabulary(config: Config, recipe: Recipe) -> int:
         return config.model.vocab_size
     if config.tokenizer.kind == "bytes":
         return 257  # all bytes and the end token
-    same_text = config.tokenizer.kind == recipe.settings.get("tokenizer", {}).get("kind")
-    return recipe.vocabulary if recipe.vocabulary and same_text else config.tokenizer.vocab_size
+    same_kind = config.tokenizer.kind == recipe.settings.get("tokenizer", {}).get("kind")
+    return recipe.vocabulary if recipe.vocabulary and same_kind else config.tokenizer.vocab_size
 
 
 def _row(name: str, parameters: int, mib: float, flops: int, cache: int) -> str:

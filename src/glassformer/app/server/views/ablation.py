@@ -128,7 +128,7 @@ def _losses_on_text(
         intact_losses: Surprisals = opened.cached(
             key, lambda: surprisals(model, question.text, target), lambda losses: 200 * len(losses.tokens)
         )
-    except GlassError as error:  # the text is too long to mask each of its tokens in turn
+    except GlassError as error:  # for example, the text is too long to mask each of its tokens in turn
         return {"whole": None, "off": None, "tokens": 0, "how": error.problem, "target": target}
     ablated_losses = surprisals(model, question.text, target, ablated)
     return {

@@ -113,9 +113,12 @@ def _shared_spans(one: Surprisals, other: Surprisals) -> tuple[list[SharedSpan] 
 
 
 def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
-    """Return a warning if exactly one run is of task masked and the other run is not a classifier, else None."""
+    """Return a warning if one run is of task masked and the other has losses of another kind, else None.
+
+    Classifiers and chat runs have no losses of tokens.
+    """
     other_models = [each.model for each in pair if not isinstance(each.model, MaskFiller)]
-    if len(other_models) != 1 or isinstance(other_models[0], TextClassifier):
+    if len(other_models) != 1 or isinstance(other_models[0], TextClassifier | ChatModel):
         return None
     context = "the source and the target tokens" if isinstance(other_models[0], Translator) else "the tokens"
     return (
