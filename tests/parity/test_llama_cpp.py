@@ -72,7 +72,7 @@ def written_there(path: Path) -> list[list[int]]:
 
 
 def written_here(run: Path) -> list[list[int]]:
-    """Return the ids that the run writes greedily after each prompt."""
+    """Return the ids that the run's model generates greedily after each prompt."""
     model = OpenedRun.load(run, device="cpu").writer
     settings = SampleConfig(tokens=COUNT, temperature=0.0)
     found = []

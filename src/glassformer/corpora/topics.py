@@ -169,7 +169,7 @@ def _gap_counts(fewest: int, most: int) -> dict[int, float]:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    """Return a pattern for each frame, which matches the frame with any words in its gaps."""
+    """Return a pattern for each frame, which matches the frame with corpus words of the right kind in its gaps."""
     alternatives = {kind: "|".join(lists[kind] for lists in (NEUTRAL, *WORDS.values())) for kind in NEUTRAL}
     return tuple(
         re.compile(GAP.sub(lambda gap: f"({alternatives[gap[0]].replace(' ', '|')})", frame.replace(".", r"\.")))

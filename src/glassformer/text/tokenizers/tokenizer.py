@@ -283,7 +283,7 @@ class Tokenizer:
         """Read a `tokenizer.json` that `save` wrote.
 
         Raises:
-            GlassError: the file cannot be read; another program or another version of the format wrote it; it was
+            GlassError: the file cannot be read; another program wrote it, or it has another format version; it was
                 altered or cut short since; or the installed `tokenizers` cannot use it.
         """
         try:

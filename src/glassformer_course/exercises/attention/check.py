@@ -21,7 +21,7 @@ def attention(Q: Array, K: Array, V: Array) -> tuple[Array, Array]:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with square shapes, where a wrong axis still fits, then other shapes, large scores and ties."""
+    """Yield a simple case, then square shapes, where a wrong axis still fits, other shapes, large scores and ties."""
     query = np.array([[2 * log(3), 0.0, 0.0, 0.0]])
     keys = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]])
     values = np.array([[4.0, 0.0], [0.0, 8.0]])

@@ -87,7 +87,7 @@ def _scorable(model: AnyTextModel) -> ScorableModel | Translator:
 
 
 def _target(opened: ServedModel, question: LossQuestion) -> str | None:
-    """Return the target to score after a source: the given target, or the model's greedy output."""
+    """Return the target to score: the given one, or else the greedy output; None if the model has no targets."""
     if not isinstance(opened.model, Translator):
         if question.target is not None:
             raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove target.")
