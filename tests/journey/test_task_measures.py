@@ -229,6 +229,7 @@ def test_a_run_folder_alone_is_enough(name: str, task_home: Path, tmp_path: Path
     there = facts("evaluate", "taken away", *OTHER_TEXT[name], folder=tmp_path)
     if "notes" in there:
         assert any("baselines that need the training text are left out" in note for note in there["notes"])
+    assert "unigram" not in [row["name"] for row in there.get("baselines", [])]
     assert there["loss"] == facts("evaluate", f"runs/{name}", *OTHER_TEXT[name], folder=task_home)["loss"]
     cause, _ = refused("evaluate", "taken away", folder=tmp_path)
     assert RUNS[name][0] in cause

@@ -255,7 +255,7 @@ def test_one_folder_for_each_label(write: Write, tmp_path: Path) -> None:
         write(f"mails/{label}/{number:03}.txt", text + "\nsecond line")
     found = made(tmp_path, "classify", source=str(tmp_path / "mails"))
     assert sorted(texts(found)) == sorted((text + "\nsecond line", label) for text, label in SPAM)
-    assert "label: the folder that a file lies in" in notes(found)
+    assert "label: the first subfolder in the path of a file" in notes(found)
 
 
 def test_real_news(real_text: Path, tmp_path: Path) -> None:

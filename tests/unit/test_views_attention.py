@@ -295,14 +295,14 @@ def test_a_given_target_is_looked_at_instead(registry: ModelRegistry) -> None:
 
 WRONG = [
     ("book", "attention", {"head": "dec.0.self.1"}, "there is no head"),
-    ("book", "attention", {"head": "dec.0.self.0", "queries": [5, 5]}, "queries 5 to 5"),
+    ("book", "attention", {"head": "dec.0.self.0", "queries": [5, 5]}, "queries [5, 5) are empty"),
     ("book", "attention", {"head": "dec.0.self.0", "keys": [0, 10**9]}, "are not within"),
     ("book", "attention", {"head": "dec.0.self.0", "px": 513}, "less than or equal to 512"),
     ("book", "attention", {"head": "dec.0.self.0", "path": "/etc"}, "Extra inputs"),
     ("book", "attention", {"head": "dec.0.self.0", "text": "the dog " * 99}, "tokens, but the model reads"),
     ("book", "focus", {"place": 999}, "position 999"),
     ("book", "focus", {"place": 0, "stack": "enc"}, "no stack"),
-    ("book", "score", {"head": "dec.0.self.0", "query": 0, "key": 999}, "keys 999"),
+    ("book", "score", {"head": "dec.0.self.0", "query": 0, "key": 999}, "keys [999, 1000)"),
     ("book", "alignment", {}, "no cross-attention"),
     ("book", "heads", {"sites": ["dec.9.self"]}, "no attention"),
     ("turn", "alignment", {"head": 7}, "no head 7"),

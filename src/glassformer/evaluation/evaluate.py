@@ -245,7 +245,7 @@ def _evaluate_text(request: EvaluationRequest, model: TextModel | MaskFiller, fo
         return language_report(model, text, store, train, corpus, precision, config.sample, reading)
     device = next(model.model.parameters()).device
     task = MaskedTask(config, evaluated)
-    return masked_report(model.model, task, text, device, choose_precision(precision, device), reading)
+    return masked_report(model.model, task, text, train, device, choose_precision(precision, device), reading)
 
 
 def _training_overlap(folder: Path, encoded: EvaluationData, train: TokenStore | None) -> TrainingOverlap:

@@ -92,8 +92,8 @@ class LanguageReport:
             lines.append("")
             lines.append(
                 f"copy meter: in a sample of {len(self.sample)} characters, the longest passage found in the "
-                f"training text has {self.overlap.length} (line {self.overlap.line}, "
-                f"character {self.overlap.position}): {copied!r}"
+                f"training text has {self.overlap.length} characters (line {self.overlap.line}, "
+                f"offset {self.overlap.position:,} in the text): {copied!r}"
             )
         return "\n".join(lines)
 

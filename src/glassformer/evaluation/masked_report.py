@@ -20,6 +20,7 @@ from glassformer.tasks.losses import tokens_at_once
 from glassformer.tasks.task import MaskedTask
 from glassformer.tasks.task_rows import groups
 from glassformer.text.batches import Batch
+from glassformer.text.store import TokenStore
 from glassformer.training.validation import LossEstimate, validation_loss
 
 
@@ -73,7 +74,13 @@ class MaskedReport:
 
 
 def masked_report(
-    model: Model, task: MaskedTask, text: str, device: torch.device, dtype: torch.dtype, reading: Reading
+    model: Model,
+    task: MaskedTask,
+    text: str,
+    train: TokenStore | None,
+    device: torch.device,
+    dtype: torch.dtype,
+    reading: Reading,
 ) -> MaskedReport:
     """Evaluate predictions of masked tokens on the whole text, with masks that are the same at every evaluation.
 
@@ -81,6 +88,7 @@ def masked_report(
         model: an encoder.
         task: masked task whose validation split is the text to evaluate.
         text: name of the evaluation data, for the report.
+        train: the encoded training text; None: the baseline that needs it is left out.
         device, dtype: the device of the model, and the precision of its matrix multiplications.
         reading: documents that were left out, and overlap of the text with the training text.
     """
@@ -108,7 +116,7 @@ def masked_report(
         estimate=estimate,
         unknown_share=task.unknown_share,
         metrics=metrics,
-        baselines=_baselines(task, np.concatenate(truth)),
+        baselines=_baselines(task, train, np.concatenate(truth)),
         reading=reading,
     )
 
@@ -118,15 +126,15 @@ def _accuracy(counts: np.ndarray, column: int, indices: Indices) -> float:
     return float(counts[indices, column].sum() / max(1, counts[indices, 2].sum()))
 
 
-def _baselines(task: MaskedTask, truth: np.ndarray) -> list[tuple[str, float, float, str]]:
-    """Return the loss and accuracy of the uniform and unigram predictors on the masked tokens."""
+def _baselines(task: MaskedTask, train: TokenStore | None, truth: np.ndarray) -> list[tuple[str, float, float, str]]:
+    """Return the loss and accuracy of the uniform predictor and, given `train`, of the unigram predictor."""
     V = task.choices
     text_ids = task.tokenizer.text_ids  # special tokens are never masked
-    train_counts = counts_of(task.train.tokens, V)[text_ids]
     masked_counts = counts_of(truth, V)[text_ids]
+    train_counts = np.zeros_like(masked_counts) if train is None else counts_of(train.tokens, V)[text_ids]
     uniform, unigram = by_frequency(train_counts, masked_counts, V)
-    accuracy = float(masked_counts[train_counts.argmax()] / max(1, masked_counts.sum()))
-    return [
-        (uniform.name, uniform.loss or 0.0, 1 / V, uniform.note),
-        (unigram.name, unigram.loss or 0.0, accuracy, unigram.note),
-    ]
+    rows = [(uniform.name, uniform.loss or 0.0, 1 / V, uniform.note)]
+    if train is not None:
+        accuracy = float(masked_counts[train_counts.argmax()] / max(1, masked_counts.sum()))
+        rows.append((unigram.name, unigram.loss or 0.0, accuracy, unigram.note))
+    return rows

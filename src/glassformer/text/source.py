@@ -416,7 +416,7 @@ def _from_examples(kind: RecordKind, data: DataConfig, source_name: str, locatio
         location = _without_unlabelled(location)
     scanned = scan_files(source_name, data.encoding, location, read_tables=not by_folder)
     if by_folder:
-        notes = (*scanned.notes, "label: the folder that a file lies in; text: the whole file")
+        notes = (*scanned.notes, "label: the first subfolder in the path of a file; text: the whole file")
         digest = _digest([scanned.digest, *map(_label_of, scanned.files)])
         return Source(kind, data, source_name, scanned.files, None, digest, notes)
     refuse_plain_json(scanned.files, location)

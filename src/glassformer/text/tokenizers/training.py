@@ -219,7 +219,9 @@ def _train_wordpiece(config: TokenizerConfig, sample: list[str]) -> Json:
     minimum = len(letters) + len(inner_letters) + 2
     if config.vocab_size < minimum:
         raise _vocabulary_too_small(
-            config, minimum, f"the text has {len(letters)} letters, {len(inner_letters)} of them inside words"
+            config,
+            minimum,
+            f"the text has {len(letters)} distinct characters, {len(inner_letters)} of them after the first in a word",
         )
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocab_size - 2,

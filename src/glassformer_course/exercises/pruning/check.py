@@ -66,7 +66,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         "importance", two_positions, two_positions * [1, -1], note="where the channels of one head have opposite signs"
     )
     for N, H, T, d in [(1, 1, 1, 1), (3, 2, 5, 4), (7, 5, 2, 3), (11, 3, 4, 2)]:
-        note = f"where {H} heads have {T} positions of {d} channels for {N} texts"
+        note = f"where (N, H, T, d) is ({N}, {H}, {T}, {d})"
         yield call("importance", rng.normal(size=(N, H, T, d)), rng.normal(size=(N, H, T, d)), note=note)
     for heads, d, D, removed in [
         (2, 1, 3, [0]),

@@ -201,5 +201,5 @@ function strongest(row: Float64Array, count: number): { top: { key: number; weig
 function span(requested: Span, length: number, what: string): [number, number] {
   const [start, stop] = requested ?? [0, length];
   if (start >= 0 && start < stop && stop <= length) return [start, stop];
-  throw new GlassError(`The ${what} ${start} to ${stop - 1} are not within the ${length} tokens.`, `Choose positions from 0 to ${length - 1}.`);
+  throw new GlassError(`The ${what} [${start}, ${stop}) are empty, or are not within the ${length} tokens.`, `Choose positions from 0 to ${length - 1}.`);
 }

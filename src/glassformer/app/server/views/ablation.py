@@ -50,6 +50,7 @@ from glassformer.training.validation import loss_on_rows
 
 ROWS = 4_096
 """Approximate number of targets to compute mean activations over, if no validation loss was requested."""
+MEAN_OF_VALIDATION = "replaced by its mean over all positions of rows of the validation split"
 BYTES = 2**20
 """Approximate size of cached validation rows, in bytes."""
 
@@ -88,7 +89,7 @@ def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
         "switches": ablatable(model.model),
         "off": list(ablation.removed_parts),
         "instead": ablation.kind,
-        "kinds": {kind: ABLATION_KINDS[kind] for kind in PART_KINDS},
+        "kinds": {kind: ABLATION_KINDS[kind] for kind in PART_KINDS} | {"mean": MEAN_OF_VALIDATION},
         "text": _losses_on_text(opened, subject, question, ablated),
         "answer": {
             "what": before.what,

@@ -59,8 +59,8 @@ def window(span: Span, length: int, what: str) -> slice:
     start, stop = (0, length) if span is None else span
     if not 0 <= start < stop <= length:
         raise GlassError(
-            f"the {what} {start} to {stop} are not within the {counted(length, 'tokens')}",
-            f"Give [start, stop] with 0 <= start < stop <= {length}, or remove the range.",
+            f"the {what} [{start}, {stop}) are empty, or are not within the {counted(length, 'tokens')}",
+            f"Give positions from 0 to {length - 1}; a range [start, stop] needs start < stop <= {length}.",
         )
     return slice(start, stop)
 
