@@ -45,7 +45,7 @@ def check(which: str | int, *functions: Function) -> bool:
         folder.note(verdict)
     print(verdict.text())
     if any("NameError" in line for line in verdict.lines):
-        print("  Each function's cell runs alone: put its imports and helpers in the same cell.")
+        print("  Only the cells that define these functions are run: put imports and helpers in the same cells.")
     return verdict.passed
 
 

@@ -48,7 +48,7 @@ def check_source(
                 result, lines = _result_of(marks)
         except StoppedError as error:
             result = "stopped"
-            lines = (f"The process was stopped: {error}.",)
+            lines = (f"The check was stopped: {error}.",)
     return Verdict(
         exercise.number,
         exercise.name,

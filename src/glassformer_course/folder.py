@@ -42,6 +42,14 @@ def chosen_folder(folder: str | None) -> Path:
     return Path() if (Path() / STATE).is_file() else DEFAULT
 
 
+def folder_option(folder: Path) -> str:
+    """Return the option that selects a course folder in a command; empty for the folder that commands use without it.
+
+    The option begins with a space.
+    """
+    return "" if folder == chosen_folder(None) else f" --folder {quoted(folder)}"
+
+
 class CourseFolder:
     """Folder of a learner: a file for each exercise started, and `course.json` with the progress.
 
@@ -80,9 +88,9 @@ class CourseFolder:
         path = self.path / self.text_file
         try:
             return path.read_text(encoding="utf-8")
-        except OSError:
+        except OSError as error:
             raise GlassError(
-                f"the text of this course is missing: {path}", "Copy the file from the assignment."
+                f"cannot read {path}, the text of this course: {error.strerror}", "Copy the file from the assignment."
             ) from None
 
     def file(self, exercise: Exercise, suffix: str = ".py") -> Path:

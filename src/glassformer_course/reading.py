@@ -26,12 +26,11 @@ def read_answer(path: Path, exercise: Exercise) -> str:
         GlassError: the file is missing, too large or not UTF-8, or a notebook does not define the functions.
     """
     if path.exists() and not path.is_file():
-        raise GlassError(
-            f"{path} is not a file", f"Move it away; glass learn start {exercise.number} then writes a new one."
-        )
+        raise GlassError(f"{path} is not a file", f"Move it away. To write a new one: {_start_command(path, exercise)}")
     if not path.is_file():
-        start = f"To create it: glass learn start {exercise.number}"
-        raise GlassError(f"there is no file {path}", nearest_file(path, start) if path.parent.is_dir() else start)
+        start = f"To create it: {_start_command(path, exercise)}"
+        misnamed = path.stem != exercise.file_name and path.parent.is_dir()
+        raise GlassError(f"there is no file {path}", nearest_file(path, start) if misnamed else start)
     with path.open("rb") as file:
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
@@ -46,6 +45,14 @@ def read_answer(path: Path, exercise: Exercise) -> str:
     return _notebook_source(path, text, exercise) if path.suffix == ".ipynb" else text
 
 
+def _start_command(path: Path, exercise: Exercise) -> str:
+    """Return the command that writes the file of an exercise, as a script or a notebook, into the folder of `path`."""
+    from glassformer_course.folder import folder_option
+
+    action = "notebook" if path.suffix == ".ipynb" else "start"
+    return f"glass learn {action} {exercise.number}{folder_option(path.parent)}"
+
+
 def source_of(functions: tuple[Function, ...]) -> str:
     """Return the source of functions in memory: for each, the whole cell or file that defines it.
 
@@ -58,7 +65,7 @@ def source_of(functions: tuple[Function, ...]) -> str:
         lines = linecache.getlines(code.co_filename) if code else []
         if code is None or not lines:
             name = getattr(function, "__name__", repr(function))
-            remedy = "Define it in a file, or in a cell of a notebook that does not begin with %%."
+            remedy = "Define it in a file, or in a notebook cell that does not begin with %%."
             raise GlassError(f"the source of {name} cannot be found", remedy)
         sources.setdefault(code.co_filename, _without_commands("".join(lines)))
     return "\n\n".join(sources.values())
@@ -105,7 +112,7 @@ def _notebook_source(path: Path, text: str, exercise: Exercise) -> str:
         ]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise GlassError(
-            f"{path} is not a notebook", "Move it away and write a new one: glass learn notebook."
+            f"{path} is not a notebook", f"Move it away. To write a new one: {_start_command(path, exercise)}"
         ) from None
     tagged = any(ANSWER in tags for _, tags in sources)
     answer_flags = [ANSWER in tags if tagged else _defines(source, exercise) for source, tags in sources]
@@ -115,7 +122,7 @@ def _notebook_source(path: Path, text: str, exercise: Exercise) -> str:
         if is_answer or (any(answer_flags) and not _defines(source, exercise) and _only_defines(source))
     ]
     if not selected:
-        names = ", ".join(exercise.functions)
+        names = " or ".join(exercise.functions)
         raise GlassError(f"{path} has no cell that defines {names}", "Use the function names of the task.")
     return "\n\n".join(selected)
 

@@ -49,7 +49,7 @@ def softmax(x):
 """
 SPEECHLESS = "class Odd(KeyboardInterrupt):\n    def __str__(self):\n        return 1\ndef softmax(x):\n    raise Odd\n"
 CONTAINED = {
-    "endless": (ENDLESS, "stopped", "it did not finish within 1 seconds; look for an endless loop"),
+    "endless": (ENDLESS, "stopped", "the answer did not finish within 1 second; look for an endless loop"),
     "heavy": (HEAVY, "wrong", "softmax raised MemoryError (line 2)"),
     "growing": (GROWING, "wrong", "softmax raised MemoryError (line 4)"),
     "exit when loaded": ("import sys\nsys.exit(0)\n", "broken", "An answer only defines functions"),
@@ -72,8 +72,8 @@ CONTAINED = {
     "imports torch": ("import torch\nsoftmax = torch.softmax\n", "broken", "torch cannot be imported here"),
     "interrupts without words": (SPEECHLESS, "wrong", "softmax raised Odd (line 5)"),
     "thousands of digits": ("def softmax(x):\n    return 10**5000\n", "wrong", "raised ValueError: Exceeds the limit"),
-    "crashes": ("import ctypes\nctypes.string_at(0)\n", "stopped", "it was killed by SIGSEGV"),
-    "no return": ("def softmax(x):\n    x * 2\n", "wrong", "the function returned None (is a return missing?)"),
+    "crashes": ("import ctypes\nctypes.string_at(0)\n", "stopped", "the answer's process was killed by SIGSEGV"),
+    "no return": ("def softmax(x):\n    x * 2\n", "wrong", "the result is None (is a return missing?)"),
     "objects": ("def softmax(x):\n    return x.astype(object)\n", "wrong", "got array of object"),
     "asks for input": ("def softmax(x):\n    return input()\n", "wrong", "softmax raised EOFError"),
     "answers with a generator": ("def softmax(x):\n    yield 1\n", "wrong", "the result is not an array"),
@@ -81,7 +81,7 @@ CONTAINED = {
         "import os\ndef softmax(x):\n    for place in range(3, 9):\n        try:\n"
         "            os.write(place, b'{\"gave\": 1}\\n')\n        except OSError:\n            pass\n    return x\n",
         "stopped",
-        "it interfered with the checker's messages",
+        "the answer interfered with the messages between its process and the checker",
     ),
     "too large": ("def softmax(x):\n    return 'a' * (65 << 20)\n", "stopped", "a result is larger than 64 MB"),
 }
@@ -302,7 +302,7 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
         (("start", "2", "3"), "unexpected argument '3'\nglass learn start takes at most 1 argument."),
         (
             ("list", "--seed", "3"),
-            "glass learn list does not accept --seed\nThese actions accept it: check, watch, grade.",
+            "glass learn list does not accept --seed\nIt is accepted by: check, watch, grade.",
         ),
         (("reset",), "glass learn reset needs an exercise\nFor example: glass learn reset 2"),
         (
@@ -310,7 +310,10 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
             "damaged/course.json is damaged\nMove it away; your answers are kept. To check them again: ",
         ),
         (("assign", "2"), "no --out was given\nName a new folder: --out week-1"),
-        (("assign", "2", "--out", "damaged"), "damaged already exists\nChoose a new folder: --out FOLDER."),
+        (
+            ("assign", "2", "--out", "damaged"),
+            "damaged already exists and is not an empty folder\nChoose a new folder: --out FOLDER.",
+        ),
         (("grade", "nowhere"), "there is no folder nowhere\n"),
         (("grade", "damaged", "--seconds", "0"), "--seconds is 0.0\nGive a number above 0, at most 3,600."),
     ],

@@ -57,7 +57,7 @@ def assign(
         GlassError: the folder is not empty, or the text cannot be used.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise GlassError(f"{out} already exists", "Choose a new folder: --out FOLDER.")
+        raise GlassError(f"{out} already exists and is not an empty folder", "Choose a new folder: --out FOLDER.")
     text_exercises = [exercise for exercise in exercises if exercise.takes_text]
     content = None if text is None else _excerpt(text)
     if content is not None and not text_exercises:
@@ -103,10 +103,13 @@ def _excerpt(text: Path) -> str:
     except UnicodeDecodeError:
         raise GlassError(f"{text} is not UTF-8 text", "Save it as UTF-8.") from None
     except OSError as error:
-        raise GlassError(f"cannot read {text}: {error.strerror}", "Name a text file.") from None
+        raise GlassError(
+            f"cannot read {text}: {error.strerror}", "Name a file that can be read: --text FILE."
+        ) from None
     if len(content.strip()) < 100:
         raise GlassError(
-            f"{text} has {counted(len(content.strip()), 'characters')}", "Use a text of at least 100 characters."
+            f"{text} has {counted(len(content.strip()), 'characters')} without the space before and after them",
+            "Use a text of at least 100 characters.",
         )
     return content
 
@@ -128,7 +131,8 @@ def _read_me(exercises: Sequence[Exercise], with_text: bool) -> str:
             f"glass learn hint {exercises[0].number}",
             "```",
             "",
-            "Each check shows the first wrong result and names common mistakes. Hand in this folder.",
+            "A failed check shows the first wrong result, and names the mistake if it is a common one. Hand in this "
+            "folder.",
             *text_note,
             "",
             "| exercise | page | file |",

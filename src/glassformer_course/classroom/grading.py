@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import listed
 from glassformer_course.checking import check_source
 from glassformer_course.exercise import Exercise
 from glassformer_course.judging.verdict import Verdict
@@ -140,7 +141,7 @@ def _read_start(path: Path) -> bytes:
 
 def _other_files_text(folder: Path) -> str:
     names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix in (".py", ".ipynb"))
-    return f"; the folder contains: {', '.join(names[:5])}" if names else "; the folder has no Python files"
+    return f"; the folder contains: {listed(names, 5)}" if names else "; the folder has no other such files"
 
 
 def _escape_formula(text: str) -> str:

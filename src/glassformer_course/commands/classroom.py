@@ -20,8 +20,10 @@ GRADE = ("out", "assignment", "seconds", "megabytes", "workers")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of assign and grade to a parser."""
-    parser.add_argument("--out", type=Path, metavar="PATH", help="assign: a new folder; grade: the CSV to write")
-    parser.add_argument("--text", type=Path, metavar="FILE", help="assign: the class's own text")
+    parser.add_argument("--out", type=Path, metavar="PATH", help="assign: a new folder; grade: the CSV file to write")
+    parser.add_argument(
+        "--text", type=Path, metavar="FILE", help="assign: a text file, on which exercises about text are also checked"
+    )
     parser.add_argument("--notebooks", action="store_true", default=None, help="assign: also write notebooks")
     parser.add_argument(
         "--assignment", type=Path, metavar="FOLDER", help="grade: folder written by assign (default: all exercises)"

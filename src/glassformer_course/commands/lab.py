@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.report import SimpleReport, emit
+from glassformer.base.wording import counted
 
 if TYPE_CHECKING:
     from glassformer_course.lab.case import BugCase
@@ -48,9 +49,10 @@ def run(arguments: list[str], folder: Path, level: str, as_json: bool) -> int:
         raise GlassError(f"there is no action {action!r} in the lab", nearest(action, ACTIONS))
     usage, run_action = ACTIONS[action]
     if len(action_arguments) != len(usage.split()):
-        received = " ".join(action_arguments) or "no argument"
+        received = f"{counted(len(action_arguments), 'arguments')}: {' '.join(action_arguments)}"
         raise GlassError(
-            f"glass learn lab {action} got {received}", f"Write: glass learn lab {action} {usage}".rstrip()
+            f"glass learn lab {action} got {received if action_arguments else 'no argument'}",
+            f"Write: glass learn lab {action} {usage}".rstrip(),
         )
     text, facts = run_action(LabFolder(folder), action_arguments, level)
     emit(SimpleReport(facts, [text]), as_json)
@@ -92,7 +94,7 @@ def _open(lab_folder: LabFolder, arguments: Sequence[str], level: str) -> Action
         choices_text(case),
         "",
         f"Pictures: {lab_folder.case_folder(case)}",
-        f"Answer: glass learn lab answer {case.number} LETTER",
+        f"Answer: glass learn lab answer {case.number} LETTER{lab_folder.option}",
     ]
     facts = {
         "number": case.number,
@@ -121,7 +123,7 @@ def _answer(lab_folder: LabFolder, arguments: Sequence[str], level: str) -> Acti
     record = lab_folder.record(case)
     text = verdict.text
     if not verdict.right:
-        text += f"\nTry again, or ask for a hint: glass learn lab hint {case.number}"
+        text += f"\nTry again, or ask for a hint: glass learn lab hint {case.number}{lab_folder.option}"
     facts = {
         "number": case.number,
         "right": verdict.right,
@@ -138,7 +140,7 @@ def _progress(lab_folder: LabFolder, arguments: Sequence[str], level: str) -> Ac
 
     records = lab_folder.records()
     solved = sum(record.right for record in records.values())
-    lines = [f"{solved} of {len(cases())} cases are solved."]
+    lines = [f"{solved} of {len(cases())} cases solved"]
     facts = []
     for case in cases():
         if (record := records.get(str(case.number))) is not None:

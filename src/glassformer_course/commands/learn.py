@@ -15,7 +15,7 @@
   glass learn grade submissions --assignment week-1 --out marks.csv
 
 Answers are plain Python and NumPy. Each is checked in a separate process, limited to 5 seconds and 1 GB, against a
-reference in NumPy, on new random cases and edge cases. A wrong answer exits with code 2.
+reference in NumPy, on random cases and edge cases. `check` exits with code 2 if an answer is not right.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.report import SimpleReport, emit
-from glassformer.base.wording import LEVELS, counted, quoted
+from glassformer.base.wording import LEVELS, counted
 from glassformer_course.commands import classroom
 
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass learn` to a parser."""
     parser.add_argument("action", metavar="ACTION", help=", ".join(ACTIONS))
     parser.add_argument(
-        "words", nargs="*", metavar="WORD", help="number, name or file of an exercise; a term; a folder"
+        "words",
+        nargs="*",
+        metavar="WORD",
+        help="number, name or file of an exercise; an action of the lab; a term; a folder",
     )
     parser.add_argument(
         "--folder",
@@ -57,7 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of the answers (default: the current folder if it is a course folder, else glass-learn)",
     )
     parser.add_argument("--level", choices=LEVELS, help="level of the explanations (default: student; remembered)")
-    parser.add_argument("--seed", type=int, metavar="N", help="check, watch, grade: seed of the random cases")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="check, watch, grade: seed of the random cases (default: new at each check; grade: 0)",
+    )
     parser.add_argument("--all", action="store_true", default=None, help="check: every exercise that was started")
     parser.add_argument(
         "--notebook", action="store_true", default=None, help="check: the notebook instead of the .py file"
@@ -74,18 +82,22 @@ def run(arguments: argparse.Namespace) -> int:
         extra = arguments.words[action.max_arguments]
         raise GlassError(
             f"unexpected argument {extra!r}",
-            f"glass learn {arguments.action} takes at most {counted(action.max_arguments, 'arguments')}.",
+            f"glass learn {arguments.action} takes {_at_most(action.max_arguments)}.",
         )
     for option in OPTIONS:
         if getattr(arguments, option) is not None and option not in action.options:
             accepting = [name for name, each in ACTIONS.items() if option in each.options]
             raise GlassError(
                 f"glass learn {arguments.action} does not accept --{option}",
-                f"These actions accept it: {', '.join(accepting)}.",
+                f"It is accepted by: {', '.join(accepting)}.",
             )
     if arguments.seed is not None and arguments.seed < 0:
         raise GlassError(f"--seed is {arguments.seed}", "Give 0 or more.")
     return action.run(arguments)
+
+
+def _at_most(arguments: int) -> str:
+    return f"at most {counted(arguments, 'arguments')}" if arguments else "no arguments"
 
 
 def _folder(arguments: argparse.Namespace) -> CourseFolder:
@@ -111,7 +123,8 @@ def _exercise(arguments: argparse.Namespace, folder: CourseFolder) -> Exercise:
     if current is None:
         raise GlassError(
             "every exercise of this course is done",
-            "Name an exercise (glass learn check 2), or continue with: glass learn lab",
+            f"Name an exercise (glass learn {arguments.action} {folder.exercises[0].number}), or continue with: "
+            "glass learn lab",
         )
     return current
 
@@ -130,6 +143,8 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _progress(arguments: argparse.Namespace) -> int:
+    from glassformer_course.folder import folder_option
+
     folder = _folder(arguments)
     records = [(each, folder.record(each)) for each in folder.exercises]
     done_count = sum(record.done for _, record in records)
@@ -143,7 +158,8 @@ def _progress(arguments: argparse.Namespace) -> int:
             parts += ["solution seen"] if record.solution_seen else []
             lines.append(f"{each.number:>3} {'done' if record.done else '    '}  {each.name:<20} {', '.join(parts)}")
     if current is not None:
-        lines.append(f"next: {current.number} {current.title} (glass learn start {current.number})")
+        command = f"glass learn start {current.number}{folder_option(folder.path)}"
+        lines.append(f"next: {current.number} {current.title} ({command})")
     emit(SimpleReport(facts, lines), arguments.json)
     return 0
 
@@ -165,13 +181,16 @@ def _print_start(exercise: Exercise, folder: CourseFolder, path: Path) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
+    from glassformer_course.folder import folder_option
+
     columns = min(shutil.get_terminal_size((100, 24)).columns, 100)
-    folder_option = "" if str(folder.path) in (".", "glass-learn") else f" --folder {quoted(folder.path)}"
     print(f"\n{exercise.number} {exercise.title}\n")
     Console(width=columns).print(Markdown(f"{exercise.summary}\n\n{exercise.page(folder.level)}"))
     print(f"\n{exercise.picture().text(columns)}\n")
-    print(f"Read the task in {path} and write {' and '.join(exercise.functions)} there; then run:")
-    print(f"  glass learn check {exercise.number}{folder_option}")
+    *first_names, last_name = exercise.functions
+    names = f"{', '.join(first_names)} and {last_name}" if first_names else last_name
+    print(f"Read the task in {path} and write {names} there; then run:")
+    print(f"  glass learn check {exercise.number}{folder_option(folder.path)}")
 
 
 def _notebook(arguments: argparse.Namespace) -> int:
@@ -185,6 +204,7 @@ def _notebook(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     from glassformer_course.checking import check_source
+    from glassformer_course.folder import folder_option
     from glassformer_course.reading import read_answer
 
     folder = _folder(arguments)
@@ -193,7 +213,10 @@ def _check(arguments: argparse.Namespace) -> int:
             raise GlassError("--all was given together with an exercise", "Leave one of the two out.")
         chosen = [(each, path) for each in folder.exercises if (path := _answer(arguments, folder, each)).is_file()]
         if not chosen:
-            raise GlassError(f"no exercise was started in {folder.path}", "Start with: glass learn start")
+            raise GlassError(
+                f"no exercise was started in {folder.path}",
+                f"Start with: glass learn start{folder_option(folder.path)}",
+            )
     else:
         exercise = _exercise(arguments, folder)
         chosen = [(exercise, _answer(arguments, folder, exercise))]
@@ -203,7 +226,7 @@ def _check(arguments: argparse.Namespace) -> int:
         folder.note(verdict)
         verdicts.append(verdict)
         if not arguments.json:
-            _print_verdict(verdict)
+            _print_verdict(verdict, folder)
     if arguments.json:
         facts = [verdict.facts() for verdict in verdicts]
         emit(SimpleReport({"exercises": facts} if arguments.all else facts[0], ()), as_json=True)
@@ -224,12 +247,14 @@ def _answer(arguments: argparse.Namespace, folder: CourseFolder, exercise: Exerc
     return notebook if arguments.notebook or (notebook.is_file() and not script.exists()) else script
 
 
-def _print_verdict(verdict: Verdict) -> None:
+def _print_verdict(verdict: Verdict, folder: CourseFolder) -> None:
+    from glassformer_course.folder import folder_option
+
     print(verdict.text())
     if verdict.passed:
         return
     seed_note = "" if verdict.result in ("unwritten", "broken") else f"; to repeat these cases: --seed {verdict.seed}"
-    print(f"  Hint: glass learn hint {verdict.number}{seed_note}")
+    print(f"  Hint: glass learn hint {verdict.number}{folder_option(folder.path)}{seed_note}")
 
 
 def _watch(arguments: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from glassformer.base.wording import counted
 from glassformer_course.judging.showing import describe_type, format_value
 
 TOLERANCES = {"float32": (1e-5, 1e-6), "float16": (1e-2, 1e-3)}
@@ -60,7 +61,7 @@ def difference(
     Types and shapes must match too: a float32 array differs from a float64 array, and a tuple from a list.
     """
     if actual is None and expected is not None:
-        return Difference("the function returned None (is a return missing?)", describe_type(expected), "None")
+        return Difference("the result is None (is a return missing?)", describe_type(expected), "None")
     if isinstance(expected, np.ndarray):
         return _array_difference(actual, expected, relative, absolute)
     if isinstance(expected, (bool, np.bool_)):
@@ -123,8 +124,8 @@ def _sequence_difference(
     if item_difference is None and len(actual) != len(expected):
         return Difference(
             "the length differs",
-            f"{len(expected)} in {format_value(expected)}",
-            f"{len(actual)} in {format_value(actual)}",
+            f"{counted(len(expected), 'items')}: {format_value(expected)}",
+            f"{counted(len(actual), 'items')}: {format_value(actual)}",
         )
     return item_difference
 
@@ -144,10 +145,12 @@ def _array_difference(actual: Any, expected: Any, relative: float | None, absolu
     with np.errstate(all="ignore"):
         gaps = np.abs(actual[wrong].astype(np.float64) - expected[wrong].astype(np.float64))
     finite = gaps[np.isfinite(gaps)]
-    extent = f"{int(wrong.sum()):,} of {actual.size:,} numbers differ"
-    extent += f", by {finite.max():.3g} at most" if finite.size else ""
+    count = int(wrong.sum())
+    extent = f"{count:,} of {actual.size:,} elements {'differs' if count == 1 else 'differ'}"
+    if finite.size and actual.dtype != np.bool_:
+        extent += f", by {finite.max():.3g} at most" + (" where both are finite" if finite.size < count else "")
     if not np.isfinite(actual[np.isfinite(expected)]).all():
-        extent += "; some are not finite"
+        extent += "; some results are NaN or infinite"
     return Difference(description, format_value(expected[index].item()), format_value(actual[index].item()), extent)
 
 

@@ -27,7 +27,7 @@ SECONDS = 5.0
 MEGABYTES = 1024
 KEPT = 2_000  # characters of printed output that are kept
 LONGEST = 64 << 20  # bytes of one result
-BROKEN_OFF = "it interfered with the checker's messages"
+BROKEN_OFF = "the answer interfered with the messages between its process and the checker"
 REPLIES = ({"started"}, {"ready"}, {"gave", "changed"}, {"raised", "message", "line"})
 START = 20.0  # seconds for Python and NumPy to start, on a busy machine
 
@@ -48,6 +48,7 @@ class Sandbox:
         self._printed = [b""]  # output while loading, then of each call
         self._calls = 0
         self._selected_call = -1
+        self._started = False
         self._timed_out = False
 
     def __enter__(self) -> Sandbox:
@@ -101,6 +102,7 @@ class Sandbox:
             StoppedError: the process was stopped, or exited.
         """
         self._read_reply()  # Python and NumPy have started
+        self._started = True
         self._timer.cancel()
         self._start_timer(self.seconds)
         return self._exchange({"source": self.source, "megabytes": self.megabytes, "seconds": self.seconds})
@@ -158,16 +160,21 @@ class Sandbox:
         code = self._process.wait()
         cpu = -int(getattr(signal, "SIGXCPU", 0))
         if self._timed_out or (cpu and code == cpu):
-            return f"it did not finish within {self._time_limit:g} seconds; look for an endless loop"
+            limit = "1 second" if self._time_limit == 1 else f"{self._time_limit:g} seconds"
+            if not self._started:
+                return f"Python and NumPy did not start within {limit}; try again when the computer is less busy"
+            return f"the answer did not finish within {limit}; look for an endless loop"
         if too_long:
             return f"a result is larger than {LONGEST >> 20} MB"
         if not ended:
             return BROKEN_OFF
-        if code in (worker.OUT_OF_MEMORY, -int(getattr(signal, "SIGKILL", 0))):
-            return f"it needed more than {self.megabytes:,} MB of memory"
+        if code == worker.OUT_OF_MEMORY:
+            return f"the answer needed more than {self.megabytes:,} MB of memory"
+        if code == -int(getattr(signal, "SIGKILL", 0)):
+            return "the answer's process was killed, probably because memory ran out"
         with suppress(ValueError):
-            return f"it was killed by {signal.Signals(-code).name}"
-        return f"it exited with code {code}"
+            return f"the answer's process was killed by {signal.Signals(-code).name}"
+        return f"the answer's process exited with code {code}"
 
     def _on_timeout(self) -> None:
         self._timed_out = True

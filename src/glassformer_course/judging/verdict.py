@@ -76,8 +76,8 @@ _STATE: dict[Result, str] = {
     "right": "right",
     "wrong": "not right yet",
     "unwritten": "not written yet",
-    "broken": "it does not run",
-    "stopped": "it was stopped",
+    "broken": "cannot be checked",
+    "stopped": "stopped",
 }
 
 

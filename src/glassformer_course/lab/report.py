@@ -14,11 +14,11 @@ def report_text(case: BugCase, evidence: Evidence) -> str:
     parts = [
         f"{case.number}. {case.title}",
         case.scene,
-        "One model is healthy; the other has the same settings and seed, but its code has a bug.",
+        "The healthy and the faulty model have the same settings and seed, but the code of the faulty one has a bug.",
     ]
     parts += [chart_text(chart) for chart in evidence.charts]
     if evidence.maps:
-        parts.append("Attention maps: each row is a token, each column a token that it attends to; · is exactly 0.")
+        parts.append("Attention maps: each row is a query token, each column a key token; · is a weight of exactly 0.")
         parts += [map_text(each) for each in evidence.maps]
     parts += ["\n".join([heading, *(f"  {line}" for line in lines)]) for heading, lines in evidence.samples.items()]
     width = max((len(each.what) for each in evidence.numbers), default=0)

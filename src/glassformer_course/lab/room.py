@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.base.errors import GlassError
 from glassformer.base.files import convert_os_errors, no_empty_folders, write_text
+from glassformer_course.folder import folder_option
 from glassformer_course.lab.case import BugCase
 from glassformer_course.lab.charts import charts_svg, maps_svg
 from glassformer_course.lab.evidence import Evidence
@@ -48,6 +49,11 @@ class LabFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "lab"
         self.progress_file = self.folder / "progress.json"
+
+    @property
+    def option(self) -> str:
+        """Option that selects this course folder in a command; see `folder_option`."""
+        return folder_option(self.folder.parent)
 
     def case_folder(self, case: BugCase) -> Path:
         """Return the folder of a case."""
@@ -102,7 +108,7 @@ class LabFolder:
             with convert_os_errors(folder):
                 folder.mkdir(parents=True, exist_ok=True)
             self.records()  # report a damaged file before training, not after it
-            note(f"preparing a healthy and a faulty model, to show them in {folder} (a few seconds)")
+            note(f"training the models of case {case.number} (a few seconds); their evidence goes to {folder}")
             evidence = collect_evidence(case, step_fraction)
             if self.is_open(case):
                 return self.evidence(case)  # another process opened it meanwhile: keep its evidence
@@ -130,7 +136,8 @@ class LabFolder:
         path = self.case_folder(case) / EVIDENCE
         if not path.exists():
             raise GlassError(
-                f"case {case.number} is not open yet", f"See its evidence first: glass learn lab open {case.number}"
+                f"case {case.number} is not open yet",
+                f"See its evidence first: glass learn lab open {case.number}{self.option}",
             )
         try:
             with convert_os_errors(path):
@@ -141,7 +148,8 @@ class LabFolder:
             return evidence
         except (ValueError, KeyError, TypeError, AttributeError):
             raise GlassError(
-                f"{path} is damaged", f"Delete this file, and open the case again: glass learn lab open {case.number}"
+                f"{path} is damaged",
+                f"Delete this file, and open the case again: glass learn lab open {case.number}{self.option}",
             ) from None
 
     def hint(self, case: BugCase) -> tuple[int, str]:

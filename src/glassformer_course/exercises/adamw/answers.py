@@ -111,7 +111,7 @@ MISTAKES = [
         {"adamw": _decay_without_rate},
     ),
     Mistake(
-        "corrected averages kept",
+        "corrected averages returned",
         "m̂ and v̂ are for this step only. Return m and v without the correction, or it is applied again at every step.",
         {"adamw": _corrected_kept},
     ),

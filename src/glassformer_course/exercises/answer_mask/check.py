@@ -7,6 +7,7 @@ from math import exp, fsum, log
 
 import numpy as np
 
+from glassformer.base.wording import counted
 from glassformer.numpy_reference.arrays import Array, Bools, Ints
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
@@ -34,8 +35,8 @@ def row(roles: Sequence[str], messages: Sequence[Sequence[int]], end: int) -> tu
 def answer_loss(logits: Array, targets: Ints, counts: Bools) -> float:
     """Return the mean of -ln p over the positions that count: (T, V), (T,), (T,) -> float."""
     losses = []
-    for numbers, target, counted in zip(logits.tolist(), targets.tolist(), counts.tolist(), strict=True):
-        if counted:
+    for numbers, target, is_counted in zip(logits.tolist(), targets.tolist(), counts.tolist(), strict=True):
+        if is_counted:
             largest = max(numbers)
             losses.append(largest + log(fsum(exp(each - largest) for each in numbers)) - numbers[target])
     return fsum(losses) / len(losses) if losses else 0.0
@@ -51,7 +52,12 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("row", [USER], [[5, 6]], 0, note="where there is no answer")
     yield call("row", [USER, ASSISTANT], [[0, 5], [5, 0]], 0, note="where messages contain the end token")
     for turns in (1, 3, 8):
-        yield call("row", *_random_inputs(rng, turns), 1, note=f"where {turns} questions and answers are random")
+        yield call(
+            "row",
+            *_random_inputs(rng, turns),
+            1,
+            note=f"where {counted(turns, 'questions and answers are random', 'question and answer are random')}",
+        )
     even = np.full((3, 4), 1.5)
     yield call(
         "answer_loss",

@@ -159,7 +159,7 @@ MISTAKES = [
     Mistake(
         "divided by the length",
         "n ** alpha is another penalty. The task asks for ((5 + n) / 6) ** alpha, which is also 1 for a single token "
-        "but grows more slowly for short texts.",
+        "but grows more slowly.",
         {"beam_search": _by_length},
     ),
     Mistake(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glassformer.base.wording import counted
 from glassformer.numpy_reference.arrays import Array
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
@@ -70,10 +71,10 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("beam_search", path, 0, 3, 1, 2, 0.0, note="where there is one beam, as in greedy search")
     yield call("beam_search", path, 0, 3, 4, 1, 0.6, note="where only one step is allowed")
     for V, beams, most, alpha in [(5, 2, 4, 0.6), (7, 3, 6, 0.6), (4, 5, 5, 1.0), (11, 4, 3, 0.0), (6, 1, 7, 0.6)]:
-        note = f"where {V} tokens have random probabilities, {beams} beams, penalty {alpha}"
+        note = f"where the probabilities of {V} tokens are random, with {counted(beams, 'beams')} and alpha {alpha}"
         yield call("beam_search", _random_table(rng, V), 0, 1, beams, most, alpha, note=note)
     for alpha in (0.0, 0.6, 2.0):
-        note = f"where there are as many beams as texts, penalty {alpha}"
+        note = f"where there are more beams than texts, and alpha is {alpha}"
         yield call("beam_search", _random_table(rng, 3), 0, 2, 27, 3, alpha, note=note)
     likely_end = _random_table(rng, 5)
     likely_end[:, 1] += 2.0

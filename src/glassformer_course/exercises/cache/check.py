@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.base.wording import counted
 from glassformer.numpy_reference import attention, positions
 from glassformer.numpy_reference.arrays import Array
 from glassformer_course.cases import Case, Functions, call
@@ -48,7 +49,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for t, n in [(1, 1), (5, 1), (0, 3), (2, 3), (7, 2), (11, 5)]:
         for D, d in [(3, 4), (5, 2)]:
             cache = (rng.normal(size=(t, d)) * 2, rng.normal(size=(t, d)))
-            note = f"where {t} tokens are in the cache and {n} are new"
+            note = f"where {counted(t, 'tokens are', 'token is')} in the cache and {counted(n, 'are new', 'is new')}"
             yield call("step", rng.normal(size=(n, D)), cache, *_weights(rng, D, d), note=note)
     text = rng.normal(size=(7, 3))
     weights = _weights(rng, 3, 4)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from glassformer.base.wording import counted
 from glassformer.numpy_reference.arrays import Array, Bools, Ints
 from glassformer.numpy_reference.attention import attend
 from glassformer_course.cases import Case, Functions, call
@@ -40,7 +41,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         note="where targets have one token: the decoder reads only the begin token",
     )
     for B, T in [(2, 4), (3, 7), (1, 11)]:
-        note = f"where {B} targets have {T} tokens"
+        note = f"where {counted(B, 'targets have', 'target has')} {T} tokens"
         yield call("shift_right", rng.integers(3, 50, size=(B, T)), 2, note=note)
     yield call(
         "shift_right", np.array([[4, 4, 4], [4, 5, 4]]), 4, note="where the begin token also occurs in the target"

@@ -54,7 +54,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     scattered[:2] = IGNORED, 4
     yield call("cross_entropy", rng.normal(size=(13, 5)), scattered, note="where some positions do not count")
     high = rng.normal(size=(3, 5)) + np.array([[10_000.0], [-10_000.0], [0.0]])
-    yield call("cross_entropy", high, np.array([0, 1, 2]), note="where logits are 10,000 and -10,000")
+    yield call("cross_entropy", high, np.array([0, 1, 2]), note="where logits are about 10,000, -10,000 and 0")
     sure = np.array([[1000.0, 0.0, -1000.0]] * 2)
     yield call(
         "cross_entropy", sure, np.array([0, 2]), note="where the model is certain, and wrong once: losses 0 and 2,000"
@@ -67,7 +67,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     nothing = np.full((2, 3), IGNORED)
     yield call("cross_entropy", rng.normal(size=(2, 3, 5)), nothing, note="where no position counts: 0.0")
     yield call("perplexity", rng.normal(size=(2, 3, 5)), nothing, note="where no position counts: 1.0")
-    yield call("cross_entropy", np.zeros((2, 1)), np.array([0, 0]), note="where there is only one token: loss 0")
+    yield call(
+        "cross_entropy", np.zeros((2, 1)), np.array([0, 0]), note="where the vocabulary has only one token: loss 0"
+    )
 
 
 def picture() -> Picture:

@@ -134,8 +134,8 @@ MISTAKES = [
     ),
     Mistake(
         "the first head writes over the token",
-        "The previous token was added to the block *token*, which then contains two tokens that cannot be told apart. "
-        "Write into the empty block *previous*.",
+        "The previous token was added to the block *token*, which then contains two tokens that cannot be "
+        "distinguished. Write into the empty block *previous*.",
         {"previous_token_head": _over_the_token},
     ),
     Mistake(
@@ -164,7 +164,7 @@ MISTAKES = [
     ),
     Mistake(
         "the mean is over all positions",
-        "A position with a new token has no earlier copy. If such positions count, a perfect head scores about a half: "
+        "A position with a new token has no earlier copy. If such positions count, a perfect head scores less than 1: "
         "divide by the number of positions with an earlier copy.",
         {"induction_score": _over_all_rows},
     ),

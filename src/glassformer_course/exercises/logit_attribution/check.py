@@ -7,6 +7,7 @@ from math import sqrt
 
 import numpy as np
 
+from glassformer.base.wording import counted
 from glassformer.numpy_reference.arrays import Array
 from glassformer.numpy_reference.norms import norm
 from glassformer_course.cases import Case, Functions, call
@@ -57,9 +58,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for N, D, V in [(1, 3, 5), (2, 5, 3), (5, 7, 11), (13, 4, 7), (7, 16, 29)]:
         arrays = _random_inputs(rng, N, D, V)
         token = int(rng.integers(V))
-        note = f"where there are {N} parts of {D} channels"
+        note = f"where {counted(N, 'parts have', 'part has')} {D} channels"
         yield call("attribution", *arrays, token, 1e-5, note=note)
-        yield Case(_sum(arrays, token), f"{note}, and the sum of their contributions must be the logit", "attribution")
+        yield Case(_sum(arrays, token), f"{note}, and all contributions must sum to the logit", "attribution")
     parts, *rest = _random_inputs(rng, 4, 5, 3)
     yield call("attribution", parts + 100, *rest, 2, 1e-5, note="where every part has a large mean")
     opposite = np.concatenate([parts, -parts[:3]])

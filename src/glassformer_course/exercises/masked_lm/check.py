@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.base.wording import counted
 from glassformer.numpy_reference.arrays import Array, Bools, Ints
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
@@ -82,7 +83,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         note="where numbers are exactly at the limits",
     )
     for T in (1, 7, 40, 400):
-        note = f"where a text of {T} tokens is random"
+        note = f"where a text of {counted(T, 'tokens')} is random"
         yield call("hide", *_random_inputs(rng, T), 4, note=note)
         yield Case(
             _count_kinds(_random_inputs(rng, T)), f"{note}, and the result is the counts of each kind of token", "hide"
@@ -149,6 +150,6 @@ def picture() -> Picture:
             Panel("the random numbers", [choose, action], ["choose", "action"], words),
             Panel("inputs of the chosen tokens", [*kinds, chosen], ["[MASK]", "another", "the same", "loss"], words),
         ],
-        caption="A token is chosen if its number is below 0.15 and it is not special: cat is masked, on is replaced by "
-        "another word, and mat stays the same. All three count in the loss.",
+        caption="A token is chosen if its number is below 0.15 and it is not special: 'cat' is masked, 'on' is "
+        "replaced by another word, and 'mat' stays the same. All three count in the loss.",
     )

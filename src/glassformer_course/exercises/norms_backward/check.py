@@ -37,7 +37,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 def _of_one(name: str, first: Array, note: str, rng: np.random.Generator) -> Iterator[Case]:
     dy = np.array([4.0, 0.0, 0.0, 0.0])
     ones = np.ones(4)
-    yield call(name, dy, first, ones, 0.0, note=f"where {note}, and only the first dy is not 0")
+    yield call(name, dy, first, ones, 0.0, note=f"where {note}, and only the first number of dy is not 0")
     for shape in [(5,), (3, 4), (4, 3), (2, 3, 7), (2, 1, 5), (1, 11)]:
         dy, x = rng.normal(size=(2, *shape)) * 2 + 1
         gain = rng.normal(size=shape[-1])

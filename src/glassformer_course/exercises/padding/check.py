@@ -45,7 +45,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for lengths, T, d in [((5, 5), 5, 3), ((3, 5), 5, 2), ((2, 7, 4), 7, 3), ((1, 3), 3, 5), ((6,), 11, 2)]:
         q, k, v = (rng.normal(size=(len(lengths), T, d)) for _ in range(3))
         real = np.arange(T) < np.array(lengths)[:, None]
-        note = f"where texts of {' and '.join(map(str, lengths))} tokens are padded to {T}"
+        note = f"where the text lengths are {list(lengths)} and T is {T}"
         yield call("attention", q, k, v, real, note=note)
         yield call("mean", v, real, note=note)
     q, k, v = (rng.normal(size=(3, 5, 2)) for _ in range(3))

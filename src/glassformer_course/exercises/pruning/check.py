@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.base.wording import counted
 from glassformer.numpy_reference.arrays import Array
 from glassformer.numpy_reference.attention import attend, joined
 from glassformer_course.cases import Case, Functions, call
@@ -76,7 +77,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         (3, 4, 5, []),
     ]:
         weights = _weights(rng, heads, d, D)
-        note = f"where {removed or 'none'} of {heads} heads with {d} channels each are removed"
+        numbers = ", ".join(map(str, removed))
+        which = f"head {numbers} is" if len(removed) == 1 else f"heads {numbers} are" if removed else "no heads are"
+        note = f"where there are {heads} heads with {counted(d, 'channels')} each, and {which} removed"
         yield call("remove", *weights, heads, removed, note=note)
         if len(removed) < heads:
             x = rng.normal(size=(4, D))

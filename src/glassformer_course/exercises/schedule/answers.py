@@ -107,7 +107,7 @@ MISTAKES = [
     ),
     Mistake(
         "cosine from 1 to -1",
-        "The cosine itself becomes negative, and so does the rate. (1 + cos) / 2 goes from 1 to 0.",
+        "The cosine itself goes from 1 to -1, so the rate falls below the floor. (1 + cos) / 2 goes from 1 to 0.",
         {"rate": _whole_cosine},
     ),
     Mistake(

@@ -28,7 +28,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("sinusoids", np.array([1]), 2, note="where the position is 1 and the width 2: sin 1, cos 1")
     yield call("sinusoids", np.array([0, 1, 2]), 4, note="where the frequencies are 1 and 1/100")
     for length, width in ((3, 6), (5, 8), (7, 2), (2, 14), (11, 32), (4, 64)):
-        yield call("sinusoids", np.arange(length), width, note=f"where {length} positions have width {width}")
+        yield call(
+            "sinusoids", np.arange(length), width, note=f"where there are {length} positions and the width is {width}"
+        )
     yield call("sinusoids", np.arange(20, 23), 6, note="where the positions start at 20")
     yield call("sinusoids", rng.permutation(30)[:7], 10, note="where the positions are not in order")
     yield call("sinusoids", np.array([3, 3, 0]), 8, note="where a position occurs twice")

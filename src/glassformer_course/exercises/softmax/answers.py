@@ -57,7 +57,7 @@ MISTAKES = [
     Mistake(
         "no maximum subtracted",
         "exp of a large number is infinite, and infinity / infinity is NaN. Subtract each row's maximum first: the "
-        "result is the same, because numerator and denominator shrink by the same factor.",
+        "result is the same, because numerator and denominator are divided by the same number.",
         {"softmax": _no_maximum},
     ),
     Mistake(

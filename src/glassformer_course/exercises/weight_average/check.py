@@ -51,7 +51,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     )
     for steps, shape in [(3, (2, 3)), (40, (5,)), (200, (2, 2, 2))]:
         weights = list(rng.normal(size=(steps, *shape)))
-        yield call("ema", weights, 0.9, note=f"where {steps} steps are random")
+        yield call("ema", weights, 0.9, note=f"where the weights of {steps} steps are random")
         yield call("ema", weights, 0.9999, note=f"where the decay stays below its limit for {steps} steps")
     yield call("ema", list(rng.normal(size=(30, 4))), 0.0, note="where the decay is 0: the result is the last weights")
     yield call("ema", [np.full(3, 7.0)] * 20, 0.99, note="where the weights never change")
@@ -59,7 +59,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("late", [np.array([0.0]), np.array([3.0])], 1, note="where n is 1 and there are two steps: 3 · 2/3")
     for steps, shape in [(3, (2, 3)), (40, (5,)), (200, (2, 2, 2))]:
         weights = list(rng.normal(size=(steps, *shape)))
-        yield call("late", weights, 8, note=f"where {steps} steps are random")
+        yield call("late", weights, 8, note=f"where the weights of {steps} steps are random")
     yield call("late", list(rng.normal(size=(30, 4))), 0, note="where n is 0: the mean of all steps")
     yield call("late", [np.full(3, 7.0)] * 20, 3, note="where the weights never change")
     integers = [np.array([1, 2]), np.array([4, 8]), np.array([3, 5])]
