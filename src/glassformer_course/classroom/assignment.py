@@ -30,7 +30,7 @@ def chosen_exercises(selections: Sequence[str]) -> list[Exercise]:
             if not chosen_numbers:
                 raise GlassError(
                     f"there are no exercises {selection}",
-                    f"Choose from 1 to {numbers()[-1]}; glass learn list shows them.",
+                    f"Choose from 1 to {numbers()[-1]}, the smaller number first; glass learn list shows them.",
                 )
         else:
             chosen_numbers = [find(selection).number]
@@ -106,9 +106,10 @@ def _excerpt(text: Path) -> str:
         raise GlassError(
             f"cannot read {text}: {error.strerror}", "Name a file that can be read: --text FILE."
         ) from None
-    if len(content.strip()) < 100:
+    count = len(content.strip())
+    if count < 100:
         raise GlassError(
-            f"{text} has {counted(len(content.strip()), 'characters')} without the space before and after them",
+            f"{text} has {counted(count, 'characters')}, not counting whitespace at its beginning and end",
             "Use a text of at least 100 characters.",
         )
     return content

@@ -97,7 +97,9 @@ def _mark(folder: Path, exercise: Exercise, check: Callable[[str], Verdict]) -> 
     try:
         path = _answer_file(folder, exercise)
         if path is None:
-            explanation = f"there is no {exercise.file_name}.py or .ipynb{_other_files_text(folder)}"
+            explanation = (
+                f"there is no {exercise.file_name}.py or {exercise.file_name}.ipynb{_other_files_text(folder)}"
+            )
             return Mark(folder.name, exercise.number, exercise.name, "missing", False, 0, "", explanation, 0.0, "")
         source = read_answer(path, exercise)
     except (GlassError, OSError) as error:
@@ -141,7 +143,9 @@ def _read_start(path: Path) -> bytes:
 
 def _other_files_text(folder: Path) -> str:
     names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix in (".py", ".ipynb"))
-    return f"; the folder contains: {listed(names, 5)}" if names else "; the folder has no other such files"
+    return (
+        f"; the folder contains: {listed(names, 5)}" if names else "; the folder itself contains no .py or .ipynb files"
+    )
 
 
 def _escape_formula(text: str) -> str:

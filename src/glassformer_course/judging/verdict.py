@@ -52,7 +52,7 @@ class Verdict:
             lines = [f"{head}: {_STATE[self.result]}.", *(f"  {line}" for line in self.lines)]
         printed = self.printed.strip().splitlines()
         if printed:
-            lines += ["  It printed:", *(f"    {line[:100]}" for line in printed[:PRINTED])]
+            lines += ["  The answer printed:", *(f"    {line[:100]}" for line in printed[:PRINTED])]
             if len(printed) > PRINTED:
                 lines.append("    ...")
         return "\n".join(lines)

@@ -87,12 +87,12 @@ def observe(trainer: LabTrainer) -> Evidence:
         numbers=[
             Number(
                 "apart",
-                "relative difference of the gradient of 8 rows, one at a time",
+                "relative difference between the gradients of 8 rows one at a time and all at once",
                 healthy_differences[-1][1],
                 faulty_differences[-1][1],
             ),
             Number("short", "loss on the shortest quarter of the sentences", healthy_by_length[0], faulty_by_length[0]),
-            Number("long", "loss on the longest quarter", healthy_by_length[1], faulty_by_length[1]),
+            Number("long", "loss on the longest quarter of the sentences", healthy_by_length[1], faulty_by_length[1]),
         ],
     )
 

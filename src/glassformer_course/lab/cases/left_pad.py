@@ -86,7 +86,7 @@ def observe(trainer: LabTrainer) -> Evidence:
             ),
             Number(
                 "same",
-                "same continuation alone and in a batch (1: yes)",
+                "same continuation alone and in a batch (1: yes, 0: no)",
                 *(float(result[1] == result[2]) for result in (healthy, faulty)),
             ),
         ],

@@ -45,7 +45,12 @@ def observe(trainer: LabTrainer) -> Evidence:
             for name, (_, attention_map) in zip((HEALTHY, FAULTY), first, strict=True)
         ],
         numbers=[
-            Number("width", "tokens that a head attends to, before the first step", first[0][0], first[1][0]),
+            Number(
+                "width",
+                "effective number of tokens that a head attends to, before the first step",
+                first[0][0],
+                first[1][0],
+            ),
             last_losses(healthy, faulty),
         ],
     )

@@ -57,12 +57,14 @@ def observe(trainer: LabTrainer) -> Evidence:
     return Evidence(
         charts=[
             replace(loss_chart(healthy, faulty, floor=False), level=("entropy of the letters", math.log(len(LETTERS)))),
-            comparison_chart("attention on later tokens", "step", "fraction", healthy.watched, faulty.watched),
+            comparison_chart(
+                "attention on later tokens", "step", "largest fraction of a head", healthy.watched, faulty.watched
+            ),
         ],
         maps=[healthy_map, faulty_map],
         numbers=[
-            Number("first", "fraction of attention on later tokens, before the first step", *first),
-            Number("share", "fraction of attention on later tokens, at the end", *last),
+            Number("first", "largest fraction of a head's attention on later tokens, before the first step", *first),
+            Number("share", "largest fraction of a head's attention on later tokens, at the end", *last),
             last_losses(healthy, faulty),
         ],
     )

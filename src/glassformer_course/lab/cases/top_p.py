@@ -71,7 +71,11 @@ def observe(trainer: LabTrainer) -> Evidence:
         charts=[
             comparison_chart("training loss", "step", "nats per token", curves, curves),
             comparison_chart(
-                f"the most likely token, at top-p {P}", "probability by the model", "sampled", healthy[0], faulty[0]
+                f"sampling the most likely token, at top-p {P}",
+                "probability from the model",
+                "probability of sampling it",
+                healthy[0],
+                faulty[0],
             ),
         ],
         samples={
