@@ -109,7 +109,8 @@ MISTAKES = [
     ),
     Mistake(
         "a finite number for 'not allowed'",
-        "Adding -10,000 masks a key only if all real scores are much larger. Use -inf.",
+        "After adding -10,000, a padding key still gets weight if the scores of all real keys are about as low. Use "
+        "-inf.",
         {"attention": _finite},
     ),
     Mistake(

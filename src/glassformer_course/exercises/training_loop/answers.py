@@ -182,7 +182,7 @@ MISTAKES = [
         {"clip": _always_scaled, "train": _loop(loss_and_gradients, _always_scaled)},
     ),
     Mistake(
-        "gradients of earlier steps kept",
+        "gradients not reset",
         "The gradients accumulate: each step uses the sum of all gradients so far. Use only the new gradients at "
         "every step (in PyTorch: zero_grad).",
         {"train": _gradients_kept},
