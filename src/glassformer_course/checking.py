@@ -68,7 +68,7 @@ def _load_failure(loaded: dict[str, str]) -> tuple[Result, tuple[str, ...]]:
     description = f"{loaded['raised']}{line}: {loaded['message'] or 'no message'}."
     hints = {
         "SystemExit": "An answer only defines functions: remove the call to exit.",
-        "MemoryError": "The answer uses more memory than an exercise needs.",
+        "MemoryError": "The answer needs more memory than the limit: use smaller arrays.",
         "ModuleNotFoundError": "Use only Python's standard library and NumPy.",
     }
     return "broken", (description, *([hints[loaded["raised"]]] if loaded["raised"] in hints else []))

@@ -106,7 +106,7 @@ def _lines(marks: list[Mark]) -> list[str]:
     lines = []
     for student in students:
         student_marks = [mark for mark in marks if mark.student == student]
-        wrong = [f"{mark.number} {mark.mistake or mark.result}" for mark in student_marks if not mark.passed]
-        listed = f"; {', '.join(wrong)}" if wrong else ""
+        wrong = [f"{mark.number} ({mark.mistake or mark.result})" for mark in student_marks if not mark.passed]
+        listed = f"; not right: {', '.join(wrong)}" if wrong else ""
         lines.append(f"{student:<{width}}  {len(student_marks) - len(wrong)} of {len(student_marks)} right{listed}")
     return lines

@@ -59,7 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder of the answers (default: the current folder if it is a course folder, else glass-learn)",
     )
-    parser.add_argument("--level", choices=LEVELS, help="level of the explanations (default: student; remembered)")
+    parser.add_argument(
+        "--level",
+        choices=LEVELS,
+        help="level of the explanations (default: student; start, watch and notebook save it in the folder)",
+    )
     parser.add_argument(
         "--seed",
         type=int,
@@ -214,8 +218,8 @@ def _check(arguments: argparse.Namespace) -> int:
         chosen = [(each, path) for each in folder.exercises if (path := _answer(arguments, folder, each)).is_file()]
         if not chosen:
             raise GlassError(
-                f"no exercise was started in {folder.path}",
-                f"Start with: glass learn start{folder_option(folder.path)}",
+                f"{folder.path} has no notebook" if arguments.notebook else f"no exercise was started in {folder.path}",
+                f"Start with: glass learn {'notebook' if arguments.notebook else 'start'}{folder_option(folder.path)}",
             )
     else:
         exercise = _exercise(arguments, folder)

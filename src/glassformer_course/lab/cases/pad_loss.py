@@ -72,7 +72,7 @@ def observe(trainer: LabTrainer) -> Evidence:
             Number(
                 "loss", "validation loss at the end, as reported", *(f.validation[-1][1] for f in (healthy, faulty))
             ),
-            Number("real", "loss on the words themselves", healthy.watched[-1][1], faulty.watched[-1][1]),
+            Number("real", "loss on the words themselves, at the end", healthy.watched[-1][1], faulty.watched[-1][1]),
         ],
     )
 
