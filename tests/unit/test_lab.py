@@ -16,7 +16,9 @@ import torch
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import LEVELS
+from glassformer.model.precision import Speeds, cache_speeds
 from glassformer.verification.process_state import in_float64
+from glassformer_course.lab.bench import LabTrainer
 from glassformer_course.lab.case import BugCase, cases, diagnoses, find_case
 from glassformer_course.lab.charts import chart_text, charts_svg, map_text, maps_svg
 from glassformer_course.lab.evidence import Chart, Evidence, Map, Number
@@ -116,6 +118,17 @@ def test_every_case_has_its_words(case: BugCase) -> None:
     assert case.source
     assert case.told
     assert case.link.startswith("https://github.com/") or case.source.startswith("tutorial ")
+
+
+def test_models_of_the_lab_are_trained_in_float32_where_bfloat16_is_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = LabTrainer(nullcontext, tmp_path)
+    losses = trainer.train({}, 8).losses
+    with monkeypatch.context() as changed:
+        changed.setenv("GLASS_CACHE", str(tmp_path / "cache"))
+        cache_speeds(Speeds(float32=1.0, bfloat16=100.0))
+        assert trainer.train({}, 8).losses == losses
 
 
 def test_the_right_letter_is_not_always_the_same_and_titles_are_told_apart() -> None:

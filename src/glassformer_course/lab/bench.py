@@ -35,7 +35,7 @@ STORIES: dict[str, dict[str, Any]] = {
     "model": {"layers": 2, "heads": 2, "width": 32, "context": 32, "tied": False},
     "tokenizer": {"kind": "words"},
     "data": {"source": "stories", "size": 400},
-    "train": {"batch": 16, "learning_rate": 1e-2, "weight_decay": 0.0, "device": "cpu"},
+    "train": {"batch": 16, "learning_rate": 1e-2, "weight_decay": 0.0, "device": "cpu", "precision": "fp32"},
 }
 """Settings of a decoder that learns generated stories in a second or two: word tokens, a context of 32."""
 WARMUP = 10  # steps
