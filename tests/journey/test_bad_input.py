@@ -178,7 +178,7 @@ THE_SETTINGS = [
     M("unknown option before a missing one", ["export", "book", "--output", "x"], "--output", "Did you mean --out?"),
     M("unknown format", ["export", "book", "--to", "hff", "--out", "x"], "--to hff", "Did you mean hf?"),
     M("words without quotes", ["generate", "book", "It", "was"], "argument 'was'", "in quotes"),
-    M("a run to import", ["import", BOOK, "--out", "x"], "is a run already", "glass export"),
+    M("a run to import", ["import", BOOK, "--out", "x"], "is already a run", "glass export"),
     M("not an HTML file", ["share", "book", "--out", "page.txt"], "--out page.txt", "ends in .html"),
     M("unknown command", ["trian", "proverbs.txt"], "'trian'", "Did you mean train?"),
     M("unknown recipe", train("proverbs.txt", "--recipe", "tinny"), "'tinny'", "Did you mean tiny?"),

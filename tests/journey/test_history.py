@@ -122,7 +122,7 @@ def test_mistakes_are_two_lines_and_leave_nothing(home: Path) -> None:
         assert sorted(home.iterdir()) == before
 
     says(
-        "runs/lm has no snapshots: it was trained with train.snapshots = 0",
+        "runs/lm has no snapshots (train.snapshots = 0)",
         "--train.snapshots 32",
         "--history",
         run="runs/lm",

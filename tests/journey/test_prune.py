@@ -108,7 +108,7 @@ def test_effects_and_curves_of_a_run(home: Path) -> None:
         "direct effect: ",
         "later layers can compensate",
         "heads removed",
-        "without all heads of",
+        "without any head of",
     ):
         assert word in shown
 

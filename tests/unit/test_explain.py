@@ -67,11 +67,11 @@ def test_heads_that_were_removed_are_not_shown(kv_heads: int) -> None:
 
 def test_a_head_that_was_removed_is_asked_for_in_vain() -> None:
     made = subject("decoder", removed_heads=[name for name in some_heads("decoder") if ".2." not in name])
-    with pytest.raises(GlassError, match=r"(?s)no head 0 is left.*Give one of 1, 2, 3\."):
+    with pytest.raises(GlassError, match=r"(?s)head 0 was removed.*Give one of 1, 2, 3\."):
         make_walk(made, (0,), (0,))
-    with pytest.raises(GlassError, match=r"(?s)no head 4 is left.*Give one of 1, 2, 3\."):
+    with pytest.raises(GlassError, match=r"(?s)head 4 was removed.*Give one of 1, 2, 3\."):
         make_walk(made, None, (4,))
-    with pytest.raises(GlassError, match=r"(?s)no head 2 is left.*no head is left here"):
+    with pytest.raises(GlassError, match=r"(?s)head 2 was removed.*all heads of these layers were removed"):
         make_walk(made, (1,), (2,))
 
 

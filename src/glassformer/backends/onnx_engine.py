@@ -108,7 +108,7 @@ class OnnxEngine:
         if any(self.hooks):
             raise GlassError(
                 "the model has a forward hook, but onnxruntime does not call hooks",
-                "Remove the hook, or use PyTorch.",
+                "Remove the hook, or choose the backend torch.",
             )
         inputs = {"tokens": tokens.contiguous(), "last": last}
         if self.layers:
@@ -172,11 +172,11 @@ def check_supported(model: Decoder | EncoderDecoder) -> None:
     if device != "cpu":
         raise GlassError(
             f"onnxruntime computes on the CPU, but the model is on {device}",
-            "Move the model to the CPU, or use PyTorch.",
+            "Move the model to the CPU, or choose the backend torch.",
         )
     part = unsupported_module(model)
     if part is not None:
-        raise GlassError(f"the onnxruntime backend does not support {part}", "Use PyTorch for this model.")
+        raise GlassError(f"the onnxruntime backend does not support {part}", "Choose the backend torch for this model.")
 
 
 def _open_session(model: bytes, weights: dict[str, Tensor], threads: int, spins: bool) -> Any:

@@ -454,9 +454,16 @@ class AblationReport:
             f"on {self.measured_on}: {counted(loss.full.tokens, self.unit + 's')}",
             f"loss {loss.full.loss:.4f} {loss.full.margin} nats per {self.unit} (95 %), full model",
             f"loss {loss.ablated.loss:.4f} {loss.ablated.margin} nats per {self.unit} without {off}",
-            f"change {loss.change:+.4f}; {ABLATION_KINDS[self.ablation.kind]}",
+            "; ".join([f"change {loss.change:+.4f}", *self._replacements()]),
         ]
         return "\n".join(lines)
+
+    def _replacements(self) -> list[str]:
+        """Return the replacement of the parts that have one, and the names of the parts that are only removed."""
+        replaced = self.ablation.parts
+        removed = [name for name in self.ablation.removed_parts if name not in replaced]
+        replacements = [ABLATION_KINDS[self.ablation.kind]] if replaced else []
+        return [*replacements, f"{', '.join(removed)} removed"] if removed else replacements
 
 
 def ablation_report(model: Model, data: TaskRows, ablation: Ablation, measured_on: str) -> AblationReport:

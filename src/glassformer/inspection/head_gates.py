@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.wording import counted
 from glassformer.inspection.sites import attentions
 from glassformer.model.transformer import Model
 
@@ -52,7 +53,7 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
         if value.dim() not in (1, 2) or value.shape[-1] != sites[name].heads:
             raise GlassError(
                 f"gates of shape {tuple(value.shape)} were given for {name}",
-                f"It has {sites[name].heads} heads: give a shape of ({sites[name].heads}) or "
+                f"It has {counted(sites[name].heads, 'heads')}: give a shape of ({sites[name].heads}) or "
                 f"(rows, {sites[name].heads}).",
             )
         gates[name] = value
@@ -75,7 +76,7 @@ def _gate(
     gate = gates[name]  # (H) or (B, H)
     if gate.dim() == 2 and len(gate) != B:
         raise GlassError(
-            f"gates for {len(gate)} rows were given for {name}, but the batch has {B} rows",
+            f"gates for {counted(len(gate), 'rows')} were given for {name}, but the batch has {counted(B, 'rows')}",
             "Give one row of gates for each row of the batch.",
         )
     return z * gate.to(z)[..., None, None]  # (B, H, T, K)

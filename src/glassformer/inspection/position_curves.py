@@ -181,7 +181,8 @@ def shuffle_test(
     moved = tuple(position for position, id in enumerate(candidates.tolist()) if id not in fixed)
     if len(moved) < 2:
         problem = f"only {len(moved)} token can be moved" if len(moved) == 1 else "no token can be moved"
-        raise GlassError(f"there is nothing to shuffle: {problem}", "Give a longer text, or a later position.")
+        later = ", or a later position" if case.model.config.family == "decoder" else ""
+        raise GlassError(f"there is nothing to shuffle: {problem}", f"Give a longer text{later}.")
     generator = torch.Generator().manual_seed(seed)
     orders = torch.stack([torch.randperm(len(moved), generator=generator) for _ in range(times)])  # (n, moved)
     rows = case.tokens.repeat(times, 1)  # (n, S)

@@ -23,13 +23,10 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise GlassError(f"there is no device {name!r}", "Use one of: auto, cpu, cuda, cuda:N, mps.") from None
-    available = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if not available.get(device.type, False):
-        usable = [kind for kind in available if kind == "cpu" or (kind != device.type and available[kind])]
+    n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    available = {"cpu": True, "cuda": n_gpus > 0, "mps": torch.backends.mps.is_available()}
+    if not available.get(device.type, False) or (device.type == "cuda" and (device.index or 0) >= n_gpus):
+        usable = [kind for kind in available if available[kind]]
         raise GlassError(f"this machine has no device {name}", f"Use one of: auto, {', '.join(usable)}.")
     return device
 

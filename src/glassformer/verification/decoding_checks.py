@@ -177,7 +177,8 @@ def beam_cached(subject: VerifiedRun) -> Finding:
     difference = max(
         abs(a.log_probability - b.log_probability) for a, b in zip(cached_hypotheses, uncached_hypotheses, strict=False)
     )
-    note = f"{len(cached_hypotheses)} hypotheses of {len(cached)} prompts; {differing} differ in their tokens"
+    different = counted(differing, "differ in their tokens", "differs in its tokens")
+    note = f"{len(cached_hypotheses)} hypotheses of {len(cached)} prompts; {different}"
     return Finding(max(difference, float(differing)), note)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from glassformer.base.wording import counted
 from glassformer.generation.logit_readers import next_logits
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
@@ -68,7 +69,7 @@ def padding_blind(subject: VerifiedRun) -> Finding:
                 distance(model(filled, attention_mask)[attention_mask], model(ids, attention_mask)[attention_mask]),
             )
         is_finite = bool(torch.isfinite(_all_padding(subject, batch)).all())
-    note = f"{int((~batch.attention_mask).sum()) + _source_padding(batch)} positions of padding"
+    note = f"{counted(int((~batch.attention_mask).sum()) + _source_padding(batch), 'positions')} of padding"
     return Finding(
         max_distance if is_finite else float("inf"),
         note if is_finite else "a row that is all padding gives values that are not finite",

@@ -114,7 +114,8 @@ def patch_grids(model: Model, inputs: PatchingInputs, part: str = "resid") -> li
     candidates = [_grid(model, name, inputs, part, scale) for name in stacks(model)]
     grids = [grid for grid in candidates if grid is not None]
     if not grids:
-        raise GlassError(f"this model has no {part}", f"Choose another part: {', '.join(PARTS)}.")
+        others = ", ".join(each for each in PARTS if each != part)
+        raise GlassError(f"this model has no {part}", f"Choose another part: {others}.")
     return grids
 
 

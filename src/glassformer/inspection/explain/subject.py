@@ -211,7 +211,8 @@ def _truncation_note(
     count: int, which: str, total: int, max_tokens: int, what: str = "text", limit: str = "model.context"
 ) -> str:
     """Return a note on the tokens of a text, or of a target, that the model does not read."""
+    unread = f"{count:,} are" if count > 1 else "token is"
     return (
         f"The {what} has {total:,} tokens, but the model reads at most {max_tokens:,} ({limit}): "
-        f"the {which} {count:,} are not read."
+        f"the {which} {unread} not read."
     )

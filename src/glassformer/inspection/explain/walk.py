@@ -116,11 +116,13 @@ def _heads_left(stacks: Sequence[Stack], layers: Collection[int] | None) -> set[
 
 def _check_heads_left(heads: Collection[int] | None, remaining: set[int]) -> None:
     if heads and not remaining & set(heads):
+        listed = " and ".join(map(str, heads))
+        removed = f"heads {listed} were removed" if len(heads) > 1 else f"head {listed} was removed"
         raise GlassError(
-            f"no head {' or '.join(map(str, heads))} is left: model.removed_heads lists the removed heads",
+            f"{removed}: model.removed_heads lists the removed heads",
             f"Give one of {', '.join(map(str, sorted(remaining)))}."
             if remaining
-            else "Leave out --head: no head is left here.",
+            else "Leave out --head: all heads of these layers were removed.",
         )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from glassformer.base.wording import counted
 from glassformer.inspection.heads.attention_arrays import Bools, Ids
 from glassformer.inspection.heads.relations import RELATIONS, SENTENCES, gold, token_spans
 from glassformer.model.transformer import Decoder, EncoderDecoder, Model
@@ -164,7 +165,9 @@ def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str 
     if not rows:
         return None
     gold_words = "subjects" if corpus == "agreement" else 'nouns for "it"'
-    return HeadProbe("sentences", f"{len(rows)} generated sentences with known {gold_words}", rows, gold=relations)
+    return HeadProbe(
+        "sentences", f"{counted(len(rows), 'generated sentences')} with known {gold_words}", rows, gold=relations
+    )
 
 
 def batch(rows: Sequence[Ids]) -> tuple[Ids, Bools]:

@@ -98,7 +98,7 @@ def survey(model: Model, probes: Sequence[HeadProbe], token_facts: TokenFacts) -
     left_out: dict[LeftOut, None] = {}
     for site, attention in attentions(model).items():
         layer = layers[site]
-        role_scores, unscored = _role_scores(layer)
+        role_scores, unscored = _role_scores(layer, site.stack)
         by_weights = _by_weights(model, site)
         if by_weights is not None:
             role_scores["copying_by_weights"] = by_weights
@@ -146,14 +146,15 @@ def _tally_text(layer: _Layer, site: Site, arrays: AttentionArrays, token_facts:
         layer.add("rare_word", roles.rare_word(arrays, token_facts.counts), "text")
 
 
-def _role_scores(layer: _Layer) -> tuple[dict[str, list[RoleScore]], dict[str, str]]:
+def _role_scores(layer: _Layer, stack: str) -> tuple[dict[str, list[RoleScore]], dict[str, str]]:
     """Return the scores of all heads by role, and the reasons for roles without rows."""
     scores: dict[str, list[RoleScore]] = {}
     unscored: dict[str, str] = {}
     for role, tallies in layer.tallies.items():
         tally = RoleTally.join(tallies)
         if not tally.rows.sum():
-            unscored[role] = NO_ROWS.get(role, f"no query of the probe {layer.probe[role]!r} allows this role")
+            reasons = NO_ROWS if stack == "dec" else {"rare_word": NO_ROWS["rare_word"]}
+            unscored[role] = reasons.get(role, f"no query of the probe {layer.probe[role]!r} allows this role")
             continue
         threshold = THRESHOLDS.get(role, 0.0)
         details = None

@@ -34,7 +34,7 @@ def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str
         yield f"{head_report.head!s:<{width}}  {_cell(nats, 7)}  {_cell(far, 8)}  {importance}{role_text}"
     yield ""
     if not all(head_report.names for head_report in heads):
-        yield f"-: {NO_ROLE}; in brackets the nearest"
+        yield f"-: {NO_ROLE}; the nearest role is in brackets"
     for probe in report.probes:
         yield f"{probe.name}: {probe.description}"
     if report.sinks is not None:

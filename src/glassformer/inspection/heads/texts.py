@@ -107,7 +107,7 @@ def _fitting(ids: list[int], model: AnyTextModel, text_name: str) -> list[int]:
     if len(ids) > max_tokens:
         raise GlassError(
             f"{text_name} has {len(ids):,} tokens, but the model reads at most {max_tokens:,}",
-            "Give a shorter text, or several lines.",
+            "Give a shorter text, or a file with several shorter lines.",
         )
     return ids
 

@@ -102,10 +102,9 @@ def largest_weights(attention_maps: AttentionMaps) -> list[str]:
     """
     ((head, cells),) = attention_maps.maps.items()
     if attention_maps.block > 1:
-        raise GlassError(
-            f"the text has too many tokens for a list: {len(attention_maps.subject.ids):,}",
-            "Draw a picture with --out FILE.png",
-        )
+        subject = attention_maps.subject
+        longest = max(len(subject.ids), len(subject.target_ids or ()))
+        raise GlassError(f"there are too many tokens for a list: {longest:,}", "Draw a picture: --out FILE.png.")
     queries, keys = ([text for text, _ in tokens] for tokens in attention_maps.tokens(head.site))
     width = max(map(len, map(repr, queries)))
     lines = [f"{head}: the largest attention weights of each query token"]

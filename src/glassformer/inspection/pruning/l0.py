@@ -73,7 +73,7 @@ def learn_gates(
         if not gradients.finite:
             raise GlassError(
                 f"step {step + 1} with gates: the loss ({gradients.loss}) or a gradient is not finite",
-                "Lower --l0, or --rate.",
+                "Lower --l0, --gate-rate or --rate.",
             )
         optimizer.zero_grad()
         penalty = (

@@ -188,10 +188,10 @@ def _curve_lines(report: PruningReport) -> Iterator[str]:
             f"{sum(order_losses) / len(order_losses):>12.4f}" for order_losses in losses
         )
     yield f"{'mean loss':<16}" + "".join(f"{value:>12.4f}" for value in report.areas().values())
-    yield f"random: the mean of {len(report.curves.get('random', []))} orders"
+    yield f"random: the mean of {counted(len(report.curves.get('random', [])), 'orders')}"
     yield ""
     for site, value in sorted(report.attentions.items(), key=lambda item: -item[1]):
-        yield f"change of the loss without all heads of {site}: {value:+.4f}"
+        yield f"change of the loss without any head of {site}: {value:+.4f}"
 
 
 def prune_run(request: PruningRequest) -> PruningReport:
@@ -355,9 +355,10 @@ def _heads_by_order(
         if limit is not None and point.loss > limit:
             if len(report.points) < 2:
                 heads_left = f"without {counted(point.removed, 'heads')}" if point.removed else "with all heads"
+                smaller_step = ", or a smaller --step" if point.removed > 1 else ""
                 raise GlassError(
                     f"the loss is {point.loss:.4f} {heads_left}, above --max-loss = {limit:g}",
-                    "Give a higher --max-loss, or a smaller --step.",
+                    f"Give a higher --max-loss{smaller_step}.",
                 )
             break
         report.points.append(point)

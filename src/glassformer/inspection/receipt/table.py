@@ -48,7 +48,7 @@ def _heading_lines(receipt: Receipt) -> list[str]:
         lines.append(f"the model itself chooses {_quoted(receipt, chosen)}")
     if prediction.unread:
         unread = counted(prediction.unread, "tokens of the text are", "token of the text is")
-        lines.append(f"{unread} not read: the model reads at most {len(prediction.read):,}")
+        lines.append(f"{unread} not read: the model reads at most {receipt.config.model.context:,}")
     return lines
 
 

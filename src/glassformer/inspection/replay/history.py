@@ -191,7 +191,7 @@ def read_history(run: Run) -> History:
     files = snapshot_files(run.snapshots_folder)
     if not files:
         raise GlassError(
-            f"{run.folder} has no snapshots: it was trained with train.snapshots = {run.config().train.snapshots}",
+            f"{run.folder} has no snapshots (train.snapshots = {run.config().train.snapshots})",
             "Train again with --train.snapshots 32 and another --out: snapshots do not change the training.",
         )
     history = History(tuple(read_snapshot(path) for path in files.values()))

@@ -15,6 +15,7 @@ import torch
 
 from glassformer.base.errors import GlassError
 from glassformer.base.packages import version_of
+from glassformer.base.wording import counted
 from glassformer.interop.export_report import Comparison
 from glassformer.interop.gguf.targets import GgufArchitecture
 from glassformer.interop.output_comparison import (
@@ -86,7 +87,8 @@ def compare_with_llama_cpp(
     their_log_probabilities = [
         _response_log_probabilities(answer, size) for answer in answers[: len(inputs)]
     ]  # (V) each
-    description = f"log-probabilities after {len(rows)} rows of tokens and {len(inputs) - len(rows)} texts"
+    texts_read = counted(len(inputs) - len(rows), "texts")
+    description = f"log-probabilities after {counted(len(rows), 'rows')} of tokens and {texts_read}"
     if kind != "f32":
         return [
             Comparison(

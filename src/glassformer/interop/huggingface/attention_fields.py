@@ -120,7 +120,8 @@ class Rope:
                 "Only whole heads can be rotated: partial_rotary_factor = 1.0.",
             )
         for name, value in rope_parameters.items():
-            raise theirs.refuse(f"rope_parameters.{name}", value, "Only rope_theta is supported.")
+            field = "rope_parameters" if name in (new or {}) else "rope_scaling"
+            raise theirs.refuse(f"{field}.{name}", value, "Only rope_theta is supported.")
         if isinstance(theta, bool) or not isinstance(theta, int | float) or not math.isfinite(theta):
             raise GlassError(f"{theirs.path} has rope_theta = {theta!r}", "Set it to a number.")
         return {"positions": "rotary", "rotary_base": float(theta)}

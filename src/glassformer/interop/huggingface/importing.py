@@ -91,7 +91,7 @@ def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> Import
     refuse_existing(out)
     if (folder / "config.toml").exists() and not (folder / "config.json").exists():
         raise GlassError(
-            f"{folder} is a run already, not a Hugging Face folder",
+            f"{folder} is already a run, not a Hugging Face folder",
             "Use it as it is, or convert it with glass export --to hf.",
         )
     imported, generation_notes = _with_generation_fields(read_model(folder), folder)

@@ -10,6 +10,7 @@ import torch
 
 from glassformer.base.config import ModelConfig, Task
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, architecture_of
 from glassformer.interop.huggingface.equivalent_forms import IMPORT_FORMS, apply_forms
@@ -55,7 +56,9 @@ def read_model(folder: Folder) -> ImportedModel:
     values = read_json(path, "a config.json")
     model_type = values.get("model_type")
     if not isinstance(model_type, str):
-        raise GlassError(f"{path} has no field model_type", f"Set it to one of: {', '.join(ARCHITECTURES)}.")
+        problem = "no field model_type" if model_type is None else f"model_type = {model_type!r}"
+        model_types = sorted({each.model_type for each in ARCHITECTURES.values()})
+        raise GlassError(f"{path} has {problem}", f"Set model_type to one of: {', '.join(model_types)}.")
     architecture = architecture_of(model_type, values.get("architectures"))
     task, labels = _task(architecture, values, path)
     config = architecture.read_config(values, str(path))
@@ -67,7 +70,7 @@ def read_model(folder: Folder) -> ImportedModel:
     layers = max(config.layers, config.encoder_layers or 0)
     if layers > len(tensor_files.shapes):  # refuse before all these layers are allocated
         raise GlassError(
-            f"{path} has {layers} layers, but {folder} has only {len(tensor_files.shapes)} tensors",
+            f"{path} has {layers} layers, but {folder} has only {counted(len(tensor_files.shapes), 'tensors')}",
             "Copy config.json and the weights again from the same model.",
         )
     our_shapes, their_shapes = architecture.shapes(config, len(labels) or None)

@@ -242,6 +242,6 @@ class TextEstimator(TransformerEstimator):
             of_texts = f"of {counted(len(texts), 'texts')}"
             warnings.warn(
                 f"{counted(cut_count, f'{of_texts} are', f'{of_texts} is')} too long for context = {context}: "
-                "the rest is not read",
+                "only the beginning of each is read",
                 stacklevel=3,
             )

@@ -167,7 +167,7 @@ class TransformerArrayClassifier(_BaseTransformerClassifier):
         if isinstance(self.bins, bool) or not isinstance(self.bins, int | np.integer) or self.bins < 2:
             raise RefusedError(f"bins = {self.bins!r} is not allowed", "Give a whole number of at least 2.")
         if fixed := [name for name in self.settings or {} if str(name).startswith(("tokenizer.", "model.context"))]:
-            raise RefusedError(f"the setting {fixed[0]} follows from the columns and bins", "Leave it out.")
+            raise RefusedError(f"the setting {fixed[0]} follows from the columns and bins", "Leave it out of settings.")
         quantiles = np.linspace(0, 1, self.bins + 1)[1:-1]
         self.edges_ = [np.unique(np.quantile(column, quantiles)) for column in X.T]
         bin_words = self._bin_words()
