@@ -190,7 +190,7 @@ REFUSED: dict[str, tuple[str | None, dict[str, Any], str, str]] = {
         "model.head_bias = True",
         "model.head_bias=false",
     ),
-    "family": ("bert", {}, "model.family = decoder", "model.family=encoder"),
+    "family": ("bert", {}, "model.family = decoder", "Choose one of: arcee, gpt2"),
     "olmo2": (
         "olmo2",
         {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "qk_norm": "whole"},

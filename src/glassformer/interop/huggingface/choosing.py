@@ -115,6 +115,13 @@ def choose(
     """
     if requested_name is not None:
         architecture = architecture_named(requested_name)
+        if task not in architecture.classes:
+            other_family = config.family != architecture.family
+            reason = f"model.family = {config.family}" if other_family else f"train.task = {task}"
+            names = sorted(each.name for each in ARCHITECTURES.values() if task in each.classes)
+            raise GlassError(
+                f"{architecture.name} cannot express this run: {reason}", f"Choose one of: {', '.join(names)}."
+            )
         if refusals := _refusals(architecture, config, ours):
             raise _refusal_error(architecture, refusals)
         if architecture.needs_padding not in (None, padding_id):
