@@ -108,10 +108,12 @@ def advice_on_part(model: Model, name: str, names: Sequence[str]) -> str:
         if components[2] == "resid":
             streams = span(0, len(stack.blocks))
             return f"{components[0]} has residual streams {streams}: before each block, and after the last."
-        return f"{components[0]} has layers {span(0, len(stack.blocks) - 1)}."
+        noun = "layers" if len(stack.blocks) > 1 else "layer"
+        return f"{components[0]} has {noun} {span(0, len(stack.blocks) - 1)}."
     for site, layer in attentions(model).items():
         if name.startswith(f"{site}.") and layer.heads:
-            return f"{site} has heads {_heads_of(site, head_numbers(layer))}."
+            noun = "heads" if layer.heads > 1 else "head"
+            return f"{site} has {noun} {_heads_of(site, head_numbers(layer))}."
     return nearest(name, names)
 
 
