@@ -29,11 +29,15 @@ THRESHOLDS: Mapping[str, float] = {
 }
 
 NO_ROWS = {
-    "next": "a decoder does not attend to later tokens",
-    "subject to verb": "a decoder does not attend to later tokens",
     "rare_word": f"no text of the probe has a token outside the {roles.FREQUENT} most frequent ones",
+    "alignment": "no sequence of the probe has at least 3 queries",
 }
 """Reasons why a role may have no rows."""
+NO_ROWS_IN_DECODERS = {
+    "next": "a decoder does not attend to later tokens",
+    "subject to verb": "a decoder does not attend to later tokens",
+}
+"""Further reasons, for decoders."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +157,7 @@ def _role_scores(layer: _Layer, stack: str) -> tuple[dict[str, list[RoleScore]],
     for role, tallies in layer.tallies.items():
         tally = RoleTally.join(tallies)
         if not tally.rows.sum():
-            reasons = NO_ROWS if stack == "dec" else {"rare_word": NO_ROWS["rare_word"]}
+            reasons = NO_ROWS | NO_ROWS_IN_DECODERS if stack == "dec" else NO_ROWS
             unscored[role] = reasons.get(role, f"no query of the probe {layer.probe[role]!r} allows this role")
             continue
         threshold = THRESHOLDS.get(role, 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from glassformer.base.wording import counted
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey
 from glassformer.inspection.heads.role_scores import RoleScore
 
@@ -59,7 +60,8 @@ def head_lines(report: HeadSurvey, head_report: HeadReport) -> Iterator[str]:
         interval = (
             "" if role_score.interval is None else f"{role_score.interval[0]:.3f} to {role_score.interval[1]:.3f}"
         )
-        data = f"{role_score.probe}, {role_score.rows:,} queries" if role_score.rows else role_score.probe
+        nouns = ("sequences", "sequence") if role == "alignment" else ("queries", "query")
+        data = f"{role_score.probe}, {counted(role_score.rows, *nouns)}" if role_score.rows else role_score.probe
         detail = "".join(f", {name} {value:+g}" for name, value in role_score.detail.items() if name == "offset")
         yield (
             f"{display_name(role):<24}{role_score.score:>8.3f}{_cell(role_score.chance, 8, 3)}"
