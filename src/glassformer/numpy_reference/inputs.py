@@ -82,7 +82,9 @@ def checked_inputs(settings: Settings, weights: Weights, inputs: Inputs) -> Inpu
 def _checked_ids(name: str, ids: Ints, vocab_size: int, context: int) -> Ints:
     array = np.asarray(ids)
     if array.ndim != 2 or array.dtype.kind not in "iu" or array.size == 0:
-        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}: give integers of shape (rows, tokens)")
+        raise ValueError(
+            f"{name} is {array.dtype} of shape {array.shape}: give integers of shape (rows, tokens), both at least 1"
+        )
     if array.min() < 0 or array.max() >= vocab_size:
         raise ValueError(
             f"{name} has ids from {array.min()} to {array.max()}: the vocabulary has 0 to {vocab_size - 1}"

@@ -49,8 +49,9 @@ def cross_entropy(logits: Array, targets: Ints, smoothing: float = 0.0) -> tuple
     counted = flat_targets != IGNORED  # (N)
     ids = np.where(counted, flat_targets, 0)  # (N)
     if ids.min() < 0 or ids.max() >= V:
+        given = flat_targets[counted]  # (any number)
         raise ValueError(
-            f"targets go from {ids.min()} to {ids.max()}: give 0 to {V - 1}, or {IGNORED} to ignore a position"
+            f"targets go from {given.min()} to {given.max()}: give 0 to {V - 1}, or {IGNORED} to ignore a position"
         )
     log_p = log_softmax(logits.reshape(-1, V))  # (N, V)
     target_probabilities = np.full_like(log_p, smoothing / V)  # (N, V)
