@@ -158,9 +158,10 @@ def test_what_cannot_be_is_refused(task_home: Path) -> None:
     )
     assert "there is no layer 5 Give 0." in error("It was", "--layer", "5")
     assert "there is no layer -1 Give 0." in error("It was", "--view", "rollout", "--layer", "-1")
-    assert "there is no answer at position 9 Choose one of the positions 0, 1." in error("It was", "--position", "9")
-    assert "--layer has no effect with --view lens Remove --layer, or use --view logits, rollout, flow." in error(
-        "It was", "--view", "lens", "--layer", "0"
+    assert "there is no answer at position 9 Choose one of: 0, 1." in error("It was", "--position", "9")
+    assert (
+        "--layer has no effect with --view lens Remove --layer, or use one of the views: logits, rollout, flow."
+        in error("It was", "--view", "lens", "--layer", "0")
     )
     assert "--plot has no effect with --view flow" in error("It was", "--view", "flow", "--plot", "flow.png")
     assert "--plot lens.pdf is not the name of a picture" in error("It was", "--view", "lens", "--plot", "lens.pdf")

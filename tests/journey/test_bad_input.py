@@ -307,7 +307,7 @@ THE_RUN = [
     ),
     M("nothing to resume", ["train", "--resume"], "no run to resume", "--resume --out", remove("runs")),
     M("resume what is not there", ["train", "--resume", "--out", "runs/bok"], "no run at", BOOK),
-    M("resume with a recipe", resume("--recipe", "tiny"), "--resume was given with --recipe tiny", "Remove the option"),
+    M("resume with a recipe", resume("--recipe", "tiny"), "--resume was given with --recipe tiny", "Remove --recipe"),
     M(
         "resume with another text",
         [*resume("--steps", "4"), "other.txt"],

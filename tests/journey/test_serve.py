@@ -144,7 +144,7 @@ def test_what_is_wrong_is_said_in_two_lines(server: Served) -> None:
     assert error_of(ask(server, "book", "token", text="a"))[0] == 404
     assert error_of(ask(server, "book", "tokens", text="", more=1)) == (
         422,
-        "text: String should have at least 1 character (1 more)",
+        "text: String should have at least 1 character (and 1 more problem)",
     )
     assert error_of(ask(server, "book", "attention", text="dog " * 99, head="dec.0.self.0"))[0] == 400
     assert error_of(ask(server, "..%2Fbook", "tokens", text="a"))[0] == 404
@@ -332,9 +332,13 @@ def test_mistakes_at_the_start_are_two_lines(home: Path) -> None:
             f"cannot listen at 127.0.0.1, port {port}: Address already in use",
             "Choose another port, or give --port 0 to use any free port; --host must be an address of this machine.",
         )
-    for token in ([], ["--token", "x" * (MIN_TOKEN_CHARACTERS - 1)]):
+    short = MIN_TOKEN_CHARACTERS - 1
+    for token, given in (
+        ([], "no --token was given"),
+        (["--token", "x" * short], f"--token has only {short} characters"),
+    ):
         problem, remedy = refused("serve", "book", "--host", "0.0.0.0", *token, folder=home)
-        assert problem == "--host 0.0.0.0 opens the server to everybody who can reach this machine"
+        assert problem == f"--host 0.0.0.0 opens the server to everybody who can reach this machine, but {given}"
         assert "--token" in remedy
     assert refused("serve", "book", "--port", "70000", folder=home)[0] == "--port 70000 is not a port"
     assert refused("serve", "book", "--token", "a b", folder=home)[0].startswith("--token has characters")

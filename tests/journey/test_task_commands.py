@@ -147,7 +147,7 @@ def test_generate_writes_a_text_for_a_source(name: str, task_home: Path) -> None
     ranked = facts("generate", f"runs/{name}", source, "--top", "3", folder=task_home)["candidates"]
     assert len(ranked) == 3
     cause, remedy = refused("generate", f"runs/{name}", folder=task_home)
-    assert "needs a source text, but none was given" in cause
+    assert "needs a source text, but the prompt is missing or empty" in cause
     assert "--input FILE" in remedy
 
 

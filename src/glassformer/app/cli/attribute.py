@@ -110,7 +110,8 @@ def _check(arguments: argparse.Namespace) -> None:
         if getattr(arguments, name) is not None and name not in USES[arguments.view]:
             views = ", ".join(view for view, uses in USES.items() if name in uses)
             raise GlassError(
-                f"--{name} has no effect with --view {arguments.view}", f"Remove --{name}, or use --view {views}."
+                f"--{name} has no effect with --view {arguments.view}",
+                f"Remove --{name}, or use one of the views: {views}.",
             )
     if arguments.top is not None and arguments.top < 1:
         raise GlassError(f"--top {arguments.top} is below 1", "Give a number of at least 1.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.app.cli.attribute_pictures import plot_lens, plot_rollout
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import listed
 
 if TYPE_CHECKING:
     from glassformer.inspection.attribution import AttributionCase, Output
@@ -49,8 +50,8 @@ class AttributionRequest:
         position = self.arguments.position
         matches = [output for output in self.case.outputs if position in (None, output.place)]
         if not matches:
-            positions = ", ".join(str(output.place) for output in self.case.outputs[:8])
-            raise GlassError(f"there is no answer at position {position}", f"Choose one of the positions {positions}.")
+            positions = listed([str(output.place) for output in self.case.outputs], 8)
+            raise GlassError(f"there is no answer at position {position}", f"Choose one of: {positions}.")
         return matches[-1]
 
     @property

@@ -42,7 +42,7 @@ SEEDS = 3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass compare`."""
-    add_run_arguments(parser)
+    add_run_arguments(parser, "folder for the runs and the report")
     parser.add_argument(
         "--vary",
         action="append",
@@ -106,8 +106,10 @@ def _chosen_grid(arguments: argparse.Namespace) -> Grid:
         changes = _study_settings(study, changes)
     for key in vary:
         if key in changes:
+            varied = f"Remove --vary {key}=..., or the single value."
             raise GlassError(
-                f"{key} is varied and also set to {changes[key]}", f"Remove --vary {key}, or the single value."
+                f"{key} is varied and also set to {changes[key]}",
+                varied if study is None else f"Remove the single value: study {study.name} varies {key}.",
             )
 
     def settings(values: dict[str, str]) -> Config:
@@ -164,7 +166,7 @@ def _measure_cost(arguments: argparse.Namespace) -> int:
     )
     if any(grid_arguments) or given_settings(arguments):
         raise GlassError(
-            "--study cost takes no settings and no DATA: its sizes are fixed",
+            "--study cost takes no DATA, settings, recipe, config file, --vary or --baseline: its sizes are fixed",
             "Keep only --study and --out.",
         )
     for name in ("seeds", "jobs"):

@@ -125,20 +125,20 @@ def table(description: str, gpu_estimates: Sequence[Estimate], billions: float |
     yield f"\nEstimated sharded training with AdamW in bfloat16, on {description}:"
     rows: list[tuple[str, list[str]]] = [
         ("GPUs", [f"{each.gpus:,}" for each in gpu_estimates]),
-        ("GB on each: weights", [_gb(each.kept.weights) for each in gpu_estimates]),
+        ("GB per GPU: weights", [_gb(each.kept.weights) for each in gpu_estimates]),
         ("  gradients", [_gb(each.kept.gradients) for each in gpu_estimates]),
         ("  optimizer state", [_gb(each.kept.state) for each in gpu_estimates]),
         ("  gathered weights", [_gb(each.gathered) for each in gpu_estimates]),
-        ("  a unit's gradients", [_gb(each.whole_gradients) for each in gpu_estimates]),
+        ("  unsharded gradients", [_gb(each.whole_gradients) for each in gpu_estimates]),
         ("  activations", [_gb(each.activations) for each in gpu_estimates]),
         ("  all", [_gb(each.memory) for each in gpu_estimates]),
         ("fits", ["yes" if each.fits else "no" for each in gpu_estimates]),
-        ("blocks run twice", ["yes" if each.recomputed else "no" for each in gpu_estimates]),
-        ("rows at once", [str(each.rows) for each in gpu_estimates]),
-        ("tokens a step", [f"{each.tokens_per_step:,}" for each in gpu_estimates]),
-        ("GB sent by each", [_gb(each.traffic) for each in gpu_estimates]),
-        ("s of arithmetic", [f"{each.compute:.3g}" for each in gpu_estimates]),
-        ("s of sending", [f"{each.communication:.3g}" for each in gpu_estimates]),
+        ("blocks recomputed", ["yes" if each.recomputed else "no" for each in gpu_estimates]),
+        ("micro-batch rows", [str(each.rows) for each in gpu_estimates]),
+        ("tokens per step", [f"{each.tokens_per_step:,}" for each in gpu_estimates]),
+        ("GB sent by each GPU", [_gb(each.traffic) for each in gpu_estimates]),
+        ("compute time (s)", [f"{each.compute:.3g}" for each in gpu_estimates]),
+        ("communication time (s)", [f"{each.communication:.3g}" for each in gpu_estimates]),
         ("tokens/s at best", [_rate(each, each.best) for each in gpu_estimates]),
         ("  at worst", [_rate(each, each.worst) for each in gpu_estimates]),
     ]
@@ -153,9 +153,12 @@ def table(description: str, gpu_estimates: Sequence[Estimate], billions: float |
         )
     for name, cells in rows:
         yield f"{name:<22}" + "".join(f"{cell:>20}" for cell in cells)
-    yield "At best, communication overlaps with arithmetic; at worst, not at all. Latency and data loading are ignored."
+    yield (
+        "At best, communication overlaps completely with computation; at worst, not at all. "
+        "Latency and data loading are ignored."
+    )
     if any(each.recomputed for each in gpu_estimates):
-        yield "To run blocks twice (gradient checkpointing), set train.checkpoint_blocks = true."
+        yield "To recompute blocks (activation checkpointing), set train.checkpoint_blocks = true."
 
 
 def facts(gpu_estimates: Sequence[Estimate]) -> dict[str, Any]:

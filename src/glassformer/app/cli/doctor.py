@@ -22,6 +22,7 @@ from glassformer.base.config import LABELLED, Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.recipes import load_recipe, recipe_names
 from glassformer.base.report import SimpleReport, emit
+from glassformer.base.wording import counted
 
 if TYPE_CHECKING:
     from glassformer.verification.device import DeviceAgreement
@@ -94,7 +95,7 @@ def _machine_lines(machine: Machine) -> Iterator[str]:
     from glassformer.verification.machine import EXTRAS
 
     yield ", ".join(f"{name} {version}" for name, version in machine.versions.items())
-    yield f"{machine.system}; {machine.cores} usable cores"
+    yield f"{machine.system}; {counted(machine.cores, 'usable cores')}"
     yield f"memory {_gib(machine.memory)}, free {_gib(machine.memory_free)}; free disk space {_gib(machine.disk_free)}"
     yield f"C++ compiler, for torch.compile: {machine.compiler or 'none found'}"
     for device in machine.devices:
@@ -103,7 +104,8 @@ def _machine_lines(machine: Machine) -> Iterator[str]:
         yield f"{device.name}: {device.description}{free}; against float32: {', '.join(speeds)}"
         timed = [f"{name} {speed:.3g} GFLOP/s" for name, speed in device.gflops.items()]
         if timed:
-            yield f"     one thread: {', '.join(timed)}; stored in {cache_file() or 'no file'}"
+            file = cache_file()
+            yield f"     one thread: {', '.join(timed)}; {'not stored' if file is None else f'stored in {file}'}"
         yield f"     train.precision = auto means {device.auto}: {device.why}"
     yield "\nextra     for                                packages"
     for extra, packages in machine.extras.items():

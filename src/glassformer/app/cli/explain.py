@@ -164,7 +164,7 @@ class WalkReport:
         from glassformer.inspection.explain.text import text_lines
 
         if self.page is not None:
-            return f"{self.page} shows the whole forward pass: open it in a browser"
+            return f"{self.page} shows the forward pass: open it in a browser"
         width = max(80, min(120, shutil.get_terminal_size((100, 24)).columns))
         return "\n".join(text_lines(self.walk, self.level, width, self._is_full))
 
@@ -191,5 +191,5 @@ class WalkReport:
         of = f"of {len(heads)} heads "
         return (
             f"\n{counted(shortened_count, of + 'have one line each', of + 'has one line')}: "
-            "--layer and --head show one in full, --html FILE all of them"
+            "use --layer or --head to show one in full, or --html FILE to show all heads in full"
         )

@@ -104,7 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
         )
     prompts = _prompts(arguments, config)
     if isinstance(model, Translator) and prompts == [""]:
-        raise GlassError(f"{arguments.run} needs a source text, but none was given", "Give PROMPT, or --input FILE.")
+        raise GlassError(
+            f"{arguments.run} needs a source text, but the prompt is missing or empty",
+            "Give PROMPT, or --input FILE with one source text per line.",
+        )
     _warn(model, prompts)
     refuse_unused_backend(arguments)
     if arguments.top is not None:
@@ -184,7 +187,8 @@ def _prompts(arguments: argparse.Namespace, config: Config) -> list[str]:
             return [standard_input(keep_line_end=config.train.task == "lm")]
         return [config.sample.prompt if arguments.prompt is None else arguments.prompt]
     if arguments.prompt is not None or arguments.top is not None:
-        raise GlassError("--input was given with PROMPT or --top", "Remove --input, or remove PROMPT and --top.")
+        other = "PROMPT" if arguments.prompt is not None else "--top"
+        raise GlassError(f"--input was given with {other}", f"Remove --input or {other}.")
     return lines_of(arguments.input)
 
 

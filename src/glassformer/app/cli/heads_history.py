@@ -68,7 +68,7 @@ def _refuse_unsupported(arguments: argparse.Namespace) -> None:
         "text": "Remove --text: snapshots were taken on the run's own texts.",
         "plot": "Remove --plot, or use --out to write a page or an animation.",
         "importance": "Remove one of the two: snapshots do not contain the importance.",
-        "sort": "Remove --sort: births are listed in the order of training steps.",
+        "sort": "Remove --sort: the table is in the order of training steps.",
         "checkpoint": "Remove --checkpoint: snapshots cover the whole training.",
         "device": "Remove --device: snapshots were computed during training.",
     }

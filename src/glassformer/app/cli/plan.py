@@ -120,8 +120,9 @@ def _band_lines(task: str, band: Band | None) -> Iterator[str]:
         yield f"no loss is predicted for train.task = {task}: the prediction was fitted to runs of task lm only"
     else:
         yield (
-            "no loss is predicted: the text is generated, the number of steps is unknown, a 5-gram model gains "
-            "nothing, or the run is far larger than the runs that the prediction was fitted to"
+            "no loss is predicted, for one of these reasons: the text is generated, the number of steps is unknown, a "
+            "5-gram model is not better than a unigram model, or the run is far larger than the runs to which the "
+            "prediction was fitted"
         )
 
 
@@ -133,7 +134,7 @@ def _run_probe(request: RunRequest, config: Config, data: Prepared, seconds: flo
     if not seconds:
         return None, []
     parent_text = text_of_parent(request.parent, request.folder, config, data)
-    print(f"measuring for about {seconds:g} seconds", file=sys.stderr)
+    print(f"measuring for about {seconds:g} s", file=sys.stderr)
     try:
         return probe(config, data.folder, seconds, parent_text), []
     except ProbeError as error:
@@ -152,15 +153,21 @@ def _plan_lines(plan: RunPlan) -> Iterator[str]:
     )
     parts = [f"{part.name} {part.parameters / plan.parameters:.0%}" for part in plan.components if part.parameters]
     yield f"         {', '.join(parts)}"
-    yield f"a step   {plan.rows_per_step:,.4g} rows, {plan.tokens_per_step:,.0f} tokens"
+    yield f"a step   {_float_counted(plan.rows_per_step, '.4g', 'rows')}, {plan.tokens_per_step:,.0f} tokens"
     yield f"an epoch {plan.steps_per_epoch:,.1f} steps, {plan.training_tokens:,} tokens"
     if plan.steps is None:
         yield "the run  the number of steps is not known in advance"
     else:
-        yield f"the run  {counted(plan.steps, 'steps')}, {plan.epochs:,.3g} epochs"
+        yield f"the run  {counted(plan.steps, 'steps')}, {_float_counted(plan.epochs, '.3g', 'epochs')}"
     if plan.probe is not None:
         yield from _measurement_lines(plan, plan.probe)
     yield f"disk     {plan.checkpoint_bytes / MIB:,.1f} MiB per checkpoint, at most {CHECKPOINTS} at a time"
+
+
+def _float_counted(number: float, precision: str, several: str) -> str:
+    """Return a number with a noun, in the singular if the number is printed as 1."""
+    text = f"{number:,{precision}}"
+    return f"{text} {several.removesuffix('s') if text == '1' else several}"
 
 
 def _measurement_lines(plan: RunPlan, probe: Probe) -> Iterator[str]:

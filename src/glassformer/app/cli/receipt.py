@@ -28,7 +28,7 @@ from glassformer.app.cli.texts import standard_input, warn_truncated, warn_unkno
 from glassformer.base.config import WRITERS, Config, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
-from glassformer.base.wording import quoted, span
+from glassformer.base.wording import quoted
 
 if TYPE_CHECKING:
     from glassformer.tasks import AnyTextModel
@@ -126,7 +126,7 @@ def _settings(arguments: argparse.Namespace, config: Config) -> Config:
     if "sample.tokens" in flags and (arguments.step or 1) > config.sample.tokens:
         raise GlassError(
             f"--step {arguments.step} is above --tokens {config.sample.tokens}",
-            f"Give a step from {span(1, config.sample.tokens)}.",
+            "Give a smaller --step, or a larger --tokens.",
         )
     return config
 

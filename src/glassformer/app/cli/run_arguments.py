@@ -14,13 +14,15 @@ from glassformer.base.recipes import recipe_names
 from glassformer.launch.request import RunRequest, source_settings
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that describe a new run."""
+def add_run_arguments(
+    parser: argparse.ArgumentParser, out_help: str = "the run folder (default: runs/NAME-OF-DATA)"
+) -> None:
+    """Add the arguments that describe a new run; `out_help` is the help text of `--out`."""
     parser.add_argument("data", nargs="?", metavar="DATA", help="training data (data.source)")
     parser.add_argument(
         "target", nargs="?", metavar="TARGET", help="file with the targets, parallel to DATA (data.target)"
     )
-    parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/NAME-OF-DATA)")
+    parser.add_argument("--out", type=Path, metavar="RUN", help=out_help)
     parser.add_argument(
         "--chat-template",
         type=Path,

@@ -26,6 +26,7 @@ from glassformer.base.backends import BACKENDS
 from glassformer.base.errors import GlassError
 from glassformer.base.packages import require_packages
 from glassformer.base.report import SimpleReport, emit
+from glassformer.base.wording import counted
 
 MIN_TOKEN_CHARACTERS = 16
 """Minimum number of characters of the token of a server that other machines can reach."""
@@ -102,8 +103,11 @@ def _check(arguments: argparse.Namespace, local: bool) -> None:
             "--token has characters that are not allowed in an address", "Use only letters, digits and . _ ~ -."
         )
     if not local and (token is None or len(token) < MIN_TOKEN_CHARACTERS):
-        problem = f"--host {arguments.host} opens the server to everybody who can reach this machine"
-        raise GlassError(problem, f"Give a secret token of at least {MIN_TOKEN_CHARACTERS} characters: --token T.")
+        given = "no --token was given" if token is None else f"--token has only {counted(len(token), 'characters')}"
+        raise GlassError(
+            f"--host {arguments.host} opens the server to everybody who can reach this machine, but {given}",
+            f"Give a secret token of at least {MIN_TOKEN_CHARACTERS} characters: --token T.",
+        )
 
 
 def _is_local(host: str) -> bool:

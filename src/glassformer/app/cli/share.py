@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="the HTML file; an existing file is replaced"
     )
-    parser.add_argument("--bits", type=int, choices=(8, 16, 32), default=8, help="bits per weight (default: 8)")
+    parser.add_argument(
+        "--bits", type=int, choices=(8, 16, 32), default=8, help="bits per weight of a matrix (default: 8)"
+    )
     parser.add_argument(
         "--examples",
         type=Path,

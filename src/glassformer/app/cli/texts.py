@@ -75,7 +75,7 @@ def as_utf8(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise GlassError(f"{name} is not UTF-8 at byte {error.start}", "Save it as UTF-8.") from None
+        raise GlassError(f"{name} is not UTF-8 at byte {error.start}", "Convert it to UTF-8.") from None
 
 
 def warn_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:

@@ -108,10 +108,10 @@ def _resume(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
     with report_errors_on_rank_zero():
         for name in ("recipe", "config", "begin_from", "chat_template"):
             if getattr(arguments, name) is not None:
+                option = f"--{name.removeprefix('begin_').replace('_', '-')}"
                 raise GlassError(
-                    f"--resume was given with --{name.removeprefix('begin_').replace('_', '-')} "
-                    f"{getattr(arguments, name)}",
-                    "Remove the option: a resumed run keeps its own settings.",
+                    f"--resume was given with {option} {getattr(arguments, name)}",
+                    f"Remove {option}: a resumed run uses the settings in its run folder.",
                 )
         changes = changes_from(arguments)
     paths = {"source": arguments.data, "target": arguments.target}

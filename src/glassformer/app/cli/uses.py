@@ -11,5 +11,6 @@ from glassformer.base.errors import GlassError
 def wrong_command(run: Path, task: Task) -> GlassError:
     """Return the error for a command that cannot use a run of this task; it names the right command."""
     return GlassError(
-        f"{run} was trained with train.task = {task}: to {TASK_FACTS[task].verb}", f"Use {command_for(run, task)}"
+        f"{run} was trained with train.task = {task}, which this command does not support",
+        f"To {TASK_FACTS[task].verb}, use {command_for(run, task)}",
     )

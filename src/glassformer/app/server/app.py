@@ -159,7 +159,7 @@ async def _not_found(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         refusal = RefusedRequestError(
             f"{path} does not support {request.method}",
-            "Use a method that the header Allow of this response lists.",
+            "Use a method listed in the Allow header of this response.",
             405,
         )
     else:

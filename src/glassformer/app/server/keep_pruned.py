@@ -61,7 +61,7 @@ def save_pruned_run(registry: ModelRegistry, name: str, body: bytes) -> dict[str
     run = registry.run(name)
     out = run.folder.resolve().parent / checked_name(request.name)
     if request.name in registry.names() or out.exists():
-        raise RefusedRequestError(f"{request.name} already exists beside {name}", "Choose another name.", 409)
+        raise RefusedRequestError(f"the name {request.name} is already in use", "Choose another name.", 409)
     pruned = prune_chosen_heads(run.folder, out, request.heads, device=registry.device, checkpoint=request.version)
     return {
         "name": registry.add(pruned.folder),

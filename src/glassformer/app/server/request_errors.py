@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from glassformer.base.errors import GlassError, ShortMemoryError
+from glassformer.base.wording import counted
 
 BAD_REQUEST = 400
 """HTTP status of a `GlassError` that is neither a `RefusedRequestError` nor a `ShortMemoryError`."""
@@ -54,7 +55,7 @@ def from_validation_error(error: ValidationError, remedy: str) -> RefusedRequest
     """Convert a validation error to a `RefusedRequestError` (status 422) that describes its first problem."""
     first_problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
     name = " ".join(".".join(map(str, first_problem["loc"])).split())[:100]  # an unknown field may have any name
-    suffix = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    suffix = f" (and {counted(error.error_count() - 1, 'more problems')})" if error.error_count() > 1 else ""
     problem = (
         f"{name}: {first_problem['msg']}{suffix}" if name else f"the body is not valid: {first_problem['msg']}{suffix}"
     )

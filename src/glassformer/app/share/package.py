@@ -102,12 +102,13 @@ class Package:
             raise GlassError(f"{path} does not exist", "Give an HTML file that glass share wrote.") from None
         except (ValueError, UnicodeDecodeError):
             raise GlassError(
-                f"{path} is not a complete file written by glass share", "Write the file again: glass share RUN."
+                f"{path} is not a complete file written by glass share",
+                f"Write the file again: glass share RUN --out {quoted(path)}",
             ) from None
         if header.get("format") != FORMAT:
             raise GlassError(
                 f"{path} has format {header.get('format')!r}; this version reads format {FORMAT}",
-                "Write the file again: glass share RUN.",
+                f"Write the file again: glass share RUN --out {quoted(path)}",
             )
         return cls(header, data)
 

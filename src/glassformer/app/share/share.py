@@ -15,6 +15,7 @@ from glassformer.app.share.quantize import Bits
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import convert_os_errors, refuse_no_folder
+from glassformer.base.wording import counted
 from glassformer.runs.folder import Which
 from glassformer.runs.opening import OpenedRun
 
@@ -90,8 +91,9 @@ class ShareReport:
         rounding = self.rounding
         return "\n".join(
             [
-                f"{self.out}: {self.bytes / 1e6:,.2f} MB, {self.parameters:,} parameters in {self.bits} bits",
-                f"  read back and compared with the run on {rounding.places:,} predictions:",
+                f"{self.out}: {self.bytes / 1e6:,.2f} MB, {self.parameters:,} parameters, "
+                f"{self.bits} bits per weight of a matrix",
+                f"  read back and compared with the run on {counted(rounding.places, 'predictions')}:",
                 f"  loss {rounding.loss:.4f} in the run, {rounding.loss_shared:.4f} in the file; the same likeliest "
                 f"answer in {rounding.same_choice:.1%} of the predictions; "
                 f"probabilities differ by at most {rounding.largest_difference:.2g}",
@@ -152,7 +154,7 @@ def _refuse_unsupported_setting(config: ModelConfig) -> None:
         if value not in computed:
             raise GlassError(
                 f"the page does not support model.{name} = {value}",
-                f"Use a run with {', '.join(computed)}, or use glass serve, which shows every run.",
+                f"Use a run with model.{name} set to one of {', '.join(computed)}, or use glass serve.",
             )
 
 
@@ -162,7 +164,8 @@ def _refuse_large(package: Package, request: ShareRequest) -> None:
     if size <= MOST_BYTES:
         return
     parameters = package.header["run"]["parameters"]
-    fewer = "a smaller model" if request.bits == 8 else f"--bits {8 if request.bits == 16 else 16}, or a smaller model"
+    fits = next((bits for bits in (16, 8) if bits < request.bits and size * bits <= MOST_BYTES * request.bits), None)
+    fewer = "a smaller model" if fits is None else f"--bits {fits}, or a smaller model"
     raise GlassError(
         f"{request.folder} has {parameters:,} parameters: with {request.bits} bits per weight, the file would be "
         f"{size / 1e6:.0f} MB, but at most {MOST_BYTES / 1e6:.0f} MB are allowed",
@@ -187,7 +190,8 @@ def read_examples(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise GlassError(
-            f"{path} cannot be read: {error}", "Give a UTF-8 text file with one example per line."
+            f"{path} cannot be read: {reason}", "Give a UTF-8 text file with one example per line."
         ) from None
     return [line.strip() for line in lines if line.strip()]

@@ -15,6 +15,7 @@ from glassformer.app.server.engine.metrics import Metrics
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.request_errors import MEMORY_REMEDY, RefusedRequestError
 from glassformer.base.errors import GlassError, convert_memory_errors
+from glassformer.base.wording import counted
 
 if TYPE_CHECKING:
     from glassformer.app.server.engine.loaded import LoadedCheckpoint
@@ -33,8 +34,13 @@ STOP_SECONDS = 5.0
 class BusyError(RefusedRequestError):
     """Error if the queue has no room for a request; clients may try again after `seconds`."""
 
-    def __init__(self, name: str, waiting: int, seconds: int) -> None:
-        super().__init__(f"the queue of {name} is full: {waiting} texts wait", f"Try again in {seconds} s.", 429)
+    def __init__(self, name: str, texts: int, waiting: int, most: int, seconds: int) -> None:
+        room = f"there is no room for {counted(texts, 'more texts')}"
+        super().__init__(
+            f"the queue of {name} is full: {room} ({waiting} of at most {most} are waiting)",
+            f"Try again in {seconds} s.",
+            429,
+        )
         self.seconds = seconds
 
 
@@ -136,7 +142,7 @@ class Engine:
                 raise RefusedRequestError("the server is stopping", "Start the server again.", 503)
             if len(self._queue) + len(jobs) > self._max_waiting:
                 self._metrics.refused_requests.labels(self.name).inc()
-                raise BusyError(self.name, len(self._queue), self._retry_seconds())
+                raise BusyError(self.name, len(jobs), len(self._queue), self._max_waiting, self._retry_seconds())
             self._queue.extend(jobs)
             self._awake.notify()
         self._metrics.prompt_tokens.labels(self.name).inc(sum(len(job.ids) for job in jobs))

@@ -212,7 +212,7 @@ def _check_length(loaded: LoadedCheckpoint, ids: Sequence[int], name: str, unrea
             f"{name} has {len(ids) + unread} tokens, but the model reads at most {loaded.context}",
             "Shorten it."
             if loaded.is_encoder_decoder
-            else "Shorten it. Only the generated text may exceed the context; then the oldest tokens are dropped.",
+            else "Shorten it. Generation may continue beyond the context: the oldest tokens are then dropped.",
             name,
             "context_length_exceeded",
         )
@@ -222,8 +222,9 @@ def _check_scores(texts: int, tokens: int, scores: int | None, name: str) -> Non
     """Raise a `BadRequestError` if a response has too many log-probabilities, which are all stored in memory."""
     if scores is not None and texts * tokens * (1 + scores) > MOST_SCORES:
         raise BadRequestError(
-            f"{texts} texts of {tokens} tokens with {1 + scores} probabilities each exceed {MOST_SCORES:,} in total",
-            "Request fewer texts, tokens or probabilities at once.",
+            f"the response would have {texts * tokens * (1 + scores):,} log-probabilities, "
+            f"but at most {MOST_SCORES:,} are allowed",
+            "Request fewer texts, tokens or log-probabilities at once.",
             name,
         )
 

@@ -122,8 +122,8 @@ def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
         return None
     context = "the source and the target tokens" if isinstance(other_models[0], Translator) else "the tokens"
     return (
-        f"A masked run reads the tokens on both sides of a masked token, the other run only {context} before it: "
-        "the losses measure two different tasks."
+        "A run of task masked reads the tokens on both sides of a masked token; the other run reads, for each token, "
+        f"only {context} before it. Their losses measure different tasks."
     )
 
 

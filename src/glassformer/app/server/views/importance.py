@@ -88,7 +88,8 @@ def _compute(
     if (flops := occlusion_flops(case.model, tokens, target)) > MAX_FLOPS:
         longest = max(tokens, target or 0)
         raise GlassError(
-            f"occlusion of each of {tokens + (target or 0):,} tokens would take {flops:.1e} FLOPs",
+            f"occlusion of each of {tokens + (target or 0):,} tokens would take {flops:.1e} FLOPs, "
+            f"but at most {MAX_FLOPS:.1e} are allowed",
             f"Give a text of at most about {int(longest * (MAX_FLOPS / flops) ** 0.5):,} tokens.",
         )
     trace = case.trace()

@@ -116,7 +116,8 @@ def _refuse_long(case: AttributionCase) -> None:
     flops = lens_flops(case)
     if flops > MAX_FLOPS:
         raise GlassError(
-            f"the lens of all layers at {tokens:,} positions would take {flops:.1e} FLOPs",
+            f"the lens of all layers at {tokens:,} positions would take {flops:.1e} FLOPs, "
+            f"but at most {MAX_FLOPS:.1e} are allowed",
             f"Give a text of at most about {int(tokens * (MAX_FLOPS / flops) ** 0.5):,} tokens.",
         )
     if len(case.outputs) * case.model.vocab_size > MOST_LOGITS:

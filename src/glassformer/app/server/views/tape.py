@@ -97,7 +97,8 @@ def _refuse_long(subject: Subject) -> None:
         n for n in range(tokens, 0, -1) if tape_bytes(subject.model, n, other and n) <= MOST_BYTES or n == 1
     )
     raise GlassError(
-        f"the text has {tokens:,} tokens: all numbers of its forward pass would take {size / 2**20:,.0f} MiB",
+        f"the text has {tokens:,} tokens: all numbers of its forward pass would take {size / 2**20:,.0f} MiB, "
+        f"but at most {MOST_BYTES / 2**20:,.0f} MiB are allowed",
         f"Give a text of at most {max_tokens:,} tokens, or use the attention map of one head.",
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import TextQuestion, script
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import listed
 from glassformer.inspection.attribution import AttributionCase, case_of
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.receipt.naming import label_named, token_named
@@ -51,8 +52,8 @@ def column_at(case: AttributionCase, position: int | None) -> int:
     if position is None:
         return len(positions) - 1
     if position not in positions:
-        choices = ", ".join(map(str, positions[:8])) + (", …" if len(positions) > 8 else "")
-        raise GlassError(f"there is no answer at position {position}", f"Choose one of the positions {choices}.")
+        choices = listed(list(map(str, positions)), 8)
+        raise GlassError(f"there is no answer at position {position}", f"Choose one of: {choices}.")
     return positions.index(position)
 
 
@@ -75,7 +76,8 @@ def refuse_long(subject: Subject) -> None:
     if size > MOST_TRACE:
         max_tokens = int(max(T, S) * (MOST_TRACE / size) ** 0.5)
         raise GlassError(
-            f"the text has {max(T, S):,} tokens: attention scores and weights would take {size / 2**30:.1f} GiB",
+            f"the text has {max(T, S):,} tokens: attention scores and weights would take {size / 2**30:.1f} GiB, "
+            f"but at most {MOST_TRACE / 2**30:g} GiB are allowed",
             f"Give a text of at most about {max_tokens:,} tokens, or use the attention map of one head.",
         )
 
