@@ -55,8 +55,8 @@ def page(name: str, guides: list[tuple[str, str]], shown: list[Example]) -> str:
     module = command_module(name)
     parser = Parser(prog=f"glass {name}", allow_abbrev=False)
     module.add_arguments(parser)
-    places = " ".join(f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in parser.positionals())
-    parts = [f"# glass {name}", fenced("text", f"glass {name} {places} [OPTIONS]".replace("  ", " "))]
+    usage = " ".join(["glass", name, *parser.usage_names(), "[OPTIONS]"])
+    parts = [f"# glass {name}", fenced("text", usage)]
     parts.append(prose(module.__doc__ or ""))
     if guides:
         links = ", ".join(f"[{title}](../../{file})" for file, title in guides)

@@ -111,9 +111,10 @@ def test_no_path_of_the_machine_is_in_a_file(runs: dict[str, Path], tmp_path: Pa
 def test_too_large_a_run_is_refused_with_its_size(
     runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(share, "MOST_BYTES", 10_000)
-    with pytest.raises(GlassError, match=r"with 16 bits per weight, the file would be .* MB.*\n.*--bits 8"):
-        share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 16))
+    for limit, remedy in ((10_000, "Use a smaller model"), (150_000, "Use --bits 8")):
+        monkeypatch.setattr(share, "MOST_BYTES", limit)
+        with pytest.raises(GlassError, match=rf"with 16 bits per weight, the file would be .* MB.*\n{remedy}"):
+            share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 16))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,8 +15,9 @@ layer and position, of replacing an activation of a corrupted text by the activa
 The explained answers are the next tokens of the text and the likeliest token after its end; for runs of task translate
 or summarize, the next tokens of the target and the likeliest token after its end (with --target: the end token); for
 runs of task masked, the likeliest token at each [MASK] (lens: at every position); for classifiers, the likeliest label.
---token replaces the answer at every position. Logits and lens refuse post-norm models, whose blocks normalize the
-residual stream; logits also refuses models with model.head_transform. Layers, heads and positions count from 0.
+--token replaces the answer at every position. The views logits and lens do not support post-norm models, whose blocks
+normalize the residual stream; logits does not support models with model.head_transform either. Layers, heads and
+positions count from 0.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ablate",
         metavar="PARTS",
-        help="parts to ablate: heads, layers, positions or the mask, such as dec.1.self.2,dec.0.feedforward",
+        help="parts to ablate: heads, attention or feed-forward layers, positions or the causal mask, "
+        "such as dec.1.self.2,dec.0.feedforward",
     )
     parser.add_argument(
         "--instead", choices=KINDS, default="zero", help="replacement for the output of ablated parts (default: zero)"

@@ -86,6 +86,11 @@ class Parser(argparse.ArgumentParser):
         """Return the positional arguments."""
         return self._get_positional_actions()
 
+    def usage_names(self) -> list[str]:
+        """Return the positional arguments as in a usage line, such as RUN, [DATA] and [TEXT ...]."""
+        shapes: dict[Any, str] = {None: "{}", "?": "[{}]", "*": "[{} ...]", "+": "{} ..."}
+        return [shapes[each.nargs].format(each.metavar) for each in self.positionals()]
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Raise a `GlassError` with the nearest choice if a value is not among the choices of its option."""
         if action.choices is not None and value not in action.choices:
@@ -263,6 +268,7 @@ def _parse(name: str, command: ModuleType, arguments: Sequence[str], began: floa
     parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
     command.add_arguments(parser)
     parser.set_defaults(began=began)
-    names = [f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in parser.positionals()]
-    parser.usage = " ".join([parser.prog, *names, "[OPTIONS]"])  # up to a hundred options would fill the screen
+    parser.usage = " ".join(
+        [parser.prog, *parser.usage_names(), "[OPTIONS]"]
+    )  # up to a hundred options would fill the screen
     return parser.parse_all(arguments)

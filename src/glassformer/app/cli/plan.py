@@ -7,10 +7,10 @@
   glass plan book.txt --recipe auto --minutes 20
   glass plan letters.txt --from runs/book
 
-glass plan takes the arguments of glass train and writes no run folder. It prepares the text where glass train with the
-same --out will look for it. Then, unless --probe is 0, it times a few steps, an evaluation, a sample and a checkpoint
-with these settings, and discards their results. With recipes such as auto, the default for your own text, these
-measurements also choose the sizes for the text, the minutes and this machine.
+glass plan takes the arguments of glass train, except --resume, and writes no run folder. It prepares the text where
+glass train with the same --out will look for it. Then, unless --probe is 0, it times a few steps, an evaluation, a
+sample and a checkpoint with these settings, and discards their results. With recipes such as auto, the default for your
+own text, these measurements also choose the sizes for the text, the minutes and this machine.
 """
 
 from __future__ import annotations

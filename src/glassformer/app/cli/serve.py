@@ -2,7 +2,7 @@
 
   glass serve runs/book
   glass serve runs/book runs/en-de --port 8601 --no-open
-  glass serve runs/book --host 0.0.0.0 --token A-LONG-SECRET
+  glass serve runs/book --host 0.0.0.0 --token A-LONG-SECRET-TOKEN
 
 The command prints an address that contains a token; everybody with this token can use the server. The token is new at
 each start, unless --token sets it. Programs send it as Authorization: Bearer TOKEN. Only this machine can reach the
