@@ -279,7 +279,7 @@ GENERATING = [
     M("samples in words", generate("the", "--samples", "two"), "--samples & 'two'", "--help"),
     M("empty stop text", generate("the", "--stop", ""), "stop string is empty", "Leave it out"),
     M("stop list never closed", generate("the", "--stop", '["a"'), "sample.stop", "a list"),
-    M("candidates of a file", generate("--top", "3", "--input", "proverbs.txt"), "--top", "remove PROMPT and --top"),
+    M("candidates of a file", generate("--top", "3", "--input", "proverbs.txt"), "--top", "Remove --input or --top"),
     M("prompts file missing", generate("--input", "proverb.txt"), "proverb.txt does not exist", "proverbs.txt"),
     M("prompts file empty", generate("--input", "p.txt"), "p.txt is empty", "prompt per line", write("p.txt", b"")),
     M(

@@ -123,7 +123,8 @@ def test_what_the_page_does_not_compute_is_refused_by_name(
 ) -> None:
     monkeypatch.setitem(share.SUPPORTED_SETTINGS, "activation", ("relu",))
     with pytest.raises(
-        GlassError, match=r"does not support model.activation = \w+\nUse a run with relu, or use glass serve"
+        GlassError,
+        match=r"does not support model.activation = \w+\nUse a run with model.activation set to one of relu, or use",
     ):
         share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 16))
     assert list(tmp_path.iterdir()) == []

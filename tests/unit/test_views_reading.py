@@ -117,7 +117,7 @@ def test_a_large_matrix_is_sent_in_windows() -> None:
 
 def test_a_tape_that_would_be_too_long_is_refused(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tape, "MOST_BYTES", 300_000)
-    with pytest.raises(GlassError, match="tokens: all numbers of its forward pass would take 0 MiB") as refused:
+    with pytest.raises(GlassError, match="tokens: all numbers of the forward pass would take 0 MiB") as refused:
         ask(registry.open("book"), "tape", text=TEXT[:-1])
     assert re.search(r"at most \d+ tokens", refused.value.remedy)
 

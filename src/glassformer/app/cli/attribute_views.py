@@ -110,7 +110,7 @@ def logits_view(request: AttributionRequest) -> ViewResult:
     import torch
 
     labels = request.source if kind == "cross head" else request.row
-    lines = tables.token_lines({"gives": torch.tensor(part.sources)}, labels, "+9.4f")
+    lines = tables.token_lines({"contributed": torch.tensor(part.sources)}, labels, "+9.4f")
     facts = {"head": str(head), "value": part.value, "sources": part.sources}
     title = f"{_answer_text(request, output)}: {head} contributed {part.value:+.4f}, split by source token"
     return facts, _with_title(title, lines)
@@ -195,10 +195,10 @@ def occlusion_view(request: AttributionRequest) -> ViewResult:
     lines = [
         f"{_answer_text(request, output)}: ln p = {float(occlusion.before[column]):.4f}; drop in ln p, in nats, "
         f"when a token is replaced by {replacement}",
-        *token_lines({"loses": occlusion.row[column]}, request.row, "+9.4f"),
+        *token_lines({"drop": occlusion.row[column]}, request.row, "+9.4f"),
     ]
     if occlusion.source is not None:
-        lines += ["tokens of the source", *token_lines({"loses": occlusion.source[column]}, request.source, "+9.4f")]
+        lines += ["tokens of the source", *token_lines({"drop": occlusion.source[column]}, request.source, "+9.4f")]
     return occlusion.facts(request.subject.name), iter(lines)
 
 
@@ -259,7 +259,7 @@ def patching_view(request: AttributionRequest) -> ViewResult:
     first = grids[0]
     lines = [
         f"{name(token)} against {name(against)}, {_position_text(request, output)}: logit difference "
-        f"{first.clean:+.4f} clean, {first.corrupt:+.4f} corrupt; 0 means as corrupt, 1 as clean",
+        f"{first.clean:+.4f} clean, {first.corrupt:+.4f} corrupt; 0: no effect, 1: the clean difference is restored",
     ]
     for grid in grids:
         is_encoder = bool(request.source) and grid.stack == "enc"

@@ -96,7 +96,7 @@ class CountReport:
         from glassformer.model.count import MIB, embedding_rows
 
         layers = counted(self.model.layers, "layers")
-        yield f"{self.name}: {self.vocab_size:,} tokens, {layers}, {self.model.width} wide\n"
+        yield f"{self.name}: vocabulary of {self.vocab_size:,} tokens, {layers}, {self.model.width} wide\n"
         yield f"{'component':<20} {'parameters':>14} {'MiB (fp32)':>11} {'FLOPs/token':>14} {'cache B/token':>14}"
         for part in self.components:
             yield _row(part.name, part.parameters, part.bytes / MIB, part.flops, part.cache_bytes)

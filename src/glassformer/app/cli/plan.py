@@ -148,8 +148,9 @@ def _plan_lines(plan: RunPlan) -> Iterator[str]:
 
     model = plan.config.model
     yield (
-        f"model    {model.family}, {counted(model.layers, 'layers')}, {model.width} wide, {plan.vocab_size:,} tokens: "
-        f"{plan.parameters:,} parameters, {4 * plan.parameters / MIB:,.1f} MiB"
+        f"model    {model.family}, {counted(model.layers, 'layers')}, {model.width} wide, "
+        f"vocabulary of {plan.vocab_size:,} tokens: {plan.parameters:,} parameters, "
+        f"{4 * plan.parameters / MIB:,.1f} MiB"
     )
     parts = [f"{part.name} {part.parameters / plan.parameters:.0%}" for part in plan.components if part.parameters]
     yield f"         {', '.join(parts)}"

@@ -87,10 +87,11 @@ def _compute(
     target = None if case.target is None else case.target.shape[1]
     if (flops := occlusion_flops(case.model, tokens, target)) > MAX_FLOPS:
         longest = max(tokens, target or 0)
+        texts = "a text" if target is None else "a text and a target"
         raise GlassError(
             f"occlusion of each of {tokens + (target or 0):,} tokens would take {flops:.1e} FLOPs, "
             f"but at most {MAX_FLOPS:.1e} are allowed",
-            f"Give a text of at most about {int(longest * (MAX_FLOPS / flops) ** 0.5):,} tokens.",
+            f"Give {texts} of at most about {int(longest * (MAX_FLOPS / flops) ** 0.5):,} tokens.",
         )
     trace = case.trace()
     occlusion = occlude(case, *replacements(opened.model))

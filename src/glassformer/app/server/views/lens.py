@@ -114,16 +114,17 @@ def _refuse_long(case: AttributionCase) -> None:
     """Raise a `GlassError` if the lens would take too long, or too much memory."""
     tokens = max(each.shape[1] for each in (case.tokens, case.target) if each is not None)
     flops = lens_flops(case)
+    measured, texts = ("text", "a text") if case.target is None else ("target", "a text and a target")
     if flops > MAX_FLOPS:
         raise GlassError(
             f"the lens of all layers at {tokens:,} positions would take {flops:.1e} FLOPs, "
             f"but at most {MAX_FLOPS:.1e} are allowed",
-            f"Give a text of at most about {int(tokens * (MAX_FLOPS / flops) ** 0.5):,} tokens.",
+            f"Give {texts} of at most about {int(tokens * (MAX_FLOPS / flops) ** 0.5):,} tokens.",
         )
     if len(case.outputs) * case.model.vocab_size > MOST_LOGITS:
         raise GlassError(
             f"{len(case.outputs):,} positions with {case.model.vocab_size:,} logits each take too much memory",
-            f"Give a text of at most {MOST_LOGITS // case.model.vocab_size:,} tokens.",
+            f"Give a {measured} of at most {MOST_LOGITS // case.model.vocab_size:,} tokens.",
         )
 
 

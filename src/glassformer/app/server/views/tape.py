@@ -96,10 +96,13 @@ def _refuse_long(subject: Subject) -> None:
     max_tokens = next(
         n for n in range(tokens, 0, -1) if tape_bytes(subject.model, n, other and n) <= MOST_BYTES or n == 1
     )
+    longer, texts = "the text", "a text"
+    if other is not None:
+        longer, texts = "the longer of text and target", "a text and a target"
     raise GlassError(
-        f"the text has {tokens:,} tokens: all numbers of its forward pass would take {size / 2**20:,.0f} MiB, "
+        f"{longer} has {tokens:,} tokens: all numbers of the forward pass would take {size / 2**20:,.0f} MiB, "
         f"but at most {MOST_BYTES / 2**20:,.0f} MiB are allowed",
-        f"Give a text of at most {max_tokens:,} tokens, or use the attention map of one head.",
+        f"Give {texts} of at most {max_tokens:,} tokens, or use the attention map of one head.",
     )
 
 

@@ -75,10 +75,13 @@ def refuse_long(subject: Subject) -> None:
     size = 12 * config.heads * cells  # scores, scaled, weights: 4 bytes each
     if size > MOST_TRACE:
         max_tokens = int(max(T, S) * (MOST_TRACE / size) ** 0.5)
+        longer, texts = "the text", "a text"
+        if subject.target_ids is not None:
+            longer, texts = "the longer of text and target", "a text and a target"
         raise GlassError(
-            f"the text has {max(T, S):,} tokens: attention scores and weights would take {size / 2**30:.1f} GiB, "
+            f"{longer} has {max(T, S):,} tokens: attention scores and weights would take {size / 2**30:.1f} GiB, "
             f"but at most {MOST_TRACE / 2**30:g} GiB are allowed",
-            f"Give a text of at most about {max_tokens:,} tokens, or use the attention map of one head.",
+            f"Give {texts} of at most about {max_tokens:,} tokens, or use the attention map of one head.",
         )
 
 

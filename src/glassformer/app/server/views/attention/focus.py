@@ -56,8 +56,10 @@ def answer(opened: ServedModel, question: FocusQuestion) -> Binary:
     layers = _layers(attention_pass, question)
     tokens = attention_pass.labels(next(iter(layers)))[0]
     if question.place >= len(tokens):
+        is_target = attention_pass.subject.target_ids is not None and next(iter(layers)).stack == "dec"
+        name = "target" if is_target else "text"
         raise GlassError(
-            f"there is no token at position {question.place}: the text has {counted(len(tokens), 'tokens')}",
+            f"there is no token at position {question.place}: the {name} has {counted(len(tokens), 'tokens')}",
             f"Give a position from 0 to {len(tokens) - 1}.",
         )
     weight_count = sum(layer.shape[1] * len(layer.heads) for layer in layers.values())
