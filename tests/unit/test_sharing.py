@@ -189,6 +189,8 @@ def test_a_damaged_file_is_refused(runs: dict[str, Path], tmp_path: Path) -> Non
         out.write_text(damaged, encoding="utf-8")
         with pytest.raises(GlassError, match="not a complete file"):
             load_shared(out)
+    with pytest.raises(GlassError, match="cannot be read: "):
+        load_shared(tmp_path)
 
 
 def test_the_command(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -199,5 +201,9 @@ def test_the_command(runs: dict[str, Path], tmp_path: Path) -> None:
     assert facts["file"] == "a.html"
     assert facts["bytes"] == (tmp_path / "a.html").stat().st_size
     assert {"parameters", "largest_difference", "loss", "loss_shared"} <= facts.keys()
+    (tmp_path / "empty.txt").write_text("\n \n", encoding="utf-8")
+    refused = here("share", str(runs["lm"]), "--out", "b.html", "--examples", "empty.txt", folder=tmp_path)
+    assert "empty.txt contains no text" in refused.stderr
+    assert not (tmp_path / "b.html").exists()
     refused = here("share", str(runs["lm"]), "--out", "nowhere/a.html", folder=tmp_path)
     assert (refused.returncode, len(refused.stderr.strip().splitlines())) == (2, 2)

@@ -19,13 +19,15 @@ def choose_device(name: str) -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    available = {"cpu": True, "cuda": n_gpus > 0, "mps": torch.backends.mps.is_available()}
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise GlassError(f"there is no device {name!r}", "Use one of: auto, cpu, cuda, cuda:N, mps.") from None
-    n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    available = {"cpu": True, "cuda": n_gpus > 0, "mps": torch.backends.mps.is_available()}
-    if not available.get(device.type, False) or (device.type == "cuda" and (device.index or 0) >= n_gpus):
+        device = None
+    if device is None or device.type not in available:
+        raise GlassError(f"there is no device {name!r}", "Use one of: auto, cpu, cuda, cuda:N, mps.")
+    if not available[device.type] or (device.type == "cuda" and (device.index or 0) >= n_gpus):
         usable = [kind for kind in available if available[kind]]
         raise GlassError(f"this machine has no device {name}", f"Use one of: auto, {', '.join(usable)}.")
     return device

@@ -90,7 +90,8 @@ class Package:
         """Read the header and the weights from a file that `page` made.
 
         Raises:
-            GlassError: the file is missing, incomplete, not written by `glass share`, or has another format version.
+            GlassError: the file is missing, cannot be read, is incomplete, was not written by `glass share`, or has another format
+                version.
         """
         try:
             text = path.read_text(encoding="utf-8")
@@ -100,6 +101,10 @@ class Package:
             data = base64.b64decode(_block_contents(text, DATA_BLOCK), validate=True)
         except FileNotFoundError:
             raise GlassError(f"{path} does not exist", "Give an HTML file that glass share wrote.") from None
+        except OSError as error:
+            raise GlassError(
+                f"{path} cannot be read: {error.strerror}", "Give an HTML file that glass share wrote."
+            ) from None
         except (ValueError, UnicodeDecodeError):
             raise GlassError(
                 f"{path} is not a complete file written by glass share",

@@ -185,7 +185,7 @@ def read_examples(path: Path) -> list[str]:
     """Return the non-empty lines of a file, without surrounding white space.
 
     Raises:
-        GlassError: the file cannot be read, or is not UTF-8.
+        GlassError: the file cannot be read, is not UTF-8, or has no text.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
@@ -194,4 +194,7 @@ def read_examples(path: Path) -> list[str]:
         raise GlassError(
             f"{path} cannot be read: {reason}", "Give a UTF-8 text file with one example per line."
         ) from None
-    return [line.strip() for line in lines if line.strip()]
+    examples = [line.strip() for line in lines if line.strip()]
+    if not examples:
+        raise GlassError(f"{path} contains no text", "Write one example per line into it, or leave --examples out.")
+    return examples
