@@ -156,7 +156,7 @@ def _plan_lines(plan: RunPlan) -> Iterator[str]:
     yield f"         {', '.join(parts)}"
     yield f"a step   {_float_counted(plan.rows_per_step, '.4g', 'rows')}, {plan.tokens_per_step:,.0f} tokens"
     yield f"an epoch {plan.steps_per_epoch:,.1f} steps, {plan.training_tokens:,} tokens"
-    if plan.steps is None:
+    if plan.steps is None or plan.epochs is None:
         yield "the run  the number of steps is not known in advance"
     else:
         yield f"the run  {counted(plan.steps, 'steps')}, {_float_counted(plan.epochs, '.3g', 'epochs')}"

@@ -90,8 +90,8 @@ class Package:
         """Read the header and the weights from a file that `page` made.
 
         Raises:
-            GlassError: the file is missing, cannot be read, is incomplete, was not written by `glass share`, or has another format
-                version.
+            GlassError: the file is missing or incomplete, cannot be read, was not written by `glass share`, or has
+                another format version.
         """
         try:
             text = path.read_text(encoding="utf-8")
