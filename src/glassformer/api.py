@@ -90,7 +90,7 @@ class TextTokens:
 
     def __repr__(self) -> str:
         pairs = zip(self.texts, self.ids.tolist(), strict=True)
-        summary = f"{len(self)} tokens: " + " ".join(f"{text!r}:{id}" for text, id in pairs)
+        summary = f"{counted(len(self), 'tokens')}: " + " ".join(f"{text!r}:{id}" for text, id in pairs)
         return summary if self.source is None else f"{summary}\nsource, {self.source!r}"
 
 

@@ -109,7 +109,7 @@ def test_it_goes_on_only_with_what_is_not_done(home: Path, tmp_path: Path) -> No
     before = tree(home / "grid" / "runs")
     again = here(*MASK, "--steps", "8", "--seeds", "2", "--json", folder=home)
     assert again.stdout == (home / "said.json").read_text(encoding="utf-8")
-    assert "4 of 4 runs are already done" in again.stderr
+    assert "already done: 4 of 4 runs" in again.stderr
     other = here(*MASK, "--steps", "9", "--seeds", "2", folder=home)
     assert (other.returncode, other.stderr.splitlines()[-2:]) == (
         2,
@@ -132,7 +132,7 @@ def test_it_goes_on_only_with_what_is_not_done(home: Path, tmp_path: Path) -> No
     told = facts(more.stdout)
     assert [len(cell["of_each_seed"]) for cell in told["cells"]] == [3, 3]
     assert told["baseline"] == "remove=causal-mask"
-    assert "4 of 6 runs are already done" in more.stderr
+    assert "already done: 4 of 6 runs" in more.stderr
 
 
 def workers(folder: Path) -> list[psutil.Process]:

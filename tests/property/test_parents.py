@@ -203,7 +203,7 @@ def test_a_new_head_cannot_be_frozen(tmp_path: Path) -> None:
     parent = parent_of("classify", tmp_path)
     lines = [f"ab {i} xyz\t{['left', 'right'][i % 2]}\n" for i in range(90)]
     (tmp_path / "labels.tsv").write_text("".join(lines), encoding="utf-8")
-    with pytest.raises(GlassError, match="its weights start random"):
+    with pytest.raises(GlassError, match="so the head would be random"):
         child_of(parent, tmp_path, train__freeze="head")
 
 

@@ -423,12 +423,12 @@ def test_the_manifest_tells_what_each_leg_ran_on(folder: Path, monkeypatch: pyte
         assert leg["time"].startswith("20")
         assert leg["command"]
     assert second["instruction_set"] == "NEON"
-    (said,) = (line for line in on.stderr.splitlines() if "changed since the last leg" in line)
+    (said,) = (line for line in on.stderr.splitlines() if "changed since the last start of this run" in line)
     assert f"instruction set {first['instruction_set']} -> NEON" in said
-    assert "numbers may differ in the last digits" in said
+    assert "results may differ, mostly in the last digits" in said
     assert "threads" not in said
     again = here(*RESUME, "--steps", "6", folder=folder)
-    assert "changed since the last leg" not in again.stderr
+    assert "changed since the last start of this run" not in again.stderr
 
 
 def test_a_leg_without_a_step_is_not_listed(folder: Path) -> None:

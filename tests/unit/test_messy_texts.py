@@ -140,7 +140,7 @@ def test_a_comparison_of_tokenizers_leaves_out_cells_with_unknown_tokens() -> No
     table = tabulate(grid, {names[0]: result(3.0, unknown_share=0.0), names[1]: words})
     assert table.measure == "bits_per_byte"
     assert [row.spread.mean for row in table.rows] == [1.0, None]
-    assert table.rows[1].measured == "no figure"
+    assert table.rows[1].measured == "not available"
     assert "25.000% of the validation tokens are unknown" in table.warnings[0]
 
 

@@ -398,7 +398,7 @@ def test_a_probe_that_breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     silent = step_measurement._probe_failure(3, "")
     assert "memory" in killed.problem
     assert "train.micro_batch" in killed.remedy
-    assert odd.problem == "the probe ended with exit code 1: ValueError: so"
+    assert odd.problem == "the process that measures training steps ended with exit code 1: ValueError: so"
     assert "no output" in silent.problem
     monkeypatch.setattr(step_measurement.sys, "executable", "false")  # ends at once, with exit code 1
     with pytest.raises(ProbeError, match="exit code 1"):

@@ -13,7 +13,10 @@ MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, Overfl
 """Exceptions that a damaged or malicious JSON or TOML file can raise when it is parsed and its values are converted."""
 SHORTEST = 4
 """Minimum length of words that `closest` compares by their beginnings."""
-SMALLER = "Lower train.micro_batch (rows at a time), model.context or the model's size; saved files are intact."
+SMALLER = (
+    "Give a smaller input; in training, lower train.micro_batch, model.context or the model's size. "
+    "Saved files are intact."
+)
 """Default remedy for memory errors."""
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from glassformer.base.errors import MALFORMED, GlassError
+from glassformer.base.wording import counted
 
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"
@@ -160,7 +161,7 @@ def check_folder(folder: Path) -> None:
         GlassError: the manifest is missing or damaged, or a file is missing, truncated or altered; the error names the
             first such file.
     """
-    remedy = "Use another checkpoint of the run, or copy this one again."
+    remedy = "Replace the folder with an intact copy."
     try:
         entries = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
         manifest = {str(name): (int(facts["bytes"]), str(facts["sha256"])) for name, facts in entries.items()}
@@ -172,8 +173,10 @@ def check_folder(folder: Path) -> None:
         path = folder / name
         size = path.stat().st_size if path.is_file() else -1
         if size != expected_size:
-            state = "missing" if size < 0 else f"truncated ({size:,} of {expected_size:,} bytes)"
-            raise GlassError(f"{path} is {state}", remedy)
+            if size < 0:
+                raise GlassError(f"{path} is missing", remedy)
+            state = "truncated" if size < expected_size else "longer than recorded"
+            raise GlassError(f"{path} is {state}: it has {counted(size, 'bytes')}, not {expected_size:,}", remedy)
         if sha256(path) != digest:
             raise GlassError(f"{path} was altered: its SHA-256 differs", remedy)
 

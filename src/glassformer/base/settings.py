@@ -75,6 +75,17 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise GlassError(f"{path} is not valid TOML: {error}", "Correct that number.") from None
 
 
+def setting_text(value: Any) -> str:
+    """Return the value of a setting for messages: `unset`, true or false as in TOML, other values as `str`.
+
+    >>> setting_text(None), setting_text(False), setting_text("bf16")
+    ('unset', 'false', 'bf16')
+    """
+    if value is None:
+        return UNSET
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def parse_value(text: str) -> Any:
     """Parse a value of `--set` as TOML if possible (number, boolean, list, quoted text), otherwise as plain text."""
     try:

@@ -221,7 +221,7 @@ def refuse_used_folder(folder: Path) -> None:
 
 def cost_report(laws: Sequence[Law], folder: Path) -> StudyReport:
     """Return a report of the measured and expected exponents, with curves against T, to be written to `folder`."""
-    header = ["part", "against", "time ~", "theory", "memory ~", "theory", "largest", "milliseconds", "MB kept"]
+    header = ["part", "against", "time ~", "theory", "memory ~", "theory", "largest", "milliseconds", "MB saved"]
     rows = [
         [
             law.part,
@@ -238,7 +238,7 @@ def cost_report(laws: Sequence[Law], folder: Path) -> StudyReport:
     ]
     pictures = {
         "time.svg": _picture(laws, "seconds", lambda law: law.seconds, lambda law: law.time),
-        "memory.svg": _picture(laws, "bytes kept", lambda law: law.saved_bytes, lambda law: law.memory),
+        "memory.svg": _picture(laws, "bytes saved", lambda law: law.saved_bytes, lambda law: law.memory),
     }
     fixed_sizes = ", ".join(f"{size} = {value}" for size, value in HELD.items())
     notes = [

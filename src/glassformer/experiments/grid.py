@@ -18,7 +18,8 @@ from typing import Any
 from glassformer.base.config import Config, parse_changes
 from glassformer.base.errors import MALFORMED, GlassError, nearest
 from glassformer.base.files import write_text
-from glassformer.base.settings import UNSET
+from glassformer.base.settings import setting_text
+from glassformer.base.wording import counted
 from glassformer.runs.folder import Folder
 
 FILE = "grid.json"
@@ -188,7 +189,7 @@ def make_grid(
     combinations = [dict(zip(vary, values, strict=True)) for values in product(*vary.values())]
     if len(combinations) * seeds > MAX_RUNS:
         raise GlassError(
-            f"{len(combinations):,} combinations x {seeds} seeds are more than {MAX_RUNS:,} runs",
+            f"{counted(len(combinations), 'combinations')} x {counted(seeds, 'seeds')} are more than {MAX_RUNS:,} runs",
             "Vary fewer values, or give fewer seeds.",
         )
     cells: list[Cell] = []
@@ -255,4 +256,4 @@ def _flat_settings(config: Config) -> dict[str, Any]:
 
 def format_setting(value: Any) -> str:
     """Return the value of a setting as text."""
-    return UNSET if value is None else str(value)
+    return setting_text(value)

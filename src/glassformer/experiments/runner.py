@@ -67,7 +67,7 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
         _refuse_other_text(grid, results, hashes)
         open_jobs = [job for job in grid.jobs() if "loss" not in results.get(job.name, {})]
         if len(open_jobs) < len(grid.jobs()):
-            note(f"{len(grid.jobs()) - len(open_jobs)} of {counted(len(grid.jobs()), 'runs')} are already done")
+            note(f"already done: {len(grid.jobs()) - len(open_jobs)} of {counted(len(grid.jobs()), 'runs')}")
         Pool(folder, open_jobs, min(jobs, len(open_jobs)), note).train()
     return read_results(folder, grid)
 

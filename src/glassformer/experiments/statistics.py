@@ -112,7 +112,7 @@ class CellResult:
     def measured(self) -> str:
         """Return the mean and the standard deviation as text, or a note that there is no value."""
         finished_without = not self.spread.values and self.seconds is not None
-        return "no figure" if finished_without else str(self.spread)
+        return "not available" if finished_without else str(self.spread)
 
 
 @dataclass(frozen=True)
@@ -221,11 +221,11 @@ def warnings_of(grid: Grid) -> list[str]:
     elif grid.seeds < 3:
         warnings.append("A standard deviation from two seeds is very uncertain. Give --seeds 3 or more.")
     if any(key.startswith("data.") for key in grid.varied):
-        warnings.append("The cells are trained and measured on different text.")
+        warnings.append("The cells are trained and measured on different data.")
     if "model.context" in grid.varied:
         warnings.append(
-            "Each cell is measured in windows as long as its own context: "
-            "a longer context gives each prediction more text."
+            "The cells are trained and measured with different contexts: with a longer context, a prediction can use "
+            "more text."
         )
     if REMOVE in grid.varied:
         warnings.append("Runs whose model lacks a part are marked, and other commands refuse to open them.")

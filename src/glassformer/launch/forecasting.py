@@ -49,8 +49,8 @@ def forecast_run(request: RunRequest, note: Callable[[str], None], began: float)
     if job() is not None:
         if is_open and is_rank_zero():
             note(
-                "torchrun: the model size is that of the recipe, because sizes are chosen only without torchrun "
-                "(see glass plan)"
+                "torchrun: sizes are not chosen for the text and the machine; the settings and their defaults apply. "
+                "glass plan (without torchrun) suggests sizes"
             )
         return config, None
     refuse_existing(request.folder)

@@ -308,7 +308,7 @@ class Run:
         except GlassError as error:
             others = [path.name for path in self.complete_checkpoints() if path != folder]
             complete = f"Complete checkpoints: {', '.join(others)}. To resume: {self._resume_command()}"
-            remedy = complete if others else error.remedy
+            remedy = complete if others else "Copy the checkpoint from the original run folder."
             raise GlassError(error.problem, remedy) from None
         return folder
 
@@ -485,7 +485,10 @@ def open_run(folder: Folder, altered: str | None = None) -> Run:
         return Run(folder)
     nearby_runs = runs_near(folder)
     if folder.is_dir():
-        raise GlassError(f"{folder} is not a run: it has no config.toml", "Give a folder that glass train created.")
+        raise GlassError(
+            f"{folder} is not a run: it has no config.toml",
+            "Give the folder of a run, as created by glass train or glass import.",
+        )
     remedy = nearest(str(folder), nearby_runs) if nearby_runs else "Train one first: glass train DATA --out RUN"
     raise GlassError(f"there is no run at {folder}", remedy)
 

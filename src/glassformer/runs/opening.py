@@ -147,7 +147,7 @@ class OpenedRun:
         if template is None or not isinstance(self.text_model, TextModel):
             raise GlassError(
                 f"{self.folder} was trained with train.task = {self.config.train.task} and cannot chat",
-                "Train a chat model: glass train CONVERSATIONS --task chat; --from RUN starts from a run of lm.",
+                "Train a chat model: glass train CONVERSATIONS --task chat; --from RUN starts from a language model.",
             )
         return ChatModel(self.model, self.tokenizer, self.config, ChatTemplate(template))
 

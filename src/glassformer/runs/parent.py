@@ -18,7 +18,7 @@ from glassformer.base.config import CONVERSATIONS, LABELLED, PAIRS, TEXTS, Confi
 from glassformer.base.errors import GlassError
 from glassformer.base.files import sha256
 from glassformer.base.locks import is_held
-from glassformer.base.settings import UNSET
+from glassformer.base.settings import setting_text
 from glassformer.base.wording import quoted
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_tensors
@@ -131,9 +131,9 @@ class Parent:
             for name, value in config.model_dump()[section].items():
                 if name not in changeable and value != inherited_values[section][name]:
                     raise GlassError(
-                        f"{section}.{name} = {value}, but {self.run.folder} was trained with "
-                        f"{UNSET if inherited_values[section][name] is None else inherited_values[section][name]}",
-                        "Leave that setting out: a run that starts with --from keeps its model and tokenizer.",
+                        f"{section}.{name} = {setting_text(value)}, but {self.run.folder} was trained with "
+                        f"{setting_text(inherited_values[section][name])}",
+                        f"Leave {section}.{name} out: with --from RUN, the new run has the model and tokenizer of RUN.",
                     )
 
     def copy_weights_to(self, model: Model, labels: tuple[str, ...]) -> list[str]:

@@ -168,8 +168,9 @@ def _locate_text(run: Run, config: Config, named_paths: Mapping[str, str], probl
             f"{other_sources[0]} is not the text of {run.folder}: its hash differs",
             "Restore the text, or start a new run.",
         )
+    files = " and ".join(filter(None, (config.data.source, config.data.target)))
     raise GlassError(
-        f"{problem}, and {config.data.source}, the text of {run.folder}, was not found",
+        f"{f'{problem}, and ' if problem else ''}the text of {run.folder} ({files}) was not found",
         f"Restore the text, or name its new location: glass train --resume --out {quoted(run.folder)} DATA; "
         f"glass evaluate {quoted(run.folder)} DATA",
     )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.base.config import EXAMPLES, Config
+from glassformer.base.wording import counted
 from glassformer.model.device import choose_device
 from glassformer.model.precision import describe_precision, resolve_precision
 from glassformer.runs.run_text import prepare_run_text
@@ -104,10 +105,10 @@ def size_run(
         shape = choice.shape
         candidate = _with_settings(config, choice.settings)
         batch = candidate.train.batch
-        step_description = f"{batch} rows of up to {shape.context} tokens"
+        step_description = counted(batch, f"rows of up to {shape.context} tokens")
         if candidate.train.batch_tokens is not None:
             step_description = f"{candidate.train.batch_tokens} tokens in rows of up to {shape.context}"
-        note(f"measuring {shape.layers} layers of width {shape.width}, with {step_description} per step")
+        note(f"measuring {counted(shape.layers, 'layers')} of width {shape.width}, with {step_description} per step")
         probe_result = probe(candidate, data.folder, seconds)
         tokens = plan_run(candidate, data, None).tokens_per_step
         speed = shape.training_flops_per_token(case) * tokens / probe_result.seconds_per_step

@@ -150,7 +150,7 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer])
     except MALFORMED as error:
         raise GlassError(
             f"{folder} does not fit this run: {type(error).__name__} {error} in its state",
-            "Use another checkpoint, or start a new run: this one belongs to another run or version.",
+            "Use another checkpoint, or start a new run: this checkpoint belongs to another run or version.",
         ) from error
 
 
@@ -248,7 +248,7 @@ def _format_shape_and_dtype(shape: torch.Size, dtype: torch.dtype) -> str:
 def _optimizer_mismatch(folder: Path, problem: str) -> GlassError:
     return GlassError(
         f"the optimizer state in {folder} does not fit this run's settings: {problem}",
-        "Restore the run's own config.toml, or start a new run.",
+        "Restore the original config.toml of this run, or start a new run.",
     )
 
 

@@ -111,7 +111,9 @@ def _difference(previous: dict[str, Any], current: dict[str, Any]) -> str | None
     ]
     if not changed:
         return None
-    return f"changed since the last leg: {', '.join(changed)}; numbers may differ in the last digits"
+    return (
+        f"changed since the last start of this run: {', '.join(changed)}; results may differ, mostly in the last digits"
+    )
 
 
 def processor_name() -> str:

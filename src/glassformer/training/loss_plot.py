@@ -24,7 +24,7 @@ circle, text.validation { fill: #1f5fa8 } text.training { fill: #5a86b5 } text.f
 
 
 def loss_svg(training: Curve, validation: Curve, title: str, entropy: float | None = None) -> str:
-    """Return an SVG document of training and validation loss (nats per token) over steps.
+    """Return an SVG document of training and validation loss (in nats) over steps.
 
     Args:
         training, validation: (step, loss) pairs in order of steps.
@@ -57,7 +57,7 @@ def loss_svg(training: Curve, validation: Curve, title: str, entropy: float | No
     parts.append(text(title, class_="title", x=LEFT, y=24))
     parts.append(text("step", x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 10, text_anchor="middle"))
     upright = f"translate(16 {HEIGHT / 2:g}) rotate(-90)"
-    parts.append(text("loss (nats per token)", transform=upright, text_anchor="middle"))
+    parts.append(text("loss (nats)", transform=upright, text_anchor="middle"))
     for value in ticks(low, high):
         parts.append(line([(LEFT, y(value)), (WIDTH - RIGHT, y(value))], class_="grid"))
         parts.append(text(f"{value:g}", x=LEFT - 8, y=y(value) + 4, text_anchor="end"))

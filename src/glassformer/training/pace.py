@@ -190,8 +190,9 @@ class Pace:
         if seconds <= 1.1 * self.budget.seconds:
             return None
         least_minutes = self.budget.least_minutes(self.state.times.began, self.rows)
+        taken = f"{seconds / 60:{'.2g' if seconds < 600 else ',.0f'}}"
         return (
-            f"the run took {seconds / 60:.2g} minutes, more than train.minutes = {self.budget.seconds / 60:g}: "
+            f"the run took {taken} minutes, more than train.minutes = {self.budget.seconds / 60:g}: "
             f"give at least --minutes {least_minutes:g} on this machine"
         )
 

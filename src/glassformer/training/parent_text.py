@@ -108,7 +108,7 @@ def find_parent_text(
         processes.raise_on_all(
             GlassError(
                 f"data.mix = {config.data.mix:g}, but {parent_text.reason}",
-                f"Restore that text, or start again without data.mix: --from {quoted(Path(parent.run))}",
+                f"Restore the text if it is missing, or start without data.mix: --from {quoted(Path(parent.run))}",
             )
         )
     return parent_text
@@ -148,5 +148,6 @@ def _open_parent_text(parent: ParentEntry, folder: Path, config: Config, data: P
             return ParentText(None, "the labels of the parent differ from those of this run")
         return ParentText(make_task(parent_config, prepared), config=parent_config, tokens=path)
     return ParentText(
-        None, f"the text of the parent, {parent.data['source']}, is missing in {recorded} and beside both runs"
+        None,
+        f"the text of the parent, {parent.data['source']}, is missing or damaged in {recorded} and beside both runs",
     )

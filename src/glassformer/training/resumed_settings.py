@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
+from glassformer.base.settings import setting_text
 from glassformer.training.checkpoint import recorded_settings
 
 LIMITS = (
@@ -69,7 +69,7 @@ def note_of_edits(config: Config, file: Path, checkpoint: Path) -> str | None:
         return None
     current_settings = config.model_dump(mode="json")
     edits = {
-        f"{section}.{name}": f"{_format_setting(saved_settings[section][name])} -> {_format_setting(value)}"
+        f"{section}.{name}": f"{setting_text(saved_settings[section][name])} -> {setting_text(value)}"
         for section, values in current_settings.items()
         for name, value in values.items()
         if name in saved_settings.get(section, {}) and saved_settings[section][name] != value
@@ -83,7 +83,3 @@ def note_of_edits(config: Config, file: Path, checkpoint: Path) -> str | None:
         )
     changes = ", ".join(f"{key}: {edit}" for key, edit in edits.items())
     return f"settings changed since {checkpoint.name}: {changes}" if changes else None
-
-
-def _format_setting(value: Any) -> str:
-    return "unset" if value is None else str(value)

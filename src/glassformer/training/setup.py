@@ -152,7 +152,7 @@ def _refuse_frozen(random_tensors: Sequence[str], config: Config) -> None:
         names = frozen_names([part], config.model)
         if any(name.startswith(names) for name in random_tensors):
             raise GlassError(
-                f"train.freeze = {part}, but the parent has no {part} for these labels, so its weights start random",
+                f"train.freeze = {part}, but the parent has no {part} for these labels, so the {part} would be random",
                 f"Leave {part} out of train.freeze.",
             )
 

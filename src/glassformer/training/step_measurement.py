@@ -265,11 +265,12 @@ def _checkpoint_seconds(stepper: Stepper, parent_folder: Path) -> float:
 def _probe_failure(code: int, output: str) -> ProbeError:
     """Return the error for a probe that ended without a result."""
     if code in (-9, 137):
-        problem = "the system killed the probe, probably because memory ran out"
+        problem = "the system killed the process that measures training steps, probably because memory ran out"
         return ProbeError(problem, "Lower train.batch, train.micro_batch, model.context or the model's size.")
     last = (output.strip().splitlines() or ["no output"])[-1]
     return ProbeError(
-        f"the probe ended with exit code {code}: {last[:300]}", "Correct this first: training may fail too."
+        f"the process that measures training steps ended with exit code {code}: {last[:300]}",
+        "Correct this error first: training may fail too.",
     )
 
 

@@ -320,10 +320,11 @@ class Trainer:
         with autocast(self.stepper.device, self.stepper.dtype):
             bad_tensor = first_bad_tensor(self.model, (batch.to(self.stepper.device) for batch in gradients.batches))
         cause = earliest(self.processes.gather(bad_tensor))
+        clip = self.config.train.clip
         error = GlassError(
             f"step {step} was not taken: the loss is {gradients.loss}, and the first non-finite tensor is {cause}",
-            f"Checkpoint {checkpoint} is intact. Lower train.learning_rate, increase train.warmup or set "
-            "train.clip = 1, and start again.",
+            f"Checkpoint {checkpoint} is intact. Lower train.learning_rate, increase train.warmup or "
+            f"{'set train.clip = 1' if clip is None else f'lower train.clip (now {clip:g})'}, and start again.",
         )
         self.processes.raise_on_all(error)
 
@@ -376,9 +377,9 @@ class Trainer:
         train = self.config.train
         state = self.state
         if train.steps is not None and state.step > train.steps:
-            return f"{counted(state.step, 'steps')} are done, and train.steps is {train.steps}"
+            return f"{counted(state.step, 'steps')} are done, and train.steps is {train.steps:,}"
         if train.steps is not None and state.step == train.steps:
-            return f"all {train.steps} steps are done" if train.steps > 1 else "the only step is done"
+            return f"all {train.steps:,} steps are done" if train.steps > 1 else "the only step is done"
         if train.minutes is not None and self.pace.must_end():
             return f"the {train.minutes:g} minutes are over" if train.minutes != 1 else "the minute is over"
         if train.until_loss is not None and state.evaluations and state.evaluations[-1][1] <= train.until_loss:

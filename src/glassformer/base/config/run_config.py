@@ -15,7 +15,7 @@ from glassformer.base.config.tasks import ONLY_FOR, PAIRS, TASK_FACTS
 from glassformer.base.config.text import DataConfig, TokenizerConfig
 from glassformer.base.config.training import SampleConfig, TrainConfig
 from glassformer.base.errors import GlassError, nearest
-from glassformer.base.settings import UNSET, BaseSettings, impossible, parse_value, read_toml, validated
+from glassformer.base.settings import UNSET, BaseSettings, impossible, parse_value, read_toml, setting_text, validated
 
 
 class Config(BaseSettings):
@@ -53,7 +53,7 @@ class Config(BaseSettings):
                 f"model.family = {model.family} cannot be trained on train.task = {task}",
                 f"Set model.family = {family}, or leave it out.",
             )
-        if model.shared_embedding and not self.tokenizer.joint:
+        if task in PAIRS and model.shared_embedding and not self.tokenizer.joint:
             raise impossible(
                 "model.shared_embedding = true, but with tokenizer.joint = false there are two vocabularies",
                 "Set model.shared_embedding = false.",
@@ -68,8 +68,8 @@ class Config(BaseSettings):
             value = getattr(getattr(self, section), field)
             if task not in tasks and value != type(getattr(self, section)).model_fields[field].default:
                 raise impossible(
-                    f"{section}.{field} = {value} has no meaning for train.task = {task}",
-                    f"Leave it out: it is for {', '.join(tasks)}.",
+                    f"{section}.{field} = {setting_text(value)} has no meaning for train.task = {task}",
+                    f"Leave {section}.{field} out: it applies only to {', '.join(tasks)}.",
                 )
         return self
 

@@ -100,9 +100,14 @@ def _device_of_process(name: str) -> torch.device:
         raise GlassError("several processes cannot train on mps", "Give --device cpu, or start one process.")
     if device.type == "cuda":
         if device.index is not None or local_rank >= torch.cuda.device_count():
+            problem = (
+                f"process {local_rank} has no GPU: each process needs a different GPU, and this machine has "
+                f"{torch.cuda.device_count()}"
+                if device.index is None
+                else f"--device {name} names a single GPU, but each process needs a different GPU"
+            )
             raise GlassError(
-                f"process {local_rank} has no GPU of its own: --device {name} needs one GPU per process, and this "
-                f"machine has {torch.cuda.device_count()}",
+                problem,
                 "Give --device cuda, and start at most as many processes as there are GPUs.",
             )
         torch.cuda.set_device(local_rank)
@@ -132,6 +137,6 @@ def begun_by_this_job(folder: Path, config: Config) -> bool:
     if recorded != config.replace(train={**config.train.model_dump(), **decided}):
         raise GlassError(
             f"{folder} was created by this torchrun job with other settings",
-            "Give each torchrun job its own --rdzv-id, or resume the run with --resume.",
+            "Give each torchrun job a different --rdzv-id, or resume the run with --resume.",
         )
     return True
