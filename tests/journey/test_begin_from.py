@@ -157,7 +157,7 @@ WRONG = {  # the words of the command, a part of the problem, a part of the reme
     "another activation": (f"{LM} --model.activation relu", "model.activation = relu", "swiglu"),
     "another tokenizer": (f"{LM} --tokenizer.kind bytes", "tokenizer.kind = bytes", "words"),
     "another vocabulary": (f"{LM} --tokenizer.vocab_size 99", "vocab_size = 99", "trained with 2048"),
-    "a recipe of another model": (f"{LM} --recipe shakespeare", "model.", "keeps its model and tokenizer"),
+    "a recipe of another model": (f"{LM} --recipe shakespeare", "model.", "has the model and tokenizer of RUN"),
     "lm to classify": ("mails.csv --task classify --from runs/lm", "train.task = classify cannot start", "one of: lm"),
     "lm to translate": (
         "pairs.tsv --task translate --from runs/lm",

@@ -133,7 +133,8 @@ class Parent:
                     raise GlassError(
                         f"{section}.{name} = {setting_text(value)}, but {self.run.folder} was trained with "
                         f"{setting_text(inherited_values[section][name])}",
-                        f"Leave {section}.{name} out: with --from RUN, the new run has the model and tokenizer of RUN.",
+                        f"Give no option, file or recipe that changes {section}.{name}: "
+                        "a run with --from RUN has the model and tokenizer of RUN.",
                     )
 
     def copy_weights_to(self, model: Model, labels: tuple[str, ...]) -> list[str]:

@@ -81,7 +81,7 @@ def bits_words(bits_per_byte: float | None) -> str:
 
 def unknown_words(fraction: float) -> str:
     """Return a sentence on unknown tokens, to print instead of bits per byte."""
-    return f"{fraction:.3%} of the tokens are unknown: no bits per byte, as an unknown token may stand for any text"
+    return f"{fraction:.3%} of the tokens are unknown: no bits per byte, because an unknown token can replace any text"
 
 
 def validation_loss(

@@ -15,7 +15,7 @@ def verdict(evaluations: Sequence[tuple[int, float]], vocab_size: int) -> str:
     `vocab_size` is the number V of possible outcomes of a prediction; for a classifier, the number of labels.
 
     >>> verdict([(800, 1.60), (850, 1.55), (900, 1.58), (950, 1.66)], 65)
-    'overfitting since step 900: kept step 850; use more text or --model.dropout_residual 0.2, not more steps'
+    'overfitting since step 900: best step 850; use more text or --model.dropout_residual 0.2, not more steps'
     """
     evaluations = [(step, loss) for step, loss in evaluations if math.isfinite(loss)]
     if len(evaluations) < 2:
@@ -24,11 +24,11 @@ def verdict(evaluations: Sequence[tuple[int, float]], vocab_size: int) -> str:
     worse = [step for step, loss in evaluations if step > best_step and loss > best * (1 + NOISE)]
     if worse and evaluations[-1][1] > best * (1 + NOISE):
         remedy = "use more text or --model.dropout_residual 0.2, not more steps"
-        return f"overfitting since step {worse[0]}: kept step {best_step}; {remedy}"
+        return f"overfitting since step {worse[0]}: best step {best_step}; {remedy}"
     before = evaluations[max(0, len(evaluations) - 3)][1]
     last_step, last = evaluations[-1]
     if before - last > NOISE * before:
-        return f"still improving at step {last_step}: a longer run would do better"
+        return f"still improving at step {last_step}: a longer run may do better"
     if best > 0.98 * math.log(vocab_size):
         return "not learning: the loss stays near ln V, the loss if all V possible outcomes were equally likely"
     return f"levelled off: hardly any gain since step {evaluations[max(0, len(evaluations) - 3)][0]}"

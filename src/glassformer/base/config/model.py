@@ -99,8 +99,8 @@ class ModelConfig(BaseSettings):
     )
     removed_heads: tuple[str, ...] = Field(
         (),
-        description="removed query heads, such as dec.0.self.3; key and value heads that no query head uses are "
-        "removed too",
+        description="removed query heads, such as dec.0.self.3; key and value heads that no remaining query head uses "
+        "are removed too",
     )
 
     @property

@@ -106,7 +106,10 @@ class TrainConfig(BaseSettings):
         "cosine", description="schedule of the learning rate after warm-up"
     )
     warmup: int = Field(
-        100, ge=0, description="number of linear warm-up steps; except with noam, at most a tenth of the run"
+        100,
+        ge=0,
+        description="number of linear warm-up steps; except with noam, at most a tenth of the run, if its "
+        "length is known",
     )
     final_rate: float = Field(
         0.1, ge=0, le=1, description="linear, cosine, wsd: final learning rate as a fraction of the peak"
@@ -122,8 +125,8 @@ class TrainConfig(BaseSettings):
     patience: Count | None = Field(None, description="stop early after this many evaluations without improvement")
     evaluate_every: Count = Field(
         200,
-        description="steps between evaluations; the last step is always evaluated; if minutes is set, others may be "
-        "skipped, so that evaluations take at most a fifth of the time",
+        description="steps between evaluations; the last step is always evaluated; if minutes is set, earlier ones may "
+        "be skipped, so that evaluations take at most a fifth of the time",
     )
     evaluate_tokens: Count | None = Field(
         200_000,
