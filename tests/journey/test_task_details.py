@@ -45,7 +45,7 @@ def test_a_setting_of_another_task_is_refused(tmp_path: Path) -> None:
     words = ["--tokenizer.joint=false", "--model.shared_embedding=false", "--data.size=80", "--out", "run"]
     problem, remedy = refused("train", "topics", *TINY, *words, folder=tmp_path)
     assert "has no meaning for train.task = classify" in problem
-    assert remedy == "Leave it out: it is for translate, summarize."
+    assert remedy == "Leave model.shared_embedding out: it applies only to translate, summarize."
 
 
 def test_filling_leaves_the_persons_words_alone(task_home: Path) -> None:
