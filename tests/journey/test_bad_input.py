@@ -333,14 +333,14 @@ THE_RUN = [
         "truncated checkpoint",
         generate("the"),
         f"{WEIGHTS} is truncated",
-        "another checkpoint",
+        "a copy of the run",
         in_checkpoint(WEIGHTS, half),
     ),
     M(
         "altered checkpoint",
         generate("the"),
         f"{WEIGHTS} was altered",
-        "another checkpoint",
+        "a copy of the run",
         in_checkpoint(WEIGHTS, one_byte),
     ),
     M(
@@ -354,7 +354,7 @@ THE_RUN = [
         "checkpoint with a foreign manifest",
         generate("the"),
         "manifest.json is damaged",
-        "another checkpoint",
+        "a copy of the run",
         in_checkpoint("manifest.json", lambda _: b'{"files": [1]}'),
     ),
     M(
@@ -462,7 +462,7 @@ THE_RUN = [
         "checkpoint of infinite size",
         generate("the"),
         "manifest.json is damaged",
-        "another checkpoint",
+        "a copy of the run",
         in_checkpoint("manifest.json", lambda _: b'{"files": {"a": {"bytes": Infinity, "sha256": ""}}}'),
     ),
     M(

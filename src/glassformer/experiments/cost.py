@@ -243,7 +243,7 @@ def cost_report(laws: Sequence[Law], folder: Path) -> StudyReport:
     fixed_sizes = ", ".join(f"{size} = {value}" for size, value in HELD.items())
     notes = [
         "Theory: attention takes O(T^2 D) operations, a feed-forward layer O(T D F); here F = 4 D.",
-        f"Exponents with their 95 % interval, fitted to the {FITTED} largest sizes. Other sizes are fixed: "
+        f"Exponents with 95 % confidence intervals, fitted to the {FITTED} largest sizes. Other sizes are fixed: "
         f"{fixed_sizes}, {HEADS} heads, one row, float32, one thread.",
         "The fused kernel never stores the T x T weights, so its memory grows with T, but its time grows with T^2.",
         "Where theory gives two exponents, the cost has terms of both; the larger dominates as the size grows.",

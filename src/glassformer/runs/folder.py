@@ -308,7 +308,7 @@ class Run:
         except GlassError as error:
             others = [path.name for path in self.complete_checkpoints() if path != folder]
             complete = f"Complete checkpoints: {', '.join(others)}. To resume: {self._resume_command()}"
-            remedy = complete if others else "Copy the checkpoint from the original run folder."
+            remedy = complete if others else "Restore the checkpoint from a copy of the run, or train a new run."
             raise GlassError(error.problem, remedy) from None
         return folder
 

@@ -214,7 +214,8 @@ class ModelConfig(BaseSettings):
                 sites = [span(f"{a}.0.{b}", f"{a}.{count - 1}.{b}") for (a, b), count in layers.items()]
                 raise impossible(
                     f"removed_heads has {name!r}, which does not exist",
-                    f"Give heads {span(0, self.heads - 1)} of {', '.join(sites)}.",
+                    f"Write STACK.LAYER.PART.HEAD, such as {'.0.'.join(next(iter(layers)))}.0; this model has heads "
+                    f"{span(0, self.heads - 1)} of {', '.join(sites)}.",
                 )
             if name == after:
                 raise impossible(f"removed_heads has {name!r} twice", "Name it once.")
