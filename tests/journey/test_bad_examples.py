@@ -34,7 +34,7 @@ FAULTS = [  # arguments after glass train, words of the first and of the second 
     ("a.en --task translate", "a.en is plain text and has no targets", "data.target"),
     ("a.en a.fr", "data.target was given", "set train.task to a task with pairs"),
     ("only.tsv --task classify", "have the label 'spam'", "at least two labels"),
-    ("ids.tsv --task classify --data.label_column 1", "30 distinct labels in 30 rows", "values repeat"),
+    ("ids.tsv --task classify --data.label_column 1", "30 distinct labels in 30 examples", "values repeat"),
     ("mails.tsv --task classify --data.label_column lable", "has no column 'lable'", "column number: 1 to 2"),
     ("pairs.tsv --task summarize --data.column 1 --data.target_column 1", "are the same column", "to two of"),
 ]

@@ -47,7 +47,7 @@ def test_what_no_longer_fits_is_forgotten_and_said(task_home: Path) -> None:
     assert "the model reads at most 40" in problem
     assert remedy == "Ask a shorter question."
     problem, remedy = refused("chat", "runs/chat", "--system", long, QUESTION, folder=task_home)
-    assert "the question and the kept messages have" in problem
+    assert "the question and the system message have" in problem
     assert remedy == "Shorten the question or the system message."
 
 

@@ -144,7 +144,7 @@ def test_texts_longer_than_the_context(what: list[str], task: str, folder: Path)
     shutil.rmtree(folder / "run")
     cause, remedy = refused("train", *own, *TINY, "--data.too_long=refuse", "--out=run", folder=folder)
     assert cause == problem
-    assert remedy == "Set model.context = 63, or data.too_long = cut."
+    assert remedy == "Set data.too_long = cut, or train a model with model.context = 63."
     assert not (folder / "run").exists()
     again = here(
         "train", *own, *TINY, "--model.context=63", "--data.too_long=refuse", "--steps=2", "--out=run", folder=folder

@@ -132,7 +132,7 @@ def test_runs_with_other_labels_are_refused(task_home: Path) -> None:
     file = task_home / "relabelled" / "labels.json"
     file.write_text(file.read_text(encoding="utf-8").replace("spam", "junk"), encoding="utf-8", newline="")
     cause, remedy = refused("evaluate", "runs/classify", "--against", "relabelled", folder=task_home)
-    assert "only this run has spam; only the other has junk" in cause
+    assert "only this run has spam; only the other run has junk" in cause
     assert "same labels" in remedy
 
 

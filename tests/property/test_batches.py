@@ -258,6 +258,6 @@ def test_rows_behave_as_a_sequence(folder: Path) -> None:
 def test_too_few_tokens(folder: Path) -> None:
     with pytest.raises(GlassError, match="training split has 7 tokens, but a single row needs 8"):
         training_rows(store_of(folder, [6]), STREAM, 7, 2, 0, 0, END)
-    with pytest.raises(GlassError, match="validation split has 1 tokens, but a single row needs 2"):
+    with pytest.raises(GlassError, match="validation split has 1 token, but a single row needs 2"):
         validation_rows(store_of(folder, [0]), STREAM, 7, END)
     assert len(training_rows(store_of(folder, [7]), STREAM, 7, 2, 0, 0, END)) == 2

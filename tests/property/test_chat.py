@@ -119,7 +119,7 @@ def test_a_question_always_stays(tmp_path: Path) -> None:
     long = {"role": "user", "content": 70 * "b"}
     with pytest.raises(GlassError, match=r"the question has 72 tokens.*\nAsk a shorter question\."):
         chat.fit_to_context([answer, long], 30)
-    with pytest.raises(GlassError, match=r"the kept messages have .*\nShorten the question or the system message\."):
+    with pytest.raises(GlassError, match=r"the system message have .*\nShorten the question or the system message\."):
         chat.fit_to_context([system, answer, long], 30, n_kept=1)
 
 

@@ -137,7 +137,7 @@ def test_runs_with_other_labels_are_not_compared() -> None:
     label_report._same_labels(["a", "b"], ["b", "a"])
     for ours, theirs, said in (
         (["a", "b", "c"], ["a"], "only this run has b, c"),
-        (["a"], ["a", "long" * 100], "only the other has longlong"),
+        (["a"], ["a", "long" * 100], "only the other run has longlong"),
     ):
         with pytest.raises(GlassError, match=said) as refusal:
             label_report._same_labels(ours, theirs)

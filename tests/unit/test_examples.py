@@ -120,7 +120,7 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
     ("translate", "source=gaps.txt target=gaps.txt split=tail", "1 example is too few", "data.validation"),
     ("translate", "source=same.txt target=3.txt", "all 3 examples have the same source", "split = end"),
     ("classify", "source=only.tsv", "all 40 examples of .*only.tsv have the label 'spam'", "two labels"),
-    ("classify", "source=ids.tsv label_column=1", "40 distinct labels in 40 rows", "values repeat"),
+    ("classify", "source=ids.tsv label_column=1", "40 distinct labels in 40 examples", "values repeat"),
     ("classify", "source=ids.tsv", "none has a few short values that repeat", "data.label_column"),
     ("classify", "source=two.tsv", "has the columns 1, 2, 3; columns 1, 2 could be the label", "data.label_column"),
     ("classify", "source=spam.tsv column=2 label_column=2", "column '2' of spam.tsv is both", "different columns"),
@@ -240,7 +240,7 @@ def test_repeats_and_what_stands_on_both_sides(write: Write, tmp_path: Path) -> 
     assert "1 more validation source occurs in the training split, with other targets; data.split = random" in told
     told = notes(made(tmp_path, "translate", source=source, split="random"))
     assert "1 pair is a duplicate" in told
-    assert "training part" not in told
+    assert "training split" not in told
     both = [(text, "ham") for text, _ in SPAM[:2]]
     labelled = write("l.tsv", tsv((label, text) for text, label in [*SPAM, *both, SPAM[3]]))
     told = notes(made(tmp_path, "classify", source=labelled))

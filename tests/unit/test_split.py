@@ -144,7 +144,7 @@ def test_random_split_of_one_document_is_a_tail_split(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "changes", "problem"),
     [
-        ("x", {}, "the text is too short to split: validation would get 1 of 1 characters, training 0"),
+        ("x", {}, "the text is too short to split: validation would get 1 of 1 character, training 0"),
         ("same\nsame\n", {"document": "line", "split": "random"}, "all 2 documents are the same text"),
     ],
 )

@@ -125,7 +125,7 @@ def test_what_is_not_written_yet_cannot_be_frozen(registry: ModelRegistry) -> No
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--ablate", "dec.0.self.0", "book.txt"], "another text was given"),
+        (["--ablate", "dec.0.self.0", "book.txt"], "another text, book.txt, was given"),
         (["--instead", "mean"], "--instead was given without --ablate"),
         (["--tokens", "5"], "--tokens was given without --ablate"),
         (["--ablate", "dec.0.self.0", "--tokens", "0"], "is less than one"),

@@ -139,9 +139,9 @@ def _check_request(request: EvaluationRequest, config: Config) -> None:
             )
     if _sample_changes(request) and config.train.task in ("classify", "masked"):
         key, value = next(iter(_sample_changes(request).items()))
+        given = f"{key} = {value}" if request.seed is None else f"--seed {request.seed}"
         raise GlassError(
-            f"{key} = {value} is for text generation, but {request.folder} was trained with "
-            f"train.task = {config.train.task}",
+            f"{given} is for text generation, but {request.folder} was trained with train.task = {config.train.task}",
             "Leave it out: this task does not generate text.",
         )
     if request.backend != "auto" and (request.ablate or config.train.task in ("classify", "masked")):
@@ -182,10 +182,10 @@ def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
 def _check_ablation(request: EvaluationRequest) -> None:
     """Raise a `GlassError` for an option that excludes or needs `--ablate`, or for an invalid `--tokens`."""
     options = {
-        "another text": request.source,
-        "--against": request.against,
-        "--seed": request.seed,
-        "a setting": request.changes or None,
+        f"another text, {request.source},": request.source,
+        f"--against {request.against}": request.against,
+        f"--seed {request.seed}": request.seed,
+        **{f"{key} = {value}": value for key, value in request.changes.items()},
     }
     conflict = next((name for name, value in options.items() if value is not None), None)
     if request.ablate and conflict:
@@ -194,7 +194,10 @@ def _check_ablation(request: EvaluationRequest) -> None:
         )
     if not request.ablate and (request.tokens is not None or request.instead != "zero"):
         name = "--instead" if request.tokens is None else "--tokens"
-        raise GlassError(f"{name} was given without --ablate", "Name components to ablate: --ablate dec.0.self.1.")
+        raise GlassError(
+            f"{name} was given without --ablate",
+            "Leave it out, or name components to ablate, such as --ablate dec.0.self.1.",
+        )
     if request.tokens is not None and request.tokens < 1:
         raise GlassError(f"--tokens {request.tokens} is less than one", "Give at least 1, or leave it out.")
 
@@ -232,7 +235,9 @@ def _evaluate_text(request: EvaluationRequest, model: TextModel | MaskFiller, fo
         text = request.source
         tokens = len(encoded.store.tokens["text"])
         if tokens < 2:
-            raise GlassError(f"{text} has {counted(tokens, 'tokens')}", "Give a longer text.")
+            raise GlassError(
+                f"{text} has {counted(tokens, 'tokens')}, but an evaluation needs at least 2", "Give a longer text."
+            )
         overlap = _training_overlap(request.folder, encoded, train)
         for remark in (*encoded.notes, *overlap.notes(text)):
             note(remark)
@@ -345,7 +350,8 @@ def _comparison_model(
     task = model.config.train.task
     if other.config.train.task != task:
         raise GlassError(
-            f"{request.against} was trained with train.task = {other.config.train.task}, {request.folder} {task}",
+            f"{request.against} was trained with train.task = {other.config.train.task}, but {request.folder} "
+            f"with {task}",
             "Compare runs of the same task.",
         )
     if isinstance(model, ChatModel) and isinstance(other, ChatModel) and not model.reads_same_tokens_as(other):

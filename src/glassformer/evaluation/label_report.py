@@ -135,7 +135,10 @@ def label_report(
 
 def _same_labels(ours: Sequence[str], theirs: Sequence[str]) -> None:
     """Raise a `GlassError` if two runs have different labels, because a label of only one run would bias the test."""
-    exclusive_labels = [("this run", sorted(set(ours) - set(theirs))), ("the other", sorted(set(theirs) - set(ours)))]
+    exclusive_labels = [
+        ("this run", sorted(set(ours) - set(theirs))),
+        ("the other run", sorted(set(theirs) - set(ours))),
+    ]
     differing = "; ".join(
         f"only {run_name} has {listed([shortened_label(name) for name in names], SHOWN_LABELS)}"
         for run_name, names in exclusive_labels

@@ -91,8 +91,8 @@ class LanguageReport:
             copied = " ".join(self.overlap.text.split())
             lines.append("")
             lines.append(
-                f"copy meter: in a sample of {len(self.sample)} characters, the longest passage found in the "
-                f"training text has {self.overlap.length} characters (line {self.overlap.line}, "
+                f"copy meter: in a sample of {counted(len(self.sample), 'characters')}, the longest passage found in "
+                f"the training text has {counted(self.overlap.length, 'characters')} (line {self.overlap.line}, "
                 f"offset {self.overlap.position:,} in the text): {copied!r}"
             )
         return "\n".join(lines)

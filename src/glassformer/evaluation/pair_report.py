@@ -78,7 +78,7 @@ class PairReport:
         """Format the report as text."""
         lines = [
             f"on {self.measured_on}: {counted(self.estimate.rows, self.records)}, "
-            f"{self.estimate.tokens:,} target tokens",
+            f"{counted(self.estimate.tokens, 'target tokens')}",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per token (95 %), "
             f"perplexity {self.estimate.perplexity:.2f}{bits_words(self.bits_per_byte)}",
             *([f"targets: {unknown_words(self.unknown_share)}"] if self.unknown_share else []),
@@ -100,7 +100,7 @@ class PairReport:
         for source, reference, text in self.samples:
             lines += ["", f"source     {source}", f"reference  {reference}", f"generated  {text}"]
         if self.against is not None:
-            lines += ["", "this run minus the other, on the same sources:"]
+            lines += ["", f"this run minus the other, on the same {self.records}:"]
             lines += [f"{key:<16}{test}" for key, test in self.against.items()]
         return "\n".join(lines)
 

@@ -45,7 +45,7 @@ def shared_spans(one: Surprisals, other: Surprisals) -> list[SharedSpan]:
     """
     if one.text != other.text:
         raise GlassError(
-            "the tokens of the two runs do not stand for the same characters, because one tokenizer does not know some "
+            "the tokens of the two runs do not represent the same characters, because one tokenizer does not know some "
             "characters or normalizes them",
             "Give a text that both tokenizers can represent.",
         )

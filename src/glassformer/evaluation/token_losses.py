@@ -114,7 +114,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         assert target is not None
         tokens = [*tokenizer.encode(target), tokenizer.end_id]
         row = [*tokenizer.target_start, *tokens]
-        _refuse_long(len(row) - 1, model)
+        _refuse_long(len(row) - 1, model, "target")
         pair = Row.of_text(np.array(row), source=np.array(model.prompt_ids(text)))
         nats = _left_to_right(model, Batch.from_rows([pair]), forward)[-len(tokens) :]
         how = TARGET
@@ -156,11 +156,11 @@ def framed_ids(model: TextClassifier | MaskFiller, text: str) -> list[int]:
     return list(model.frame.around(model.tokenizer.encode(text)))
 
 
-def _refuse_long(tokens: int, model: AnyTextModel) -> None:
+def _refuse_long(tokens: int, model: AnyTextModel, name: str = "text") -> None:
     context = model.config.model.context
     if tokens > context:
         raise GlassError(
-            f"the text has {tokens:,} tokens, but the model reads at most {context:,}", "Give a shorter text."
+            f"the {name} has {tokens:,} tokens, but the model reads at most {context:,}", f"Give a shorter {name}."
         )
 
 
@@ -263,7 +263,12 @@ def predict_token(model: AnyTextModel, text: str, position: int) -> Prediction:
     _refuse_long(len(tokens), model)
     first_position, reads_left = (1, True) if isinstance(model, TextModel) else (0, False)
     if not first_position <= position < len(tokens):
-        raise GlassError(f"there is no token {position} to predict", f"Give {span(first_position, len(tokens) - 1)}.")
+        last_position = len(tokens) - 1
+        positions = f"Give a position: {span(first_position, last_position)}."
+        raise GlassError(
+            f"there is no token to predict at position {position} (from 0)",
+            positions if first_position <= last_position else "Give a longer text.",
+        )
     device = model.model.embedding.tokens.weight.device
     row = tokens[:position] if reads_left else [*tokens[:position], model.tokenizer.mask_id, *tokens[position + 1 :]]
     with inference(model.model):
@@ -309,7 +314,7 @@ def next_logits(model: TextModel | Translator, text: str, target: str | None = N
     if isinstance(model, Translator):
         target_ids = tokenizer.encode(target or "")
         row = [*tokenizer.target_start, *target_ids]
-        _refuse_long(len(row), model)
+        _refuse_long(len(row), model, "target")
         with inference(model.model):
             logits = read_next_logits(model.model, [row], [ids])[0].cpu()  # (V)
         return NextTokenLogits(logits, tuple(row), tuple(target_ids), len(target_ids) + 1)

@@ -50,7 +50,7 @@ class TrainingOverlap:
             appear = "appears" if self.seen == 1 else "appear"
             yield (
                 f"{self.seen:,} of {counted(self.passages, 'passages')} (of up to {PASSAGE} tokens) {appear} word for "
-                f"word in the training part ({self.seen / self.passages:.1%})"
+                f"word in the training split ({self.seen / self.passages:.1%})"
             )
 
 

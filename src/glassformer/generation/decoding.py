@@ -332,5 +332,5 @@ def check_finite(logits: Tensor) -> None:
     if not math.isfinite(logits.sum()) and not bool(torch.isfinite(logits).all()):  # a finite sum has finite terms
         raise GlassError(
             "the model's logits are not finite numbers",
-            "The weights are damaged: use an earlier checkpoint, or train again with a lower learning rate.",
+            "Use an earlier checkpoint, or train again with a lower learning rate.",
         )

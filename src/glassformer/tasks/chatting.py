@@ -105,7 +105,7 @@ class ChatModel(TextModel):
         remaining = without(bisect_left(range(max_pairs), True, lo=1, key=fits))
         length = len(self.conversation_ids(remaining))
         if length > context:
-            subject = "the question and the kept messages have" if n_kept else "the question has"
+            subject = "the question and the system message have" if n_kept else "the question has"
             remedy = "Shorten the question or the system message." if n_kept else "Ask a shorter question."
             raise GlassError(f"{subject} {length:,} tokens, but the model reads at most {context:,}", remedy)
         return remaining

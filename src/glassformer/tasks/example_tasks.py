@@ -265,7 +265,7 @@ def length_notes(store: RecordStore, config: Config, name: str) -> Iterator[str]
     count = counted(n_too_long, f"{of_examples} are", f"{of_examples} is")
     problem = f"{name}: {count} longer than model.context = {config.model.context}"
     if config.data.too_long == "refuse" or (config.data.too_long == "leave_out" and n_too_long == len(store)):
-        raise GlassError(problem, f"Set model.context = {longest}, or data.too_long = cut.")
+        raise GlassError(problem, f"Set data.too_long = cut, or train a model with model.context = {longest}.")
     action = "cut" if config.data.too_long == "cut" else "left out"
     yield f"{problem} (the longest has {longest:,} tokens): {action}"
 

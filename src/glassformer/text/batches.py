@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.text.document_rows import shuffled
 from glassformer.text.rows import Row
 from glassformer.text.store import TokenStore
@@ -184,6 +185,6 @@ def _document_row(store: TokenStore, context: int, start_id: int, row: int) -> R
 def too_short(split: str, tokens: int, needed: int) -> GlassError:
     """Return the error for a split that is too short for a single row."""
     return GlassError(
-        f"the {split} split has {tokens:,} tokens, but a single row needs {needed:,}",
+        f"the {split} split has {counted(tokens, 'tokens')}, but a single row needs {needed:,}",
         "Give a longer text. For the training split, you can also lower model.context.",
     )

@@ -138,8 +138,9 @@ class ChatTemplate:
         pieces = self.pieces(messages, False, names)
         if len(pieces) < 2:
             raise GlassError(
-                "the chat template changes earlier messages when an answer follows, so answers cannot be located",
-                "Use a template that appends each message and leaves earlier messages unchanged.",
+                "the chat template changes the text of earlier messages, or the text before an answer, when a message "
+                "is added, so answers cannot be located",
+                "Use a template that appends each message and leaves the text before it unchanged.",
             )
         if names.starts:
             pieces[0] = pieces[0].removeprefix(START_MARK)

@@ -60,7 +60,7 @@ def _role_and_content(message: object, position: str) -> tuple[str, str]:
     except UnicodeEncodeError:
         raise GlassError(
             f"{position}: a message has a lone surrogate (half a character)",
-            "Write both \\u escapes of each character beyond U+FFFF.",
+            "Write both \\u escapes of the character (a surrogate pair), or remove the escape.",
         ) from None
     role = OTHER_NAMES.get(role, role)
     if role not in ROLES:

@@ -53,7 +53,8 @@ def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
         return {name: dict(settings[name]) for name in ("data", "tokenizer")}
     except (OSError, *MALFORMED):
         raise GlassError(
-            f"{folder} lacks the settings of its encoding", "Encode the text again: glass data encode DATA --out OUT"
+            f"prepared.json in {folder} has no settings of data and tokenizer: it is damaged or from an older version",
+            "Encode the text again: glass data encode DATA --out OUT",
         ) from None
 
 

@@ -321,10 +321,11 @@ def _encoding_error(name: str, encoding: Encoding, error: UndecodableError, sett
             f"the encoding of {name} is unknown: {where} is not UTF-8, and the text does not read as Windows-1252",
             "Save it as UTF-8, or set data.encoding to utf-16 or windows-1252.",
         )
-    other = ", or set data.encoding to auto" if setting != "auto" else ""
-    return GlassError(
-        f"{name} is not {LABELS[encoding.codec]}: {where}", f"Correct that byte, or save the file as UTF-8{other}."
-    )
+    remedy = {
+        "auto": "Correct that byte, or save the file as UTF-8.",
+        "utf-8": "Correct that byte, save the file as UTF-8, or set data.encoding to auto.",
+    }.get(setting, "Correct that byte, or set data.encoding to auto.")
+    return GlassError(f"{name} is not {LABELS[encoding.codec]}: {where}", remedy)
 
 
 SHOWN_AROUND = 12  # bytes to show on each side of a byte that is not UTF-8

@@ -186,7 +186,7 @@ def _select_tables_or_texts(files: list[SourceFile], column_named: bool, left_ou
     selected = [file for file in files if (file.format != "text") == read_tables]
     if not selected:
         raise GlassError(
-            f"data.column is set, but none of the {len(files)} files is a table",
+            "data.column is set, but no file in the folder is a table",
             "Leave data.column out to read plain text.",
         )
     reason = "not a table" if read_tables else "a table; set data.column to read tables"
@@ -242,8 +242,8 @@ def refuse_plain_json(files: Sequence[SourceFile], location: Located) -> None:
             if head.startswith(("[", "{")):
                 raise GlassError(
                     f"{file.name} contains JSON; as plain text, the model would learn its braces and keys too",
-                    "Write one object in each line of a .jsonl file (jq -c '.[]' a.json > a.jsonl). To train on "
-                    "the JSON itself, copy it to a .txt file.",
+                    "Save it as a .jsonl file with one object in each line (from a JSON array: "
+                    "jq -c '.[]' a.json > a.jsonl). To train on the JSON itself, copy it to a .txt file.",
                 )
 
 

@@ -281,7 +281,7 @@ def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: boo
         if location.corpus:
             # Another seed, so that validation and training records differ if both come from the same corpus.
             corpus_data = data.model_copy(update={"seed": data.seed + 1}) if validation else data
-            source = _from_corpus(kind, corpus_data, location, target)
+            source = _from_corpus(kind, corpus_data, location, "validation_target" if validation else "target", target)
             seed_notes = ("the seed of a generated validation part is data.seed + 1",) if validation else ()
             yield replace(source, notes=(*source.notes, *seed_notes))
         elif target is not None:
@@ -314,12 +314,15 @@ def hash_of_sources(source: Source, validation_source: Source | None) -> str:
 
 def _refuse_misplaced_settings(kind: RecordKind, data: DataConfig) -> None:
     if kind.running_text:
-        for name in ("target", "target_column", "label_column"):
+        for name, tasks in (
+            ("target", "translate or summarize"),
+            ("target_column", "translate, summarize or chat"),
+            ("label_column", "classify"),
+        ):
             if getattr(data, name) is not None:
                 raise GlassError(
                     f"data.{name} was given, but train.task = {kind.task} reads running text",
-                    f"Leave data.{name} out, or set train.task to a task with pairs (translate, summarize) or labels "
-                    "(classify).",
+                    f"Leave data.{name} out, or set train.task to {tasks}.",
                 )
         return
     pairs = "target" in kind.roles
@@ -334,10 +337,12 @@ def _refuse_misplaced_settings(kind: RecordKind, data: DataConfig) -> None:
             raise GlassError(f"data.{name} cannot be combined with {why}", f"Leave data.{name} out.")
 
 
-def _from_corpus(kind: RecordKind, data: DataConfig, location: Located, target: str | None) -> Source:
+def _from_corpus(
+    kind: RecordKind, data: DataConfig, location: Located, target_setting: str, target: str | None
+) -> Source:
     name = location.corpus
     assert name is not None
-    for setting, value in (("target", target), ("column", data.column), ("label_column", data.label_column)):
+    for setting, value in ((target_setting, target), ("column", data.column), ("label_column", data.label_column)):
         if value is not None:
             raise GlassError(
                 f"data.{setting} cannot be combined with the generated corpus {name}", f"Leave data.{setting} out."
@@ -407,10 +412,12 @@ def _from_examples(kind: RecordKind, data: DataConfig, source_name: str, locatio
     by_folder = kind.labels == "one" and location.folder and not has_tables and nested
     if location.folder and not has_tables and not by_folder:
         raise GlassError(f"the folder {source_name} contains no table (.csv, .tsv, .jsonl)", remedy)
-    if by_folder and (data.column, data.label_column) != (None, None):
+    columns = {"data.column": data.column, "data.label_column": data.label_column}
+    if by_folder and (set_columns := {name: column for name, column in columns.items() if column is not None}):
+        values = " and ".join(f"{name} = {column!r}" for name, column in set_columns.items())
         raise GlassError(
-            f"the folder {source_name} contains no table, but data.column or data.label_column is set",
-            "Leave data.column and data.label_column out.",
+            f"the folder {source_name} contains no table, but {values} was given",
+            f"Leave {' and '.join(set_columns)} out.",
         )
     if by_folder:
         location = _without_unlabelled(location)

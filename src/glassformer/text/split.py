@@ -27,6 +27,7 @@ import regex
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.text.records import RecordPiece, Spans
 from glassformer.text.survey import KeptPiece, Survey
 
@@ -163,7 +164,8 @@ def split_documents(survey: Survey, data: DataConfig) -> DocumentSplit:
     held_out = min(requested, data.validation_limit)  # characters
     if min(held_out, total - held_out) < 1 or total < 2:
         raise GlassError(
-            f"the text is too short to split: validation would get {held_out:,} of {total:,} characters, "
+            f"the text is too short to split: validation would get {held_out:,} of "
+            f"{counted(total, 'characters')}, "
             f"training {total - held_out:,}",
             "Give a longer text, or lower data.validation_fraction.",
         )
@@ -307,8 +309,9 @@ def _refuse_useless_labels(survey: Survey, name: str) -> None:
         )
     if len(survey.label_names) == len(survey.label_numbers):
         raise GlassError(
-            f"{name} has {survey.records:,} distinct labels in {survey.records:,} rows: no label is seen twice",
-            "Set data.label_column to a column whose values repeat.",
+            f"{name} has {len(survey.label_names):,} distinct labels in {survey.records:,} examples: no label is seen "
+            "twice",
+            "Give several examples of a label, or set data.label_column to a column whose values repeat.",
         )
 
 
@@ -338,10 +341,11 @@ def _random_records(survey: Survey, data: DataConfig) -> HeldOutMask:
         np.frombuffer(survey.marks, dtype=np.uint64), return_inverse=True, return_counts=True
     )
     if len(text_hashes) < 2:
+        role = survey.kind.roles[0]
         raise GlassError(
-            f"all {survey.records:,} examples have the same source: a random split keeps examples with equal sources "
+            f"all {survey.records:,} examples have the same {role}: a random split keeps examples with equal {role}s "
             "together",
-            "Give examples with different sources, or set data.split = end.",
+            f"Give examples with different {role}s, or set data.split = end.",
         )
     characters = np.zeros(len(text_hashes), dtype=np.int64)
     np.add.at(characters, group_of_record, np.frombuffer(survey.lengths, dtype=np.uint32))

@@ -189,7 +189,8 @@ class Survey:
             )
         raise GlassError(
             f"{name} contains no example that can be used{left_out}",
-            "Give a text, and its target or label, in each row (for train.task = chat: a conversation with answers).",
+            "Give a text, and its target or label, in each row (for train.task = chat: a conversation with answers), "
+            "lower data.min_words or raise data.max_words.",
         )
 
 
@@ -216,7 +217,7 @@ def survey(source: Source, seed: int | None = None) -> Survey:
         result.add(number, facts, single_piece, data)
         if result.label_names and len(result.label_names) > MOST_LABELS:
             raise GlassError(
-                f"{source.name} has more than {MOST_LABELS:,} distinct labels in its first {result.records:,} rows",
+                f"{source.name} has more than {MOST_LABELS:,} distinct labels in its first {result.records:,} examples",
                 "Set data.label_column to a column whose values repeat.",
             )
     result.raise_if_empty(source.name)

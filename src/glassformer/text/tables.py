@@ -15,7 +15,7 @@ from typing import Literal
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
-from glassformer.base.wording import span
+from glassformer.base.wording import counted, span
 from glassformer.text.column_names import judge_row_1, usual_names
 from glassformer.text.delimited import Dialect, find_dialect, records, refuse_old_line_ends, text_lines
 from glassformer.text.left_out import Tally
@@ -239,7 +239,8 @@ def _refuse_wide_rows(rows: Sequence[Sequence[str]], width: int, name: str) -> N
     wide = sum(len(row) > width and any(map(str.strip, row[width:])) for row in rows[1:])
     if 2 * wide > len(rows):
         raise GlassError(
-            f"{wide:,} of the first {len(rows) - 1:,} rows of {name} have more fields than its {width} columns",
+            f"{wide:,} of the first {len(rows) - 1:,} rows of {name} have more fields than its "
+            f"{counted(width, 'columns')}",
             "Name every column in row 1 (the first column may lack a name), or set data.extra_fields to join or cut.",
         )
 
@@ -319,5 +320,5 @@ def _refuse_lone_surrogates(value: str, number: int, name: str) -> None:
     except UnicodeEncodeError as error:
         raise GlassError(
             f"line {number} of {name} has a lone surrogate (\\u{ord(value[error.start]):04x}) in its text",
-            "Write both \\u escapes of each character beyond U+FFFF.",
+            "Write both \\u escapes of the character (a surrogate pair), or remove the escape.",
         ) from None

@@ -123,4 +123,4 @@ def _tie_notes(decoded_pairs: Sequence[MinimalPair]) -> Iterator[str]:
     tie_count = sum(pair.good == pair.bad for pair in decoded_pairs)
     if tie_count:
         have = counted(tie_count, "pairs have", "pair has")
-        yield f"{have} two sentences with the same tokens in this run's vocabulary; these ties count a half"
+        yield f"{have} two sentences with the same tokens in this run's vocabulary; a tie counts as 0.5"

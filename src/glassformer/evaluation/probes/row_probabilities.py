@@ -52,7 +52,12 @@ def require_scorable(model: AnyTextModel) -> ScorableModel:
     task = model.config.train.task
     if isinstance(model, ScorableModel) and task not in CONVERSATIONS:
         return model
-    reason = "it assigns no probability to tokens" if task in LABELLED else "it generates a text from another text"
+    if task in LABELLED:
+        reason = "it assigns no probability to tokens"
+    elif task in CONVERSATIONS:
+        reason = "it was trained on answers only"
+    else:
+        reason = "it generates a text from another text"
     raise GlassError(
         f"this run was trained to {TASK_FACTS[task].verb}: {reason}, so there is nothing to probe",
         "Give a run of --task lm or --task masked; glass evaluate measures this one.",

@@ -89,6 +89,12 @@ def middle_tokens(model: ScorableModel, token_counts: TokenCounts | None) -> npt
     return by_frequency[quarter : len(by_frequency) - quarter]
 
 
+def _few_tokens(number: int, token_counts: TokenCounts | None) -> str:
+    """Return the statement that `middle_tokens` returned only `number` tokens."""
+    location = "vocabulary" if token_counts is None else "training text"
+    return f"only {counted(number, 'distinct text tokens are', 'distinct text token is')} in the {location} of this run"
+
+
 def induction_rows(
     model: ScorableModel, token_counts: TokenCounts | None, size: int, seed: int
 ) -> tuple[list[list[int]], int]:
@@ -108,7 +114,7 @@ def induction_rows(
         )
     if len(symbols) < 2:
         raise GlassError(
-            f"this run has only {counted(len(symbols), 'distinct text tokens')}, too few for a random segment",
+            f"{_few_tokens(len(symbols), token_counts)}, too few for a random segment",
             "Probe a run with a larger vocabulary, or trained on more varied text.",
         )
     rng = np.random.Generator(np.random.Philox(seed))
@@ -226,7 +232,7 @@ def recall_rows(
     values = symbols[1::2]
     if len(keys) < RECALLED[1] or not len(values):
         raise GlassError(
-            f"this run has only {counted(len(symbols), 'text tokens')}, too few for {RECALLED[1]} keys and values",
+            f"{_few_tokens(len(symbols), token_counts)}, too few for {RECALLED[1]} keys and their values",
             "Probe a run with a larger vocabulary, or trained on more varied text.",
         )
     rows = []

@@ -84,7 +84,13 @@ def surprisal_of_file(
 def surprisal_of_text(
     model: ScorableModel, text: str, counts: Counts | None, max_tokens: int | None = None
 ) -> SurprisalResult:
-    """Measure the surprisal of a string as if it were read from a file; see `surprisal_of_file`."""
+    """Measure the surprisal of a string as if it were read from a file; see `surprisal_of_file`.
+
+    Raises:
+        GlassError: as in `surprisal_of_file`, or the text has only white space.
+    """
+    if not text.strip():
+        raise GlassError(f"the text {text[:60]!r} has no characters except white space", "Give a text with words.")
     with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
         path = Path(temporary) / "text.txt"
         path.write_text(text, encoding="utf-8", errors="replace")

@@ -100,7 +100,8 @@ def _run_in_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
     sender.close()
     killed_error = GlassError(
         f"stage {stage.name}: the process of task {rank} (of {stage.tasks}, from 0) ended before its task was complete",
-        "Run the same command again to resume. If memory ran out, lower --workers, or raise --parts to start over.",
+        "Run the same command again to resume. If memory ran out, lower --workers, or raise --parts (which starts "
+        "again from the beginning).",
     )
     wait([receiver, process.sentinel])
     try:

@@ -13,6 +13,7 @@ from tokenizers import pre_tokenizers, trainers
 
 from glassformer.base.config import TokenizerConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.text.tokenizers import layout
 from glassformer.text.tokenizers.pieces import utf8
 from glassformer.text.tokenizers.sample import blocks, draw
@@ -221,7 +222,9 @@ def _train_wordpiece(config: TokenizerConfig, sample: list[str]) -> Json:
         raise _vocabulary_too_small(
             config,
             minimum,
-            f"the text has {len(letters)} distinct characters, {len(inner_letters)} of them after the first in a word",
+            f"{counted(len(letters), 'distinct characters')}, "
+            f"{counted(len(inner_letters), 'continuation tokens (##x)')}, {layout.UNKNOWN} and {layout.END} "
+            "need an id each",
         )
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocab_size - 2,

@@ -17,6 +17,7 @@ import regex
 
 from glassformer.base.config import TokenizerConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.text.tokenizers import layout
 from glassformer.text.tokenizers.pieces import pieces
 
@@ -47,8 +48,8 @@ def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json
     letters = _letters(counts, coverage)
     if config.vocab_size < 258 + letters:
         raise GlassError(
-            f"tokenizer.vocab_size = {config.vocab_size} is too small for unigram: 256 bytes and {letters} letters "
-            "need an id each",
+            f"tokenizer.vocab_size = {config.vocab_size} is too small for unigram: 256 bytes and "
+            f"{counted(letters, 'distinct characters')} need an id each",
             f"Set tokenizer.vocab_size to {258 + letters} or more.",
         )
     return _model(_train(sentencepiece, lines, config.vocab_size, coverage))
