@@ -32,7 +32,7 @@ FILES = {
 FAULTS = [  # arguments after glass train, words of the first and of the second line
     ("a.en a.fr --task translate", "a.en has 3 lines and a.fr has 2", "a.fr ends before line 3 of a.en ('three')"),
     ("a.en --task translate", "a.en is plain text and has no targets", "data.target"),
-    ("a.en a.fr", "data.target was given", "set train.task to a task with pairs"),
+    ("a.en a.fr", "data.target was given", "set train.task to translate or summarize"),
     ("only.tsv --task classify", "have the label 'spam'", "at least two labels"),
     ("ids.tsv --task classify --data.label_column 1", "30 distinct labels in 30 examples", "values repeat"),
     ("mails.tsv --task classify --data.label_column lable", "has no column 'lable'", "column number: 1 to 2"),

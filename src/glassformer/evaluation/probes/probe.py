@@ -182,8 +182,7 @@ def _run_probe(
     if source == corpus:
         return result
     untaught_note = (
-        f"this run was trained on {Path(source).name}, not on the corpus {corpus}, so it may do no better than "
-        "chance or a heuristic"
+        f"this run was not trained on the corpus {corpus}, so it may do no better than chance or a heuristic"
     )
     return replace(result, notes=[untaught_note, *result.notes])
 
