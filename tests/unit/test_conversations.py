@@ -177,7 +177,7 @@ def test_what_teaches_nothing_is_left_out_and_counted(tmp_path: Path) -> None:
             [{"messages": [{"role": "cook", "content": "x"}]}] * 3,
             "line 1 of talks.jsonl: a message has the unknown role 'cook'",
         ),
-        ([{"a": 1, "b": 2, "c": 3}] * 3, "the source and target are not clear"),
+        ([{"a": 1, "b": 2, "c": 3}] * 3, "the question and answer are not clear"),
     ],
 )
 def test_tables_without_conversations_are_refused_and_leave_nothing(

@@ -116,7 +116,7 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
     ("translate", "source=two.jsonl target_column=frr", "no column 'frr'; it has en, fr", "Did you mean fr"),
     ("translate", "source=pairs.tsv column=1 target_column=1", "are the same column", "to two of: 1, 2"),
     ("translate", "source=three.jsonl", "has the columns en, fr, de; the source and target", "data.target_column"),
-    ("translate", "source=one.csv", "has the columns 1; the source", "data.target_column"),
+    ("translate", "source=one.csv", "has only the column 1; the source", "one for the target"),
     ("translate", "source=gaps.txt target=gaps.txt split=tail", "1 example is too few", "data.validation"),
     ("translate", "source=same.txt target=3.txt", "all 3 examples have the same source", "split = end"),
     ("classify", "source=only.tsv", "all 40 examples of .*only.tsv have the label 'spam'", "two labels"),

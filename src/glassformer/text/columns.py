@@ -49,13 +49,13 @@ def choose_text(table: Table, column: str | None) -> ChosenColumns:
     return ChosenColumns((index,), f"{table.name}: {which} is read" + _header_note(table))
 
 
-def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenColumns:
+def choose_pair(table: Table, source: str | None, target: str | None, conversations: bool = False) -> ChosenColumns:
     """Choose the source and target columns.
 
     Columns that are not named must be the only candidates left. The candidates are the columns with strings in JSONL,
     both columns of a CSV or TSV file with two columns, and the columns that read like text in other CSV and TSV files.
     The first of two candidates is the source, unless their names say the opposite (target and source, summary and text,
-    ...).
+    ...). With `conversations`, the error calls them question and answer.
 
     Raises:
         GlassError: there is no such column, both are the same, or the choice is not clear.
@@ -65,9 +65,15 @@ def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenC
     if first is None or second is None:
         candidates = [index for index in _pair_candidates(table) if index not in named]
         if len(candidates) != named.count(None):
+            names = ("question", "answer") if conversations else ("source", "target")
+            unclear = (
+                "the question and answer are not clear" if conversations else "the source and target are not clear"
+            )
             raise GlassError(
-                f"{table.name} has the columns {', '.join(table.names)}; the source and target are not clear",
-                "Set data.column to the source column and data.target_column to the target column.",
+                f"{table.name} has {_columns_of(table)}; {unclear}",
+                f"Set data.column to the {names[0]} column and data.target_column to the {names[1]} column."
+                if len(table.names) > 1
+                else f"Give a table with one column for the {names[0]} and one for the {names[1]}.",
             )
         if len(candidates) == 2 and (
             _has_name(table, candidates[0], TARGET_NAMES) and _has_name(table, candidates[1], SOURCE_NAMES)
@@ -106,7 +112,7 @@ def choose_conversation(table: Table, column: str | None, answer: str | None) ->
             list_columns = []
         if list_columns:
             return ChosenColumns((list_columns[0],), f"{table.name}: conversations: {table.names[list_columns[0]]}")
-    return choose_pair(table, column, answer)
+    return choose_pair(table, column, answer, conversations=True)
 
 
 def _holds_lists(table: Table, index: int) -> bool:
@@ -133,7 +139,7 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
             text_indices = others
     if not text_indices:
         raise GlassError(
-            f"{table.name} has the columns {', '.join(table.names)}; none except the label reads like text",
+            f"{table.name} has {_columns_of(table)}; none except the label reads like text",
             "Set data.column to the column of texts to classify.",
         )
     if label_index in text_indices:
@@ -161,6 +167,10 @@ def label_texts(value: object, kind: RecordKind) -> tuple[str, ...] | None:
         return labels if len(labels) == len(value) else None
     label = label_text(value)
     return None if label is None else (label,)
+
+
+def _columns_of(table: Table) -> str:
+    return f"{'the columns' if len(table.names) > 1 else 'only the column'} {', '.join(table.names)}"
 
 
 def _header_note(table: Table) -> str:
@@ -247,6 +257,6 @@ def _label_index(table: Table, text_indices: list[int]) -> int:
             return choice[0]
     detail = f"columns {', '.join(table.names[i] for i in candidates)} could be the label" if candidates else ""
     raise GlassError(
-        f"{table.name} has the columns {', '.join(table.names)}; {detail or 'none has a few short values that repeat'}",
+        f"{table.name} has {_columns_of(table)}; {detail or 'none has a few short values that repeat'}",
         "Set data.label_column to the label column.",
     )

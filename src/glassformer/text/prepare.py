@@ -403,7 +403,7 @@ def _write_stores(
         if plan.labels is not None and not writers["validation"].records:
             raise GlassError(
                 "no validation example has a label that is in the training split",
-                "Set data.split to random, or give a data.validation with the same labels.",
+                "Set data.split to random, or set data.validation to data with the same labels.",
             )
         return writers
 
