@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.base.wording import counted
 from glassformer.corpora import find_text_corpus
 
 
@@ -45,8 +46,11 @@ def true_nats(documents: Documents, tokenizer: TextDecoder, corpus: str) -> tupl
         log_probability = source.log_probability(tokenizer.decode(documents.tokens[start:end].tolist()))
         if log_probability is None or log_probability == -math.inf:
             mean = source.entropy()
-            note = f"exact entropy of {corpus} times {len(ends):,} documents (decoding does not restore them)"
+            note = f"exact entropy of {corpus} times {counted(len(ends), 'documents')} (decoding does not restore them)"
             return None if mean is None else (mean * len(ends), note)
         nats -= log_probability
         start = end
-    return nats, f"exact probability of the {len(ends):,} documents under {corpus}: no model can do better on average"
+    return (
+        nats,
+        f"exact probability of the {counted(len(ends), 'documents')} under {corpus}: no model can do better on average",
+    )

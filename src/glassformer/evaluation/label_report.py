@@ -19,7 +19,7 @@ from glassformer.evaluation.classification import (
     shortened_label,
 )
 from glassformer.evaluation.even_sample import evenly_spaced_texts
-from glassformer.evaluation.metrics import Metric, facts_of, paired_tests, proportion, whole_set
+from glassformer.evaluation.metrics import Metric, facts_of, loss_words, paired_tests, proportion, whole_set
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import words
 from glassformer.tasks import TextClassifier
@@ -74,7 +74,7 @@ class LabelReport:
         scores = self.scores
         lines = [
             f"on {self.measured_on}: {counted(scores.examples, 'texts')}, {scores.right:,} labelled correctly",
-            f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per text (95 %)",
+            loss_words(self.estimate.loss, self.estimate.ci95, "nats per text"),
             *([f"{self.unknown_share:.3%} of the tokens are unknown"] if self.unknown_share else []),
             *(metric.line() for metric in self.metrics),
             f"{'calibration':<16}{scores.calibration_error:>9.4f}   mean gap between confidence and accuracy",

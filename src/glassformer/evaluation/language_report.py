@@ -9,6 +9,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.base.wording import counted
 from glassformer.evaluation.baseline_table import Baseline, baselines
 from glassformer.evaluation.copying import Overlap, longest_overlap
+from glassformer.evaluation.metrics import loss_words
 from glassformer.evaluation.training_overlap import Reading
 from glassformer.model.precision import choose_precision
 from glassformer.tasks import TextModel
@@ -70,7 +71,7 @@ class LanguageReport:
         """Format the report as text."""
         lines = [
             f"on {self.measured_on}: {counted(self.estimate.tokens, 'tokens')}",
-            f"loss {self.loss:.4f} {self.estimate.margin} nats per token (95 %), "
+            f"{loss_words(self.loss, self.estimate.ci95, 'nats per token')}, "
             f"perplexity {self.estimate.perplexity:.2f}{bits_words(self.bits_per_byte)}",
         ]
         if self.unknown_share:

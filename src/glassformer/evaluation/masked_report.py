@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from glassformer.base.wording import counted
-from glassformer.evaluation.metrics import Metric, facts_of, whole_set
+from glassformer.evaluation.metrics import Metric, facts_of, loss_words, whole_set
 from glassformer.evaluation.resampling import Indices
 from glassformer.evaluation.simple_predictors import by_frequency, counts_of
 from glassformer.evaluation.training_overlap import Reading
@@ -58,7 +58,7 @@ class MaskedReport:
         """Format the report as text."""
         lines = [
             f"on {self.measured_on}: {counted(self.estimate.tokens, 'hidden tokens')}",
-            f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per hidden token (95 %), "
+            f"{loss_words(self.estimate.loss, self.estimate.ci95, 'nats per hidden token')}, "
             f"perplexity {self.estimate.perplexity:.2f}",
             *([f"{self.unknown_share:.3%} of the tokens are unknown"] if self.unknown_share else []),
             *(metric.line() for metric in self.metrics),

@@ -74,6 +74,17 @@ def mean(key: str, name: str, values: ArrayLike, note: str = "") -> Metric:
     return Metric(key, name, float(numbers.mean()), interval, statistic, numbers, note)
 
 
+def loss_words(loss: float, ci95: float | None, unit: str) -> str:
+    """Return a loss with the half-width of its confidence interval in words.
+
+    >>> loss_words(1.5, 0.1, "nats per token"), loss_words(1.5, None, "nats per token")
+    ('loss 1.5000 ± 0.1000 nats per token (95 %)', 'loss 1.5000 nats per token (one row: no interval)')
+    """
+    if ci95 is None:
+        return f"loss {loss:.4f} {unit} (one row: no interval)"
+    return f"loss {loss:.4f} ± {ci95:.4f} {unit} (95 %)"
+
+
 def facts_of(metrics: Sequence[Metric]) -> dict[str, Any]:
     """Return metrics as JSON: value, interval and, if there is one, signature of each."""
     facts: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.base.wording import counted
 from glassformer.evaluation.even_sample import evenly_spaced_texts
-from glassformer.evaluation.metrics import Metric, facts_of, mean, paired_tests, proportion, whole_set
+from glassformer.evaluation.metrics import Metric, facts_of, loss_words, mean, paired_tests, proportion, whole_set
 from glassformer.evaluation.nearest_neighbour import Nearest
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import rouge_of_each
@@ -79,7 +79,7 @@ class PairReport:
         lines = [
             f"on {self.measured_on}: {counted(self.estimate.rows, self.records)}, "
             f"{counted(self.estimate.tokens, 'target tokens')}",
-            f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per token (95 %), "
+            f"{loss_words(self.estimate.loss, self.estimate.ci95, 'nats per token')}, "
             f"perplexity {self.estimate.perplexity:.2f}{bits_words(self.bits_per_byte)}",
             *([f"targets: {unknown_words(self.unknown_share)}"] if self.unknown_share else []),
             *(

@@ -293,7 +293,7 @@ def unknown_concern(data: Prepared) -> Iterator[str]:
     unknown_fraction = max(store.unknown_share for part in splits for store in part.tokens.values())
     if unknown_fraction > UNKNOWN:
         yield (
-            f"{unknown_fraction:.1%} of the tokens are unknown: "
+            f"up to {unknown_fraction:.1%} of the tokens are unknown: "
             "increase tokenizer.vocab_size, or set tokenizer.kind = bpe, so that the model can read them"
         )
 

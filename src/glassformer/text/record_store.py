@@ -170,7 +170,7 @@ def part(prefix: Path, name: str) -> Path:
 def damaged(path: Path, why: str) -> DamagedStoreError:
     """Return the error for prepared records that cannot be used."""
     return DamagedStoreError(
-        f"the prepared data in {path} is damaged: {why}", "Prepare the text again from its source."
+        f"the prepared data in {path} cannot be used: {why}", "Prepare the text again from its source."
     )
 
 
