@@ -109,6 +109,12 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
         "data.column cannot be combined with the generated corpus reverse",
         "Leave data.column out",
     ),
+    (
+        "translate",
+        "source=reverse target_column=1",
+        "data.target_column cannot be combined with the generated corpus reverse",
+        "Leave data.target_column out",
+    ),
     ("translate", "source=stories", "stories has no pairs", "reverse"),
     ("classify", "source=reverse", "reverse has no labels", "Choose a corpus with labels"),
     ("translate", "source=pairs.csv column=englisch", "no column 'englisch'; it has english, french", "mean english"),

@@ -23,7 +23,7 @@ from glassformer.app.server.views import find_view, loss, replay
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.evaluate import EvaluationRequest as Evaluate
 from glassformer.evaluation.evaluate import evaluate_run
-from glassformer.evaluation.probes.probe import TAUGHT_BY, ProbeRequest, probe_run
+from glassformer.evaluation.probes.probe import PROBES, TAUGHT_BY, ProbeRequest, probe_run
 from glassformer.inspection.replay import read_history
 from glassformer.inspection.replay.of_run import agreement
 from glassformer.runs.folder import Run
@@ -179,6 +179,21 @@ def test_a_text_that_is_too_long_is_refused(registry: ModelRegistry, monkeypatch
 
 
 # probes
+
+
+def test_a_request_without_any_probe_is_refused(registry: ModelRegistry) -> None:
+    request = ProbeRequest(registry.open("book").folder, without=tuple(PROBES), device="cpu")
+    with pytest.raises(GlassError, match="no probe is left"):
+        probe_run(request)
+
+
+def test_the_loss_of_one_row_has_no_level_of_confidence(registry: ModelRegistry) -> None:
+    request = Evaluate(registry.open("book").folder, ablate=("dec.0.self.0",), tokens=20, device="cpu")
+    _, full, without, _ = evaluate_run(request).text().splitlines()
+    assert full.startswith("loss ")
+    assert "(one row: no interval)" in full
+    assert "(one row: no interval)" in without
+    assert "95 %" not in full
 
 
 @pytest.mark.thorough

@@ -450,9 +450,10 @@ class AblationReport:
         """Format the report as text."""
         loss = self.loss
         off = ", ".join(self.ablation.removed_parts) or "any part switched off"
+        level = "" if loss.full.ci95 is None else " (95 %)"
         lines = [
             f"on {self.measured_on}: {counted(loss.full.tokens, self.unit + 's')}",
-            f"loss {loss.full.loss:.4f} {loss.full.margin} nats per {self.unit} (95 %), full model",
+            f"loss {loss.full.loss:.4f} {loss.full.margin} nats per {self.unit}{level}, full model",
             f"loss {loss.ablated.loss:.4f} {loss.ablated.margin} nats per {self.unit} without {off}",
             "; ".join([f"change {loss.change:+.4f}", *self._replacements()]),
         ]

@@ -342,7 +342,13 @@ def _from_corpus(
 ) -> Source:
     name = location.corpus
     assert name is not None
-    for setting, value in ((target_setting, target), ("column", data.column), ("label_column", data.label_column)):
+    settings = (
+        (target_setting, target),
+        ("column", data.column),
+        ("target_column", data.target_column),
+        ("label_column", data.label_column),
+    )
+    for setting, value in settings:
         if value is not None:
             raise GlassError(
                 f"data.{setting} cannot be combined with the generated corpus {name}", f"Leave data.{setting} out."

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.base.settings import UNSET, BaseSettings
+from glassformer.base.settings import BaseSettings, setting_text
 
 SHORT = {
     "task": "train.task",
@@ -52,7 +52,7 @@ def add_section_flags(
             continue
         choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
         allowed = f": {', '.join(choices)}" if choices else ""
-        default = f" (default: {UNSET if field.default is None else field.default})" if prefix else ""
+        default = f" (default: {setting_text(field.default)})" if prefix else ""
         flag = f"--{prefix}{name if prefix else name.replace('_', '-')}"
         text = f"{field.description}{allowed}{default}".replace("%", "%%")
         group.add_argument(flag, dest=f"{section}.{name}", metavar="VALUE", help=text)

@@ -110,8 +110,8 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
 
     Raises:
         GlassError: there is no such run or probe, the run assigns no probability to tokens, a file cannot be read as
-            text or pairs, a text is longer than the context, no probe applies to the run, or a probe that was
-            requested by name does not apply to it.
+            text or pairs, a text is longer than the context, no probe is left or applies to the run, or a probe that
+            was requested by name does not apply to it.
     """
     for name in request.probes:
         if name not in PROBES:
@@ -147,10 +147,16 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
 
 
 def _requested_probes(request: ProbeRequest) -> list[str]:
-    """Return the names of the requested probes without repetitions, in the order of `PROBES`."""
+    """Return the names of the requested probes without repetitions, in the order of `PROBES`.
+
+    Raises:
+        GlassError: `without` names all probes.
+    """
     requested = {*request.probes, *(("surprisal",) if request.text is not None else ())}
     if not requested and request.pairs is None:
         requested = {*PROBES} - {*request.without}
+        if not requested:
+            raise GlassError("no probe is left, because `without` names all probes", "Name fewer probes in `without`.")
     return [name for name in PROBES if name in requested]
 
 
