@@ -103,11 +103,11 @@ class Forked:
 
 def serve(asked: socket.socket) -> list[int]:
     """Fork for every request; return only in the forked process, with the descriptors of the request."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for those who are asked for
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a keeper
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C must reach only the forked processes
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for the children
     for name in LOADED:
         importlib.import_module(name)
-    gc.freeze()  # what all share stays shared
+    gc.freeze()  # shared pages stay shared, because the collector does not write to them
     while files := socket.recv_fds(asked, 1, 5)[1]:
         if os.fork() == 0:
             asked.close()

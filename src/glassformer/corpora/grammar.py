@@ -149,7 +149,7 @@ class Grammar:
                 raise ValueError(f"the wordings of one sentence draw different slots: {slots_by_wording}")
             drawn_slots.update(slots_by_wording[0])
         if drawn_slots != set(self.slots):
-            raise ValueError(f"slots that no sentence draws: {sorted(set(self.slots) - drawn_slots)}")
+            raise ValueError(f"no sentence draws these slots: {sorted(set(self.slots) - drawn_slots)}")
 
     def _new_slots(self, wording: Wording, drawn_slots: set[str]) -> list[str]:
         """Return the slots that a wording draws, in order."""

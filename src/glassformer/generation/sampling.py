@@ -32,7 +32,7 @@ def probabilities(logits: Tensor, settings: SampleConfig, previous: Sequence[int
 
 
 def row_probabilities(logits: Tensor, settings: SampleConfig, previous: Sequence[Sequence[int]]) -> Tensor:
-    """Return the sampling distributions (B, V) float64 of several rows: logits (B, V) and each row's earlier ids."""
+    """Return the sampling distribution of each row, (B, V) float64, given logits (B, V) and previous ids."""
     scores = logits.detach().to(device="cpu").to(torch.float64)  # (B, V); in two steps: MPS has no float64
     if settings.repetition_penalty != 1.0:
         rows = zip(scores, previous, strict=True)

@@ -295,9 +295,9 @@ class _Selection:
 def _enlarged(tensors: Sequence[Tensor], slots: int, columns: int) -> list[Tensor]:
     """Return tensors (slots, G, columns, K) of at least this size with the contents of `tensors`.
 
-    The number of slots at least doubles when it grows. Larger tensors are views of a single allocation: a large
-    allocation is returned to the system when it is freed, but many medium allocations would fragment the memory of the
-    process.
+    The number of slots at least doubles when it grows. Unless the old tensors have no slots, larger tensors are views
+    of a single allocation: a large allocation is returned to the system when it is freed, but many medium allocations
+    would fragment the memory of the process.
     """
     old_slots, _, old_columns, K = tensors[0].shape
     if old_slots >= slots and old_columns >= columns:

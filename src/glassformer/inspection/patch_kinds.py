@@ -57,7 +57,7 @@ class Mean:
         if values.dim() != 3:
             raise GlassError(
                 f"a mean over values of shape {tuple(values.shape)} was given for {name}",
-                "Give a shape of (rows, positions, width), or use `Value` for a single vector.",
+                "Give values of shape (rows, positions, width), or use `Value` for a single vector.",
             )
         if self.real is not None and self.real.shape != values.shape[:2]:
             raise GlassError(

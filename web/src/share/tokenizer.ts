@@ -160,7 +160,7 @@ function normalize(text: string, node: Node): string {
       return node.lowercase ? lowercase(apart) : apart;
     }
     default:
-      throw new Error(`the page has no normalizer ${node.type}`);
+      throw new Error(`this page does not support the normalizer ${node.type}`);
   }
 }
 

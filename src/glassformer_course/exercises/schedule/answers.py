@@ -102,7 +102,8 @@ MISTAKES = [
     ),
     Mistake(
         "floor added on top",
-        "floor + wave · peak begins above the peak. The wave goes from peak to floor: floor + wave · (peak - floor).",
+        "floor + (1 + cos(π p)) / 2 · peak begins above the peak. Multiply by peak - floor instead: the rate then "
+        "goes from peak to floor.",
         {"rate": _floor_on_top},
     ),
     Mistake(
