@@ -1,4 +1,4 @@
-"""Compare two run folders; times, and the commands and paths in the manifest, may differ."""
+"""Compare two run folders, without times; of the run's manifest, only the text hash and the tokenizers are compared."""
 
 from __future__ import annotations
 
