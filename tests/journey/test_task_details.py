@@ -86,8 +86,8 @@ def test_bits_per_byte_are_not_given_of_targets_that_are_cut(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["masked", "classify"])
 def test_settings_of_writing_are_refused_where_nothing_is_written(task_home: Path, name: str) -> None:
-    for flag, key in ((["--seed", "3"], "sample.seed"), (["--sample.tokens", "4"], "sample.tokens")):
+    for flag, named in ((["--seed", "3"], "--seed 3"), (["--sample.tokens", "4"], "sample.tokens")):
         problem, remedy = refused("evaluate", f"runs/{name}", *flag, folder=task_home)
-        assert problem.startswith(key)
+        assert problem.startswith(named)
         assert f"train.task = {name}" in problem
         assert remedy == "Leave it out: this task does not generate text."

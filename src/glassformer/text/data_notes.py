@@ -83,7 +83,7 @@ def record_split_note(source: Source, validation_source: Source | None, train: i
     method = "the last ones"
     if source.data.split == "random":
         constraint = "stratified by label" if labelled else "equal sources in the same split"
-        constraint = "equal ones in the same split" if source.kind.loss_spans else constraint
+        constraint = f"equal {noun} in the same split" if source.kind.loss_spans else constraint
         method = f"drawn at random, {constraint}, seed {source.data.seed}"
     fraction = validation / max(1, train + validation)
     return f"validation: {validation:,} of {train + validation:,} {noun} ({fraction:.1%}), {method}"
