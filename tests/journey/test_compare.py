@@ -200,7 +200,10 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
             ["--vary", "model.positions=learned,none", "--out", "x", "--baseline", "positions=lerned"],
             "unknown baseline cell 'positions=lerned'",
         ),
-        (["--study", "cost", "--vary", "model.layers=1,2", "--out", "x"], "--study cost takes no DATA, settings, recipe, config file, --vary or --baseline"),
+        (
+            ["--study", "cost", "--vary", "model.layers=1,2", "--out", "x"],
+            "--study cost takes no DATA, settings, recipe, config file, --vary or --baseline",
+        ),
         (["--study", "cost", "--seeds", "3", "--out", "x"], "--study cost was given with --seeds"),
         (["--study", "cost", "--jobs", "1", "--out", "x"], "--study cost was given with --jobs"),
         (["--vary", "model.context=100000,200000", "--out", "x"], "the training split has"),

@@ -145,7 +145,7 @@ def refuse_post(model: Model) -> None:
     """Raise a `GlassError` if the model is post-norm: its residual stream is not a plain sum of layer outputs."""
     if model.config.norm_order == "post":
         raise GlassError(
-            "model.norm_order = post: each block ends with a norm, so no residual stream runs through to the head, and "
-            "the head cannot read earlier layers",
+            "model.norm_order = post: each block ends with a norm, so no residual stream runs through to the output "
+            "layer, which therefore cannot decode earlier layers",
             "Give a run with model.norm_order = pre or output.",
         )

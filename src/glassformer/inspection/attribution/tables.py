@@ -110,12 +110,14 @@ def split_position_lines(
 def neuron_lines(neurons: Neurons, top: int) -> Iterator[str]:
     """Yield a line for each of the `top` neurons with the largest absolute contributions, and lines for the rest."""
     order = neurons.values.abs().argsort(descending=True).tolist()
-    yield f"layer {neurons.layer} feed-forward, {len(order):,} neurons and a bias: {neurons.total:+.4f}"
+    bias = " and a bias" if neurons.bias else ""
+    yield f"layer {neurons.layer} feed-forward, {len(order):,} neurons{bias}: {neurons.total:+.4f}"
     for number in order[:top]:
         yield f"{f'neuron {number}':<14}  {float(neurons.values[number]):>+9.4f}"
     if order[top:]:
         yield f"{f'{len(order) - top:,} others':<14}  {float(neurons.values[order[top:]].sum()):>+9.4f}"
-    yield f"{'bias':<14}  {neurons.bias:>+9.4f}"
+    if neurons.bias:
+        yield f"{'bias':<14}  {neurons.bias:>+9.4f}"
 
 
 def token_lines(columns: dict[str, Tensor], labels: Sequence[str], form: str = "9.4f") -> Iterator[str]:

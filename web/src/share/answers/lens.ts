@@ -53,7 +53,7 @@ export function lens(shared: SharedFile, question: TextQuestion & { first?: numb
   const { model } = shared;
   if (model.settings.norm_order === "post") {
     throw new GlassError(
-      "This model's blocks each end with a norm (model.norm_order = post), so the head cannot read earlier layers.",
+      "This model's blocks each end with a norm (model.norm_order = post), so the output layer cannot decode earlier layers.",
       "Choose a run with model.norm_order = pre or output.",
     );
   }
