@@ -14,17 +14,16 @@ def verdict(evaluations: Sequence[tuple[int, float]], vocab_size: int) -> str:
 
     `vocab_size` is the number V of possible outcomes of a prediction; for a classifier, the number of labels.
 
-    >>> verdict([(800, 1.60), (850, 1.55), (900, 1.58), (950, 1.66)], 65)
-    'overfitting since step 900: best step 850; use more text or --model.dropout_residual 0.2, not more steps'
+    >>> verdict([(800, 1.60), (850, 1.55), (900, 1.58), (950, 1.66)], 65).partition(";")[0]
+    'overfitting: the validation loss has risen since step 850, the best'
     """
     evaluations = [(step, loss) for step, loss in evaluations if math.isfinite(loss)]
     if len(evaluations) < 2:
         return "too few evaluations to judge"
     best_step, best = min(evaluations, key=lambda pair: pair[1])
-    worse = [step for step, loss in evaluations if step > best_step and loss > best * (1 + NOISE)]
-    if worse and evaluations[-1][1] > best * (1 + NOISE):
-        remedy = "use more text or --model.dropout_residual 0.2, not more steps"
-        return f"overfitting since step {worse[0]}: best step {best_step}; {remedy}"
+    if evaluations[-1][1] > best * (1 + NOISE):
+        remedy = "train again, with another --out, on more text or with --model.dropout_residual 0.2"
+        return f"overfitting: the validation loss has risen since step {best_step}, the best; {remedy}"
     before = evaluations[max(0, len(evaluations) - 3)][1]
     last_step, last = evaluations[-1]
     if before - last > NOISE * before:

@@ -206,7 +206,7 @@ def _candidates_report(model: TextModel | Translator, prompt: str, count: int) -
     rows = [{"token": id, "text": text, "probability": p} for id, text, p in candidates]
     vocabulary = f"{model.tokenizer.vocab_size:,} tokens"
     lines = [f"the likeliest of all {vocabulary}, by the model's probabilities (no temperature, no filter):"]
-    lines += [f"{rank:>4}  {probability:>8.4%}  {text}" for rank, (_, text, probability) in enumerate(candidates, 1)]
+    lines += [f"{rank:>4}  {probability:>8.4%}  {text!r}" for rank, (_, text, probability) in enumerate(candidates, 1)]
     return SimpleReport({"prompt": prompt, "candidates": rows}, lines)
 
 

@@ -36,6 +36,8 @@ def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str
     yield ""
     if not all(head_report.names for head_report in heads):
         yield f"-: {NO_ROLE}; the nearest role is in brackets"
+    if ranked:
+        yield "importance: gradient estimate of the effect on the loss, in nats per target; use it to rank heads"
     for probe in report.probes:
         yield f"{probe.name}: {probe.description}"
     if report.sinks is not None:
