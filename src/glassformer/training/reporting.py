@@ -63,14 +63,11 @@ class Reporter(Protocol):
 class Silent:
     """Reporter that prints nothing."""
 
-    def status(self, status: Status) -> None:
-        """Ignore the progress."""
+    def status(self, status: Status) -> None: ...
 
-    def note(self, text: str) -> None:
-        """Ignore a note."""
+    def note(self, text: str) -> None: ...
 
-    def close(self) -> None:
-        """Do nothing: no terminal is used."""
+    def close(self) -> None: ...
 
 
 class PlainLines:

@@ -33,6 +33,7 @@ from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, PageView, TextQuestion, script
+from glassformer.app.server.views.text_case import longest_input
 from glassformer.base.errors import GlassError
 from glassformer.inspection.explain import Matrix, Section, Subject, Tape, make_tape, tape_bytes
 from glassformer.inspection.explain.wording import wordings
@@ -96,13 +97,10 @@ def _refuse_long(subject: Subject) -> None:
     max_tokens = next(
         n for n in range(tokens, 0, -1) if tape_bytes(subject.model, n, other and n) <= MOST_BYTES or n == 1
     )
-    longer, texts = "the text", "a text"
-    if other is not None:
-        longer, texts = "the longer of text and target", "a text and a target"
     raise GlassError(
-        f"{longer} has {tokens:,} tokens: all numbers of the forward pass would take {size / 2**20:,.0f} MiB, "
+        f"{longest_input(subject)}: all numbers of the forward pass would take {size / 2**20:,.0f} MiB, "
         f"but at most {MOST_BYTES / 2**20:,.0f} MiB are allowed",
-        f"Give {texts} of at most {max_tokens:,} tokens, or use the attention map of one head.",
+        f"Give inputs of at most {max_tokens:,} tokens, or use the attention map of one head.",
     )
 
 

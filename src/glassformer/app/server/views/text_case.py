@@ -7,7 +7,7 @@ from typing import Any
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import TextQuestion, script
 from glassformer.base.errors import GlassError
-from glassformer.base.wording import listed
+from glassformer.base.wording import counted, listed
 from glassformer.inspection.attribution import AttributionCase, case_of
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.receipt.naming import label_named, token_named
@@ -64,6 +64,14 @@ def labels_of(subject: Subject) -> dict[str, Any]:
     return {"row": list(subject.target_labels), "source": list(subject.labels)}
 
 
+def longest_input(subject: Subject) -> str:
+    """Return in words which of the text and its target is longer, and its number of tokens."""
+    target = len(subject.target_ids or ())
+    if target > len(subject.ids):
+        return f"the target has {counted(target, 'tokens')}"
+    return f"the text has {counted(len(subject.ids), 'tokens')}"
+
+
 def refuse_long(subject: Subject) -> None:
     """Raise a `GlassError` if all scores and weights of the pass would not fit in `MOST_TRACE`."""
     config = subject.model.config
@@ -75,13 +83,10 @@ def refuse_long(subject: Subject) -> None:
     size = 12 * config.heads * cells  # scores, scaled, weights: 4 bytes each
     if size > MOST_TRACE:
         max_tokens = int(max(T, S) * (MOST_TRACE / size) ** 0.5)
-        longer, texts = "the text", "a text"
-        if subject.target_ids is not None:
-            longer, texts = "the longer of text and target", "a text and a target"
         raise GlassError(
-            f"{longer} has {max(T, S):,} tokens: attention scores and weights would take {size / 2**30:.1f} GiB, "
+            f"{longest_input(subject)}: attention scores and weights would take {size / 2**30:.1f} GiB, "
             f"but at most {MOST_TRACE / 2**30:g} GiB are allowed",
-            f"Give {texts} of at most about {max_tokens:,} tokens, or use the attention map of one head.",
+            f"Give inputs of at most about {max_tokens:,} tokens, or use the attention map of one head.",
         )
 
 
