@@ -78,19 +78,20 @@ class CourseFolder:
         return next((each for each in self.exercises if not self.record(each).done), None)
 
     def text(self) -> str | None:
-        """Return the class's own text, or None if the assignment has none.
+        """Return the text supplied with the assignment, or None if the assignment has none.
 
         Raises:
-            GlassError: the file of the text is missing.
+            GlassError: the file of the text is missing or not UTF-8.
         """
         if self.text_file is None:
             return None
         path = self.path / self.text_file
         try:
             return path.read_text(encoding="utf-8")
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise GlassError(
-                f"cannot read {path}, the text of this course: {error.strerror}", "Copy the file from the assignment."
+                f"cannot read {path}, the text of this course: {reason}", "Copy the file from the assignment again."
             ) from None
 
     def file(self, exercise: Exercise, suffix: str = ".py") -> Path:

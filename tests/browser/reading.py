@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import ConsoleMessage, Page, Request
+from playwright.sync_api import ConsoleMessage, Page, Request, expect
 
 HERE = ("data", "blob")
 GRAVE = ("serious", "critical")
@@ -90,6 +91,15 @@ def settled(page: Page) -> None:
         }""",
         timeout=PATIENCE,
     )
+
+
+def expect_in_url(page: Page, *parts: str) -> None:
+    """Wait until the URL contains each of the parts.
+
+    The browser reports a changed URL to the test some time after it has handled the key or the click.
+    """
+    for part in parts:
+        expect(page).to_have_url(re.compile(re.escape(part)), timeout=PATIENCE)
 
 
 def quiet(page: Page) -> None:

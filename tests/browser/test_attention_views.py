@@ -24,7 +24,7 @@ from glassformer.inspection.traced import AttentionTrace
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, Translator
 from tests.browser.conftest import Visit
-from tests.browser.reading import copied, settled, turn, value, values
+from tests.browser.reading import copied, expect_in_url, settled, turn, value, values
 from tests.browser.tiny_runs import TEXTS, long_text
 
 pytestmark = pytest.mark.thorough
@@ -125,9 +125,7 @@ def test_a_cell_leads_to_its_score(page: Visit, subject: Callable[[str], Subject
     shown.locator("section.view canvas").click(position={"x": place[0], "y": place[1]})
     shown.wait_for_selector("h2:text-is('Score anatomy')")
     settled(shown)
-    assert ".q=9" in shown.url
-    assert ".k=4" in shown.url
-    assert ".head=dec.1.self.1" in shown.url
+    expect_in_url(shown, ".q=9", ".k=4", ".head=dec.1.self.1")
     assert value(shown, ".steps .weight") == pytest.approx(
         weights_of(subject("book"), "dec.1.self.1")[query, key], abs=NEAR
     )
@@ -212,7 +210,7 @@ def test_heads_are_sorted_and_open_their_map(page: Visit, subject: Callable[[str
     shown.locator("section.view li button").nth(1).click()
     shown.wait_for_selector("h2:text-is('Attention map')")
     settled(shown)
-    assert f".head={order[1]}" in shown.url
+    expect_in_url(shown, f".head={order[1]}")
     assert shown.inner_text("aside h3") == order[1]
 
 
@@ -235,7 +233,7 @@ def test_another_token_is_chosen_by_its_button(page: Visit, subject: Callable[[s
     shown = page("focus", "book", head="dec.0.self.1")
     shown.locator(".tokens button").nth(3).click()
     settled(shown)
-    assert ".q=3" in shown.url
+    expect_in_url(shown, ".q=3")
     row = np.nan_to_num(weights_of(subject("book"), "dec.0.self.1")[3])
     assert values(shown, ".top .weight") == pytest.approx(sorted(row[:4], reverse=True), abs=NEAR)
 
@@ -290,7 +288,7 @@ def test_a_window_of_a_long_text(page: Visit, model: Model) -> None:
     found = copied_map(shown, (32, 32))
     np.testing.assert_allclose(found, whole[480:512, 496:528], atol=NEAR)
     assert shown.locator(".rows li").count() == 32
-    assert ".queries=480-512" in shown.url
+    expect_in_url(shown, ".queries=480-512")
 
 
 def test_a_run_without_cross_attention_says_what_to_do(page: Visit) -> None:

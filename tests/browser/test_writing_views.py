@@ -20,7 +20,7 @@ from glassformer.inspection.receipt.draw import explain_draw
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, TextModel, Translator
 from tests.browser.conftest import Visit
-from tests.browser.reading import copied, settled, value, values
+from tests.browser.reading import copied, expect_in_url, settled, value, values
 from tests.browser.tiny_runs import TEXTS
 from tests.journey.commands import here
 
@@ -102,7 +102,7 @@ def test_min_p_is_off_until_its_slider_is_moved(view: str, page: Visit) -> None:
     for _ in range(7):
         label.get_by_role("slider").press("ArrowRight")
     expect(label.locator("output")).to_have_text("0.07")
-    assert ".m=0.07" in shown.url
+    expect_in_url(shown, ".m=0.07")
     if view == "sampling":
         expect(shown.locator(".stages tbody tr").last).to_contain_text("min-p 0.07")
 

@@ -133,7 +133,7 @@ READ = {
         "label,text\nham,so, what\n" + PLAIN,
         [*CLASSIFY, "--data.extra_fields=join"],
         ("ham", "so, what"),
-        "1 row with more fields than row 1 (the extra fields are joined to the last column)",
+        "1 row with more fields than the table has columns (the extra fields are joined to the last column)",
     ),
     "a stray quote, kept": (
         "t.csv",
@@ -221,5 +221,8 @@ def test_a_run_is_measured_on_tables_that_are_read_alike(tmp_path: Path) -> None
     assert "line 2 of u.csv has 3 fields" in done.stderr
     done = here("evaluate", "run", "u.csv", "--data.extra_fields=join", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "1 row with more fields than row 1 (the extra fields are joined to the last column)" in done.stderr
+    assert (
+        "1 row with more fields than the table has columns (the extra fields are joined to the last column)"
+        in done.stderr
+    )
     assert "61 texts" in done.stdout

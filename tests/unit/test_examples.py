@@ -200,7 +200,7 @@ def test_rows_that_cannot_be_used_are_counted(write: Write, tmp_path: Path) -> N
         "left out 1 pair with an empty target",
         "left out 1 pair with both sides empty",
         "left out 1 row with too few fields",
-        "1 row with more fields than row 1 (the extra fields are not read)",
+        "1 row with more fields than the table has columns (the extra fields are not read)",
     ):
         assert note in found.notes
     english = write("a", "a one\n\na three\n\n")

@@ -46,6 +46,17 @@ def test_the_state_of_a_later_version_is_not_called_damaged(tmp_path: Path) -> N
         CourseFolder(tmp_path)
 
 
+@pytest.mark.parametrize(("content", "reason"), [(None, "No such file or directory"), (b"caf\xe9", "it is not UTF-8")])
+def test_a_text_of_the_course_that_cannot_be_read_is_refused(
+    content: bytes | None, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / STATE).write_text('{"version": 1, "text": "text.txt"}', encoding="utf-8")
+    if content is not None:
+        (tmp_path / "text.txt").write_bytes(content)
+    with pytest.raises(GlassError, match=f"text.txt, the text of this course: {reason}"):
+        CourseFolder(tmp_path).text()
+
+
 def test_terminals_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     names = ["softmax", "matmul", "attention", "norms"]
 

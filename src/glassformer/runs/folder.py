@@ -65,9 +65,9 @@ Folder = str | PathLike[str]
 """Types of a path to a folder."""
 FORMAT = 1
 """Format version of run folders, stored in `manifest.json`. It increases when older versions cannot read newer runs."""
-CREATING = "creating"
+CREATING = "glassformer.creating"
 """Name of a file that is present while a run folder is created, and remains if the process is killed."""
-CREATING_TEXT = "glass train is making this run. If it was killed, the same command begins again.\n"
+CREATING_TEXT = "This run is being created. If the process was killed, run the same command again to start over.\n"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 """File name of the chat template in a run folder, and in a model folder of Hugging Face."""
 WRITTEN_BEFORE_CONFIG = ("manifest.json", "tokenizer.json", "source_tokenizer.json", "labels.json", CHAT_TEMPLATE_FILE)
@@ -414,10 +414,7 @@ def package_versions() -> dict[str, str]:
 
 def _is_unfinished(folder: Path) -> bool:
     """Return whether the creation of a run in this folder was begun, but not finished."""
-    try:
-        return (folder / CREATING).read_text(encoding="utf-8") == CREATING_TEXT
-    except (OSError, ValueError):
-        return False
+    return (folder / CREATING).is_file()
 
 
 def _remove_unfinished(folder: Path) -> None:

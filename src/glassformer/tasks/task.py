@@ -152,7 +152,7 @@ class MaskedTask(TextTask):
 
     @property
     def max_predicted(self) -> int:
-        """Return the context minus one, because the first token of a row is also read."""
+        """Return the context minus one: a row has one token more than this, and the model reads all of its tokens."""
         return self.config.model.context - 1
 
     def rows(self, step: int) -> list[Row]:

@@ -117,8 +117,8 @@ def label_notes(survey: Survey, validation_survey: Survey | None, labels: Mappin
 def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
     """Return a note on labels outside the training split; no note if `unseen` is empty.
 
-    The note has the number of examples of each unseen label, and the training label nearest to the most frequent unseen
-    label. If none is near, the note lists training labels instead.
+    The note has the number of examples of each unseen label (at most `SHOWN_LABELS` labels, the most frequent first),
+    and the training label nearest to the most frequent one. If none is near, the note lists training labels instead.
 
     Args:
         unseen: number of examples of each label outside the training split.

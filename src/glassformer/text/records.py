@@ -87,7 +87,7 @@ RECORD_KINDS: Mapping[Task, RecordKind] = {
     "summarize": _pairs("summarize"),
     "chat": RecordKind("chat", stores=("conversations",), loss_spans=True, noun="conversations"),
 }
-"""The records of each task."""
+"""Task -> kind of its records."""
 
 
 class RecordPiece(NamedTuple):

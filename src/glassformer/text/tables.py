@@ -27,8 +27,8 @@ SHOWN_CHARACTERS = 40  # of a cell, in a message
 ONLY_TABLES = ("header", "delimiter", "quoting", "extra_fields")
 """Settings of `data` for CSV and TSV tables only."""
 BEYOND = {
-    "cut": "rows with more fields than row 1 (the extra fields are not read)",
-    "join": "rows with more fields than row 1 (the extra fields are joined to the last column)",
+    "cut": "rows with more fields than the table has columns (the extra fields are not read)",
+    "join": "rows with more fields than the table has columns (the extra fields are joined to the last column)",
 }
 EMPTY = "rows with extra fields that are empty, which are dropped"
 BREAKS = "rows with line breaks in quotes"
@@ -75,7 +75,7 @@ def open_table(open_text: Callable[[], Iterable[str]], format: Format, name: str
 
     Raises:
         GlassError: there are no rows of data, a line is not a valid row, or the rows seem to be sentences or to have
-            more fields than row 1.
+            more fields than the table has columns.
     """
     requested_names = wanted_columns(data)
     if format == "jsonl":

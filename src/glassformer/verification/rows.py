@@ -1,4 +1,4 @@
-"""Rows for the checks, from the run's validation text or, if this text is missing, from a built-in text."""
+"""Rows for the checks, from the run's validation text or, if it is missing or cannot be used, from a built-in text."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--examples",
         type=Path,
         metavar="FILE",
-        help="file with example texts for the page, one per line (default: the run's prompt)",
+        help="file with example texts for the page, one per line (default: the text with which the page of "
+        "glass serve begins)",
     )
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"

@@ -75,8 +75,8 @@ class DataConfig(BaseSettings):
     )
     extra_fields: Literal["auto", "join", "cut"] = Field(
         "auto",
-        description="CSV and TSV tables, if a row has more fields than row 1; join: append them to the last column; "
-        "cut: drop them; auto: cut in tab-separated tables, otherwise an error",
+        description="CSV and TSV tables, if a row has more fields than the table has columns; join: append the extra "
+        "fields to the last column; cut: drop them; auto: cut in tab-separated tables, otherwise an error",
     )
     validation: str | None = Field(
         None,

@@ -102,7 +102,10 @@ def find_tensors(folder: Path) -> TensorFiles:
             raise GlassError(f"{index} has no weight_map", "Copy it again from the model's source.")
         outside = [name for name in weight_map.values() if Path(name).name != name]
         if outside:
-            raise GlassError(f"{index} names a file outside its folder: {outside[0]}", "Give a complete model folder.")
+            raise GlassError(
+                f"{index} names a file outside its folder or in a subfolder: {outside[0]}",
+                "Give a model folder whose weight files are next to the index.",
+            )
         return _tensor_files(folder, [folder / name for name in dict.fromkeys(weight_map.values())], weight_map)
     pickles = [path.name for pattern in PICKLES for path in sorted(folder.glob(pattern))]
     if pickles:

@@ -61,7 +61,7 @@ def observe(trainer: LabTrainer) -> Evidence:
 
 
 def evidence_shows_bug(evidence: Evidence) -> bool:
-    """Return whether only the faulty model attends to the next token, to no token beyond it, and has a lower loss."""
+    """Return whether only the faulty model attends to the next token, it ignores later ones, and its loss is lower."""
     beside = evidence.number("next")
     beyond = evidence.number("beyond")
     loss = evidence.number("loss")
