@@ -408,3 +408,14 @@ def test_brackets_come_in_minimal_pairs() -> None:
         misled = last_opened(pair.good[:-1]) != pair.good[-1]
         assert pair.attractors == misled
         assert not misled or pair.bad[-1] == last_opened(pair.good[:-1])
+
+
+def test_a_group_of_own_pairs_may_have_a_name_that_the_report_uses() -> None:
+    names = ["twins, all right", "x, 0 attractors"]
+    pairs = [MinimalPair("a good", "a bad", scored_from=0, cell=names[n % 2], attractors=0, twin=n) for n in range(4)]
+    groups = pair_probes.pair_groups(pairs, [1.0, 1.0, 1.0, -1.0], {})
+    assert [(group.name, group.proportion.value, group.chance) for group in groups] == [
+        ("all pairs", 0.75, 0.5),
+        ("twins, all right", 1.0, 0.5),
+        ("x, 0 attractors", 0.5, 0.5),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from glassformer.base.wording import counted
 from glassformer.corpora import MinimalPair, find_minimal_pair_corpus
-from glassformer.evaluation.minimal_pairs import PairResults, Proportion, TokenScores, log_ratios, results_of
+from glassformer.evaluation.minimal_pairs import Proportion, TokenScores, log_ratios, results_of
 from glassformer.evaluation.probes.heuristics import HEURISTICS
 from glassformer.evaluation.probes.result import Group, ProbeResult, by_number
 from glassformer.evaluation.probes.row_probabilities import ScorableModel, as_written, checked_row, scored, token_scores
@@ -70,37 +71,47 @@ def pair_groups(
     pairs: Sequence[MinimalPair], ratios: Sequence[float], rules: Mapping[str, Sequence[float]]
 ) -> list[Group]:
     """Return the results of model and heuristics on all pairs, each cell (also by attractors, if any), and twins."""
-    fine_pairs = [replace(pair, cell=_fine_cell(pair)) for pair in pairs]
-    rule_results = {
-        rule: (results_of(pairs, preferences), results_of(fine_pairs, preferences))
-        for rule, preferences in rules.items()
-    }
-    model_results = (results_of(pairs, ratios), results_of(fine_pairs, ratios))
-    rule_proportions = {rule: _proportions(*results) for rule, results in rule_results.items()}
-    return [
+    groups = [
         Group(
             name,
-            proportion,
-            model_results[0].twins_chance if name.startswith("twins") else 0.5,
-            {rule: proportions[name].value for rule, proportions in rule_proportions.items()},
+            _proportion(pairs, ratios, members),
+            0.5,
+            {rule: _proportion(pairs, preferences, members).value for rule, preferences in rules.items()},
         )
-        for name, proportion in _proportions(*model_results).items()
+        for name, members in _group_members(pairs)
     ]
+    results = results_of(pairs, ratios)
+    if results.twins is None:
+        return groups
+    rule_twins = {rule: results_of(pairs, preferences).twins for rule, preferences in rules.items()}
+    twins = Group(
+        "twins, all right",
+        results.twins,
+        results.twins_chance,
+        {rule: twins.value for rule, twins in rule_twins.items() if twins is not None},
+    )
+    return [*groups, twins]
 
 
-def _fine_cell(pair: MinimalPair) -> str:
-    return f"{pair.cell}, {counted(pair.attractors, 'attractors')}"
+def _group_members(pairs: Sequence[MinimalPair]) -> Iterator[tuple[str, Sequence[int]]]:
+    """Yield the name of each group and the indices of its pairs."""
+    yield "all pairs", range(len(pairs))
+    cells: dict[str, list[int]] = defaultdict(list)
+    attractor_cells: dict[str, list[int]] = defaultdict(list)
+    for index, pair in enumerate(pairs):
+        cells[pair.cell].append(index)
+        if pair.attractors:
+            attractor_cells[f"{pair.cell}, {counted(pair.attractors, 'attractors')}"].append(index)
+    if set(cells) != {""}:
+        for name in sorted(cells, key=by_number):
+            yield name, cells[name]
+    for name in sorted(attractor_cells, key=by_number):
+        yield name, attractor_cells[name]
 
 
-def _proportions(coarse: PairResults, fine: PairResults) -> dict[str, Proportion]:
-    """Return the proportion of correct pairs in each group, by name of the group."""
-    proportions = {"all pairs": coarse.overall}
-    if len(coarse.by_cell) > 1 or "" not in coarse.by_cell:
-        proportions |= {cell: coarse.by_cell[cell] for cell in sorted(coarse.by_cell, key=by_number)}
-    if set(coarse.by_attractors) != {0}:
-        attractor_cells = [cell for cell in sorted(fine.by_cell, key=by_number) if not cell.endswith(", 0 attractors")]
-        proportions |= {cell: fine.by_cell[cell] for cell in attractor_cells}
-    return proportions | ({"twins, all right": coarse.twins} if coarse.twins else {})
+def _proportion(pairs: Sequence[MinimalPair], ratios: Sequence[float], members: Sequence[int]) -> Proportion:
+    """Return the proportion of correct pairs among those with the indices `members`."""
+    return results_of([pairs[index] for index in members], [ratios[index] for index in members]).overall
 
 
 def _as_written(tokenizer: Tokenizer, pair: MinimalPair) -> MinimalPair:
