@@ -21,6 +21,8 @@ from glassformer.training.loss_plot import loss_svg
 
 SAMPLE = "--- step "
 """Start of the header line of each entry in `samples.txt`, such as `--- step 100`."""
+OUTPUT_MARK = "\n=> "
+"""Text between the prompt and the output in an entry; in entries of the task `lm`, the output continues the prompt."""
 _HEADER = re.compile(rb"^--- step (\d+)\r?\n", re.MULTILINE)
 _CUT_HEADER = re.compile(rb"-{1,3}|--- s?t?e?p?|--- step \d*\r?")
 

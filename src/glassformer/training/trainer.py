@@ -19,7 +19,7 @@ from glassformer.tasks.task import Task
 from glassformer.training.checkpoint import TrainState, load_checkpoint, point_to, step_name
 from glassformer.training.clock import RunClock, Seconds, since
 from glassformer.training.first_nonfinite import earliest, first_bad_tensor
-from glassformer.training.journal import Journal
+from glassformer.training.journal import OUTPUT_MARK, Journal
 from glassformer.training.legs import end_leg
 from glassformer.training.pace import Pace, Untimed, evenly
 from glassformer.training.parallel.processes import Processes
@@ -457,7 +457,7 @@ class Trainer:
     def _add_sample(self, model: Model) -> None:
         prompt, text = self.task.sample(model, self.config.sample)
         continues = self.config.train.task == "lm"
-        entry = f"{prompt}{text}" if continues else f"{prompt}\n=> {text}"
+        entry = f"{prompt}{text}" if continues else f"{prompt}{OUTPUT_MARK}{text}"
         self._journal.add_sample(self.state.step, entry)
         summary = entry if continues else f"{_shorten(prompt, 60)} => {text}"
         self.reporter.note(f"step {self.state.step:>6}  writes: {_shorten(summary, 160)}")

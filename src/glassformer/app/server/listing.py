@@ -11,7 +11,7 @@ from glassformer.base.config import CONVERSATIONS, LABELLED, PAIRS, TASK_FACTS, 
 from glassformer.base.errors import GlassError
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.runs.folder import Run
-from glassformer.training.journal import read_samples
+from glassformer.training.journal import OUTPUT_MARK, read_samples
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer
@@ -143,7 +143,7 @@ def sample_prompt(run: Run, config: Config, tokenizer: Tokenizer) -> str:
     if config.train.task == "lm":
         beginning = " ".join(sample.split(" ")[:WORDS]) if sample.startswith(prompt) else ""
     else:
-        beginning = "" if prompt else sample.rpartition("\n=> ")[0]
+        beginning = "" if prompt else sample.rpartition(OUTPUT_MARK)[0]
     if config.train.task in CONVERSATIONS:  # only the last question
         beginning = beginning.rpartition("\n")[2]
     words = (beginning.strip() or prompt or TASK_FACTS[config.train.task].example).split(" ")

@@ -32,6 +32,8 @@ RELATIONS: Mapping[str, tuple[str, ...]] = {
 
 Relations to later tokens need an encoder. So does "it to noun", because the adjective after "it" determines the noun.
 """
+BEFORE_WORD = ("before verb to subject",)
+"""Relations whose query is the token before the word."""
 BACKWARDS = ("subject to verb", "noun to it")
 """Relations from the second word of a link to the first one."""
 Span = tuple[int, int]
@@ -130,7 +132,7 @@ def token_spans(tokenizer: Tokenizer, text: str, ids: list[int]) -> list[Span] |
 def gold(sentence: Sentence, spans: list[Span], relation: str, before: int) -> Bools:
     """Return a (T, T) mask: in the row of each query of a relation, True at all tokens of the gold partner.
 
-    The query is the last token of a word or, in relations that begin with "before", the token before the word.
+    The query is the last token of a word or, in the relations of `BEFORE_WORD`, the token before the word.
 
     Args:
         sentence: the sentence.
@@ -144,7 +146,7 @@ def gold(sentence: Sentence, spans: list[Span], relation: str, before: int) -> B
         query_span, key_span = reversed(link) if relation in BACKWARDS else link
         query_tokens = [number for number, span in enumerate(spans) if _overlap(span, query_span)]
         keys = [number + before for number, span in enumerate(spans) if _overlap(span, key_span)]
-        row = (query_tokens[0] - 1 if relation.startswith("before ") else query_tokens[-1]) + before
+        row = (query_tokens[0] - 1 if relation in BEFORE_WORD else query_tokens[-1]) + before
         if row not in keys:  # in "the guards avoid", the token before the verb is the subject itself
             pattern[row, keys] = True
     return pattern
