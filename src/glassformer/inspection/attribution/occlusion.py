@@ -28,7 +28,8 @@ class Occlusion:
         outputs: the P outputs.
         replacement: id of the token that replaces a token of the row.
         before: (P) float64, ln p(answer) for the unmodified text.
-        row: (P, T) float64, the drop for each token of the row; in a decoder, exactly 0 for tokens after the output.
+        row: (P, T) float64, the drop for each token of the row; exactly 0 for tokens after the output, unless the model
+            is an encoder.
         source: (P, S) float64, the drop for each source token of an encoder-decoder; otherwise None.
     """
 

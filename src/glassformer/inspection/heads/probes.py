@@ -24,7 +24,7 @@ SEGMENT = 25
 The values of `SEGMENT`, `SEGMENT_COPIES` and `EXAMPLES` are those of Olsson et al. 2022.
 """
 SEGMENT_COPIES = 4
-"""Number of times that a segment occurs in one sequence."""
+"""Number of times that the segment occurs in a sequence of the probe "repeated"."""
 EXAMPLES = 10
 """Number of sequences of random tokens in a probe."""
 SEED = 0
@@ -47,7 +47,7 @@ class HeadProbe:
         description: description of the sequences for reports.
         rows: ids of each sequence; for an encoder-decoder the source ids.
         targets: decoder input ids of each sequence of an encoder-decoder; otherwise None.
-        gold: for "sentences", relation -> (T, T) mask of its gold partners in each sequence; otherwise empty.
+        gold: for "sentences", relation -> a (T, T) mask of the gold partners for each sequence; otherwise empty.
     """
 
     name: str
@@ -58,7 +58,7 @@ class HeadProbe:
 
     @property
     def distinct(self) -> bool:
-        """Whether no token occurs twice in a sequence, as the copying score requires."""
+        """Whether the probe is "distinct": no token occurs twice in a sequence, as the copying score requires."""
         return self.name == "distinct"
 
 
@@ -106,10 +106,11 @@ def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[He
     """Return a probe of repeated and one of distinct random tokens, with segments of at most `SEGMENT` tokens.
 
     Segments are shorter if the context or a pool requires it. A probe is left out if its segments would have fewer than
-    2 tokens.
+    2 tokens. Source sequences of an encoder-decoder end with the end token; all other sequences begin with a special
+    token.
 
     Args:
-        model: the model; source sequences end with the end token, all others begin with a special token.
+        model: a model of any family.
         source, target: token pools of an encoder-decoder; the same pool for other models.
     """
     generator = np.random.Generator(np.random.Philox(SEED))
