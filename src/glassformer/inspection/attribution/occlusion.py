@@ -93,7 +93,7 @@ def _blanked(row: Tensor, replacement: int) -> Tensor:
 
 
 def _log_p_in_batches(case: AttributionCase, tokens: Tensor, target: Tensor | None) -> Tensor:
-    """Return ln p of the answers, (B, P), for B rows, which are read in batches of at most `MOST_LOGITS` logits."""
+    """Return ln p of the answers, (B, P), for B rows; batches have at most `MOST_LOGITS` logits, or a single row."""
     rows_per_pass = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     return torch.cat(
         [

@@ -29,11 +29,11 @@ EXAMPLES = 10
 """Number of sequences of random tokens in a probe."""
 SEED = 0
 TEXTS = 16
-"""Maximum number of rows of text."""
+"""Maximum number of rows of held-out text, of windows of a text, or of random tokens in place of text."""
 SENTENCE_COUNT = 200
 """Number of generated sentences with gold relations, before unsuitable ones are skipped."""
 EDGE = 0.1
-"""Fraction of the vocabulary to exclude from random sequences at each end: most frequent and least frequent tokens."""
+"""Fraction of the text tokens to exclude from random sequences: once for the most, once for the least frequent ones."""
 LARGE = 100
 """Minimum number of text tokens in a vocabulary at which the most and the least frequent ones are excluded."""
 
@@ -79,7 +79,8 @@ class TokenPool:
 def text_token_pool(tokenizer: Tokenizer, counts: Ids | None = None) -> TokenPool:
     """Return the pool of a vocabulary's text tokens, without special and unknown tokens.
 
-    If there are `counts` (V,) and at least `LARGE` text tokens, leave out the most and the least frequent ones.
+    If there are `counts` (V,) and at least `LARGE` text tokens, leave out the most and the least frequent ones; see
+    `EDGE`.
     """
     special = special_ids(tokenizer) | {tokenizer.unknown_id}
     pool = np.array([token for token in range(tokenizer.vocab_size) if token not in special], dtype=np.int64)

@@ -198,7 +198,7 @@ def _curve_lines(report: PruningReport) -> Iterator[str]:
 def prune_run(request: PruningRequest) -> PruningReport:
     """Measure the heads of a run and, with `out`, make a pruned run.
 
-    The request is checked before any measurement, and an incomplete run is never left behind.
+    The request is checked before any measurement. If writing fails, no incomplete run is left behind.
 
     Raises:
         GlassError: the request is incomplete or contradictory, `out` is not empty, the run cannot be pruned, or the

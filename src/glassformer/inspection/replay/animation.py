@@ -1,4 +1,4 @@
-"""Animation of the history of one head, as GIF or animated PNG: attention map, and curves of score and loss below."""
+"""Animation of one head during training, as GIF or animated PNG: attention map above curves of score and loss."""
 
 from __future__ import annotations
 
