@@ -157,7 +157,7 @@ class AblatedModel:
     """Model with parts switched off; call it like the model itself.
 
     Attributes:
-        model: a model of any family; it is not modified.
+        model: a model of any family; its weights are not modified.
         ablation: the parts to switch off, and their replacement.
         means: mean of each part, (K) or (D), from `means_of`; needed for "mean" only.
     """
