@@ -39,7 +39,7 @@ def prune_chosen_heads(
 ) -> ManualPruningReport:
     """Write a new run without the named heads.
 
-    Up to rounding, its model computes the same logits as the original model with these heads' z set to zero.
+    Up to rounding, the new model computes the same logits as the original model with these heads' z set to zero.
 
     Args:
         folder: folder of the run.

@@ -36,7 +36,7 @@ GREY = "#969696"
 
 
 def animation_bytes(history: History, head: str, role: str, suffix: str) -> bytes:
-    """Return the bytes of an animation with a frame for each snapshot; the frame of the last one is shown longer.
+    """Return the bytes of an animation with a frame for each snapshot; the last frame is shown longer.
 
     Args:
         history: the snapshots of a run.
