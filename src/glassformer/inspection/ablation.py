@@ -157,7 +157,7 @@ class AblatedModel:
     """Model with parts switched off; call it like the model itself.
 
     Attributes:
-        model: a model of any family; it is not modified.
+        model: a model of any family; its weights are not modified.
         ablation: the parts to switch off, and their replacement.
         means: mean of each part, (K) or (D), from `means_of`; needed for "mean" only.
     """
@@ -291,7 +291,7 @@ def ablation_loss(ablated_model: AblatedModel, data: TaskRows, full_loss: LossEs
 def ablation_effects(model: Model, data: TaskRows, kind: AblationKind = "zero") -> dict[str, float]:
     """Return the ablation effect of each head by name: loss without the head minus full loss, in nats per target.
 
-    Each head is switched off on all rows; several heads share a forward pass, each with a copy of the rows.
+    Each head is switched off on all rows; several heads may share a forward pass, each with a copy of the rows.
 
     Args:
         model: a model of any family.

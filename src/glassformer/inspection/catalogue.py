@@ -54,14 +54,14 @@ OLDER_NAMES = {"mixed": "z"}
 
 @dataclass(frozen=True)
 class HookPoint:
-    """Module input or output from which a kind is recorded, and its name in TransformerLens.
+    """Module input or output from which a kind of tensor is recorded, and its counterpart in TransformerLens.
 
     Attributes:
         module: path of the module for `model.get_submodule`, in a decoder (for `cross`, in an encoder-decoder); n
             stands for the number of the block.
         side: "input" or "output" of the module.
-        transformer_lens: name of the same tensor in TransformerLens; None if TransformerLens has no such tensor. In
-            TransformerLens, queries, keys, values and z have the axes (B, T, H, K).
+        transformer_lens: name of the counterpart in TransformerLens; None if there is none. In TransformerLens,
+            queries, keys, values and z have the axes (B, T, H, K).
     """
 
     module: str

@@ -51,7 +51,7 @@ def components(vectors: Tensor, count: int | None = None) -> Components:
 
 
 def neighbours(vectors: Tensor, row: int, count: int) -> list[tuple[int, float]]:
-    """Return the indices of the rows nearest to a row, with their cosine similarities, the nearest first.
+    """Return the indices of the other rows nearest to a row, with their cosine similarities, the nearest first.
 
     Args:
         vectors: the vectors, (N, D).

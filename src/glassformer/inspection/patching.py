@@ -77,8 +77,8 @@ def patch(model: Model, patches: Mapping[str, Patch]) -> Iterator[None]:
 
     Raises:
         GlassError: a name is unknown, a kind does not apply to it, or an outer `patch` already patches it, a part of
-            it or an activation that contains it; or, during the forward pass, a value is missing, or a value or
-            `where` has the wrong shape or type.
+            it or an activation that contains it; or, during the forward pass, a value is missing, or a patch does not
+            fit the activation, such as a value or `where` of the wrong shape.
     """
     points = _patch_points(model)
     for name, kind in patches.items():
@@ -125,7 +125,7 @@ class _ActivePatch:
         return None
 
     def refuse_overlap(self, name: str) -> None:
-        """Raise a `GlassError` if `name`, a part of this activation, or one that contains it is already patched."""
+        """Raise a `GlassError` if this patch covers `name`, a part of `name`, or an activation that contains `name`."""
         for patched in self.names:
             if patched == name or patched.startswith(f"{name}.") or name.startswith(f"{patched}."):
                 raise GlassError(f"{name} is patched inside a patch of {patched}", "Patch each activation once.")

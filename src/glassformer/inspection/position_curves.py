@@ -1,7 +1,7 @@
 """Position information in a model: position vectors, biases and rotations by distance, and a shuffle test.
 
-The shuffle test permutes the tokens of a text and compares the model's answers. Because it measures a causal effect, it
-applies to all position methods, and to models without positions.
+The shuffle test permutes the tokens of a text and compares the model's answers. Because it needs only the input and the
+output of the model, it applies to all position methods, and to models without positions.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def by_distance(vectors: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def distances_of(stack: Stack, max_count: int) -> Tensor:
-    """Return up to `max_count` evenly spaced distances to earlier tokens, from 0.
+    """Return up to `max_count` evenly spaced distances to earlier tokens, from 0 to the context minus 1.
 
     If the stack is not causal, also return the same distances to later tokens, as negative numbers.
     """

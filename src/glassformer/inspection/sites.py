@@ -99,7 +99,11 @@ def find_head(model: Model, name: str) -> HeadSite:
 
 
 def advice_on_part(model: Model, name: str, names: Sequence[str]) -> str:
-    """Return advice on an unknown name: the existing layers or heads, or the nearest name in `names`, or all names."""
+    """Return advice on an unknown name of a part.
+
+    The advice lists the existing layers, residual streams or heads, or suggests the nearest name in `names`, or lists
+    all `names` if none is near.
+    """
     components = name.split(".")
     stack = stacks(model).get(components[0])
     if stack is None or len(components) < 3 or not components[1].isdigit():

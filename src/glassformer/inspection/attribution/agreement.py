@@ -3,7 +3,8 @@
 For each output, the visible tokens are ranked by occlusion (the absolute change of ln p(answer) when a token is
 replaced), by the attention weights of each layer (mean over heads), and by the rollout up to each layer. Spearman's
 correlation of the occlusion ranking with the attention ranking, and with the rollout ranking, is averaged over the
-outputs with at least `LEAST` visible tokens.
+outputs. Outputs with fewer than `LEAST` visible tokens, or with equal values for all tokens in one of the two measures,
+are skipped.
 """
 
 from __future__ import annotations

@@ -98,8 +98,9 @@ def patch_grids(model: Model, inputs: PatchingInputs, part: str = "resid") -> li
         One grid for each stack that has such a part.
 
     Raises:
-        GlassError: the part is unknown or the model has none, the shapes differ, the ids do not fit the model, both
-            inputs have the same logit difference, or the recorded activations exceed the memory budget of a recording.
+        GlassError: the part is unknown or the model has none, the shapes differ, the ids do not fit the model, the
+            logits are not finite, both inputs have the same logit difference, or the recorded activations exceed the
+            memory budget of a recording.
     """
     check_part(part)
     check_shapes(inputs)

@@ -34,15 +34,15 @@ class Importance:
     """Importance of each token for one answer.
 
     Attributes:
-        side: "own" for the tokens of the row, "source" for those of the source. S is their number.
+        side: "own" for the tokens of the row, "source" for those of the source. S is the number of tokens.
         attention: (S) float64, the attention weights of one layer, mean over heads; None if the layer has no heads.
         rollout: (S) float64, the rollout up to that layer.
         blanked: (S) float64, the drop of ln p(answer) when the token is replaced, in nats.
         n_visible: number of visible tokens, counted from the first: in a causal model, the tokens of the row up to the
             output's position; otherwise, all tokens.
         spearman: the rank correlation over the visible tokens for each of `PAIRS`; occlusion is ranked by its absolute
-            value. None if fewer than `LEAST` tokens are visible, if a measure has the same value for all of them, or if
-            `attention` is None.
+            value. None if fewer than `LEAST` tokens are visible, if a measure of the pair has the same value for all of
+            them, or if the pair contains attention and `attention` is None.
     """
 
     side: str
@@ -65,7 +65,7 @@ class Importance:
 
 
 def importance(model: Model, trace: Trace, occlusion: Occlusion, layer: int, column: int) -> list[Importance]:
-    """Return the three measures for one answer: for the tokens of the row and, with a source, also for its tokens.
+    """Return the three measures for one answer, for the tokens of the row and, if there is a source, for its tokens.
 
     Args:
         model: a model of any family.

@@ -97,7 +97,7 @@ def lens(model: Model, tokens: Tensor, outputs: Sequence[Output], target: Tensor
         tokens: input ids, (1, T); for an encoder-decoder the source ids, (1, S).
         outputs: the outputs to read.
         target: target ids of an encoder-decoder, (1, T).
-        top: number of likeliest tokens to keep.
+        top: number of likeliest tokens or classes to keep; if it exceeds their total number, all are kept.
 
     Raises:
         GlassError: the model is post-norm, the ids do not fit it, or the residual streams exceed the memory budget of a
@@ -142,7 +142,7 @@ def read_stream(model: Model, x: Tensor, tokens: Tensor, target: Tensor | None =
 
 
 def refuse_post(model: Model) -> None:
-    """Raise a `GlassError` if the model is post-norm: its residual stream is not a plain sum of layer outputs."""
+    """Raise a `GlassError` if the model is post-norm: no residual stream runs through to its output layer."""
     if model.config.norm_order == "post":
         raise GlassError(
             "model.norm_order = post: each block ends with a norm, so no residual stream runs through to the output "

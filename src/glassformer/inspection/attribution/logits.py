@@ -131,7 +131,7 @@ def split_residual(model: Model, trace: Trace, position: int) -> list[LogitPart]
         position: position in the row.
 
     Raises:
-        GlassError: the residual stream is not an exact sum, or the position is out of range.
+        GlassError: the model's logits have no exact split, or the position is out of range.
     """
     refuse_inexact(model)
     x = double(

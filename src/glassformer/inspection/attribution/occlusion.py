@@ -28,7 +28,8 @@ class Occlusion:
         outputs: the P outputs.
         replacement: id of the token that replaces a token of the row.
         before: (P) float64, ln p(answer) for the unmodified text.
-        row: (P, T) float64, the drop for each token of the row; in a decoder, exactly 0 for tokens after the output.
+        row: (P, T) float64, the drop for each token of the row; exactly 0 for tokens after the output, unless the model
+            is an encoder.
         source: (P, S) float64, the drop for each source token of an encoder-decoder; otherwise None.
     """
 
@@ -92,7 +93,7 @@ def _blanked(row: Tensor, replacement: int) -> Tensor:
 
 
 def _log_p_in_batches(case: AttributionCase, tokens: Tensor, target: Tensor | None) -> Tensor:
-    """Return ln p of the answers, (B, P), for B rows, which are read in batches of at most `MOST_LOGITS` logits."""
+    """Return ln p of the answers, (B, P), for B rows; batches have at most `MOST_LOGITS` logits, or a single row."""
     rows_per_pass = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     return torch.cat(
         [

@@ -24,7 +24,7 @@ def lens_grid_lines(lens: Lens, labels: Sequence[str], name: Name) -> Iterator[s
     """Yield a line for each output, with the likeliest token and its probability in a column for each layer.
 
     At most `SHOWN` layers, counting the embedding, have a column. Further lines have the mean loss, if an answer is
-    known, the fraction of settled outputs, and the number of shown columns if some are not shown.
+    known, the fraction of settled outputs (see `Lens.settled`), and the number of shown columns if some are not shown.
     """
     layers = _layers_to_show(len(lens.top))
     cells = [
@@ -90,7 +90,10 @@ def split_grid_lines(split: LogitSplit, labels: Sequence[str], name: Name) -> It
 def split_position_lines(
     parts: Sequence[LogitPart], row: Sequence[str], source: Sequence[str], top: int
 ) -> Iterator[str]:
-    """Yield the largest contributions to one logit; the line of a head also names the token that contributes most."""
+    """Yield a line for each of the `top` parts that contribute most to one logit, and lines for the rest and the sum.
+
+    The line of a head also names the token that contributes most. Contributions are compared by absolute value.
+    """
     order = sorted(parts, key=lambda part: -abs(part.value))
     width = max(len(part.name) for part in order[:top])
     largest = abs(order[0].value) or 1.0
@@ -150,7 +153,9 @@ def agreement_lines(agreement: RankAgreement) -> Iterator[str]:
 
 
 def grid_lines(grid: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each position, with a column for each layer, then lines for no and for all patched positions.
+    """Yield a line for each patched position, with a column for each layer.
+
+    Two further lines have the values with no position patched and with all positions patched.
 
     For heads, yield a line for each layer, with a column for each head.
     """

@@ -201,7 +201,7 @@ class Gated(Entrywise):
 
 @dataclass(frozen=True)
 class DividedByRowSize(Entrywise):
-    """Rows divided by their sizes and multiplied by a gain, such as Q / r_Q · g_Q."""
+    """Rows divided by their root mean squares and multiplied by a gain, such as Q / r_Q · g_Q."""
 
     name: str
     size: str

@@ -254,7 +254,7 @@ class Pooled(Lookup):
 
 @dataclass(frozen=True)
 class NoHeads(Lookup):
-    """Output of an attention layer without a bias whose heads have all been removed."""
+    """Output of an attention layer that has neither heads, because all were removed, nor an output bias."""
 
     @property
     def formula(self) -> str:

@@ -26,8 +26,8 @@ def norm_section(
     Args:
         key, title: key and title of the section.
         norm: the norm.
-        x, name: names of its input and of its output.
-        before, after: (B, P, D) input and output.
+        x, name: names of the norm's input and output.
+        before, after: (B, P, D) input and output of the norm.
         labels: (P) labels of the rows.
         position: position of the last row; None: the rows are all positions.
     """

@@ -57,7 +57,7 @@ class CellDerivation:
 
 @dataclass(frozen=True, eq=False)
 class FormulaContext:
-    """Context of an operation: the model, where in the model the operation is, and the matrices computed before.
+    """Context of an operation: the model, the operation's location in the model, and the matrices computed before.
 
     Attributes:
         subject: the model and its input.

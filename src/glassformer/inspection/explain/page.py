@@ -37,7 +37,7 @@ def write_page(walk: Walk, level: Level, path: Path) -> None:
     """Write the HTML page of a walk atomically.
 
     Raises:
-        GlassError: `check_writable` refuses `path`, or it cannot be written.
+        GlassError: `check_writable` refuses `path`, or the file cannot be written.
     """
     check_writable(path)
     write_text(path, make_page(walk, level))

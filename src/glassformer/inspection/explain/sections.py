@@ -172,7 +172,7 @@ def edges(size: int, max_entries: int) -> list[int | None]:
 
 
 def write_number(value: Cell) -> str:
-    """Format a cell of a table; a float gets four decimals, or scientific notation if it is closer to 0 than 1e-4.
+    """Format a cell of a table; a float has four decimals, or scientific notation if 0 < |value| < 1e-4.
 
     >>> write_number(0.25), write_number(0.00001), write_number(3), write_number("cat")
     ('0.2500', '1.0e-05', '3', 'cat')

@@ -107,7 +107,7 @@ def make_tape(subject: Subject, top: int = 10) -> Tape:
 
     Args:
         subject: the model and its input.
-        top: number of candidates in each prediction.
+        top: maximum number of candidates in each prediction.
     """
     walk = make_walk(subject, top=top)
     return _Recorder(subject).tape(walk)

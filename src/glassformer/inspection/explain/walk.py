@@ -40,7 +40,7 @@ def make_walk(
     Args:
         subject: the model and its input.
         layers, heads: numbers of the layers and heads to show, from 0; None: all.
-        top: number of candidates in each prediction.
+        top: maximum number of candidates in each prediction.
 
     Raises:
         GlassError: a layer or head does not exist, all chosen heads were removed, or the model cannot be traced.

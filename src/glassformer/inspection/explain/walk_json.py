@@ -14,7 +14,10 @@ CORNER = 16  # maximum number of rows, and of columns, that are given of a large
 
 
 def walk_facts(walk: Walk, level: Level) -> dict[str, Any]:
-    """Return a walk as a JSON-serializable dict; masked scores (-inf) become null."""
+    """Return a walk as a JSON-serializable dict; masked scores (-inf) become None.
+
+    Matrices of more than `VALUES` entries are shortened to their corners.
+    """
     texts = wordings()
     return {
         "title": walk.title,

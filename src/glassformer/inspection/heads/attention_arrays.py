@@ -71,7 +71,7 @@ class AttentionArrays:
         """Return the votes of the queries, (N, H, T, S): each query gives 1 vote to the key with its largest weight.
 
         Tied keys share the vote equally, and all other keys get 0. With this split, ties favour neither near nor far
-        keys, and uniform attention scores at chance level.
+        keys, and uniform attention scores at chance level. A query without candidates gives no vote.
 
         Args:
             candidates: (N, T, S) True for keys that can receive votes; None: all visible keys.

@@ -44,9 +44,9 @@ def copying(arrays: AttentionArrays, raised: Floats) -> RoleTally:
 
     The raise of a token is the head's contribution to its logit minus the mean contribution over the vocabulary, or 0
     if this difference is negative or the token is special. With a_j the raise of the token at position j, and R the sum
-    over the sequence's tokens, r_j = a_j / (a_j + R), which is 1/2 if no other token is raised. The score of a query is
-    4 r - 1, where r is the mean of r_j over keys, weighted by attention; for the chance level, all visible keys have
-    equal weights.
+    over the sequence's tokens, r_j = a_j / (a_j + R), which is 1/2 if only token j is raised, and 0 if a_j is 0. The
+    score of a query is 4 r - 1, where r is the mean of r_j over keys, weighted by attention; for the chance level, all
+    visible keys have equal weights.
 
     Args:
         arrays: attention of the layer.

@@ -50,7 +50,7 @@ def coverage(arrays: AttentionArrays) -> Floats:
 
 
 def hidden_weight(arrays: AttentionArrays) -> Floats:
-    """Return the largest weight (H,) of any query except padding on a masked key, which must be exactly 0."""
+    """Return the largest weight of each head on a masked key, (H,), which must be 0; queries at padding are ignored."""
     hidden = np.where((arrays.allowed | ~arrays.query_mask[..., None])[:, None], 0.0, arrays.weights)  # (N, H, T, S)
     largest: Floats = np.abs(hidden).max(axis=(0, 2, 3))
     return largest

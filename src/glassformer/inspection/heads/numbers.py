@@ -44,7 +44,7 @@ def attention_statistics(arrays: AttentionArrays) -> dict[str, Floats]:
 
 
 def divergence(arrays: AttentionArrays) -> tuple[Floats, float]:
-    """Sum the Jensen-Shannon divergences of each head's weights at equal positions of different sequences, in nats.
+    """Sum the Jensen-Shannon divergences of each head's weights at the same position of two sequences, in nats.
 
     Each divergence is at most ln 2; if all are 0, attention depends only on positions, not on tokens. A position counts
     if it is in `arrays.rows` for both sequences and the same keys are visible in both.

@@ -68,7 +68,9 @@ def probes_for(
     data: Prepared | None,
     text: HeadProbe | None = None,
 ) -> tuple[list[HeadProbe], TokenFacts]:
-    """Return the probes and token facts for `survey`; except for `text`, they do not depend on the weights.
+    """Return the probes and token facts for `survey`.
+
+    They do not depend on the weights, except for targets in `text` that the model generated.
 
     Args:
         model, config: model and configuration of the run.

@@ -28,8 +28,8 @@ class ProbedLayer:
     Attributes:
         site: name of the layer.
         arrays: attention weights and tokens of the layer.
-        raised: (N, H, T, S) from `copying.raised_logits`; None if the layer has no direct path to the logits or the
-            probe's tokens repeat.
+        raised: (N, H, T, S) from `copying.raised_logits`; None if the layer has no direct path to the logits, or if
+            tokens may repeat in the probe (see `HeadProbe.distinct`).
         gold: relation -> (N, T, S), for probes with gold relations; otherwise empty.
     """
 
@@ -85,7 +85,10 @@ def _padding(inputs: _StackInputs) -> torch.Tensor | None:
 
 
 def _batches(model: Model, probe: HeadProbe) -> Iterator[list[int]]:
-    """Return the row indices of each pass: as many as fit in `MEMORY`, from two (if there are two) to `MOST_ROWS`."""
+    """Return the row indices of each pass: as many rows as fit in `MEMORY`, but at least two and at most `MOST_ROWS`.
+
+    The last pass has the remaining rows, which may be a single one.
+    """
     longest = max(map(len, [*probe.rows, *(probe.targets or ())]))
     layers = sum(len(stack.blocks) for stack in stacks(model).values()) * (2 if probe.targets else 1)
     row_bytes = layers * model.config.heads * longest**2 * 3 * 4  # scores, scaled scores and weights, 4 bytes each

@@ -24,16 +24,16 @@ SEGMENT = 25
 The values of `SEGMENT`, `SEGMENT_COPIES` and `EXAMPLES` are those of Olsson et al. 2022.
 """
 SEGMENT_COPIES = 4
-"""Number of times that a segment occurs in one sequence."""
+"""Number of times that the segment occurs in a sequence of the probe "repeated"."""
 EXAMPLES = 10
 """Number of sequences of random tokens in a probe."""
 SEED = 0
 TEXTS = 16
-"""Maximum number of rows of text."""
+"""Maximum number of rows of held-out text, of windows of a text, or of random tokens in place of text."""
 SENTENCE_COUNT = 200
 """Number of generated sentences with gold relations, before unsuitable ones are skipped."""
 EDGE = 0.1
-"""Fraction of the vocabulary to exclude from random sequences at each end: most frequent and least frequent tokens."""
+"""Fraction of the text tokens to exclude from random sequences: once for the most, once for the least frequent ones."""
 LARGE = 100
 """Minimum number of text tokens in a vocabulary at which the most and the least frequent ones are excluded."""
 
@@ -47,7 +47,7 @@ class HeadProbe:
         description: description of the sequences for reports.
         rows: ids of each sequence; for an encoder-decoder the source ids.
         targets: decoder input ids of each sequence of an encoder-decoder; otherwise None.
-        gold: for "sentences", relation -> (T, T) mask of its gold partners in each sequence; otherwise empty.
+        gold: for "sentences", relation -> a (T, T) mask of the gold partners for each sequence; otherwise empty.
     """
 
     name: str
@@ -58,7 +58,7 @@ class HeadProbe:
 
     @property
     def distinct(self) -> bool:
-        """Whether no token occurs twice in a sequence, as the copying score requires."""
+        """Whether the probe is "distinct": no token occurs twice in a sequence, as the copying score requires."""
         return self.name == "distinct"
 
 
@@ -79,7 +79,8 @@ class TokenPool:
 def text_token_pool(tokenizer: Tokenizer, counts: Ids | None = None) -> TokenPool:
     """Return the pool of a vocabulary's text tokens, without special and unknown tokens.
 
-    If there are `counts` (V,) and at least `LARGE` text tokens, leave out the most and the least frequent ones.
+    If there are `counts` (V,) and at least `LARGE` text tokens, leave out the most and the least frequent ones; see
+    `EDGE`.
     """
     special = special_ids(tokenizer) | {tokenizer.unknown_id}
     pool = np.array([token for token in range(tokenizer.vocab_size) if token not in special], dtype=np.int64)
@@ -106,10 +107,11 @@ def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[He
     """Return a probe of repeated and one of distinct random tokens, with segments of at most `SEGMENT` tokens.
 
     Segments are shorter if the context or a pool requires it. A probe is left out if its segments would have fewer than
-    2 tokens.
+    2 tokens. Source sequences of an encoder-decoder end with the end token; all other sequences begin with a special
+    token.
 
     Args:
-        model: the model; source sequences end with the end token, all others begin with a special token.
+        model: a model of any family.
         source, target: token pools of an encoder-decoder; the same pool for other models.
     """
     generator = np.random.Generator(np.random.Philox(SEED))

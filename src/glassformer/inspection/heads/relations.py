@@ -45,8 +45,8 @@ class Sentence:
 
     Attributes:
         text: the sentence.
-        links: character spans of related words: (verb, subject) for the main verb and for the verb of the relative
-            clause, or ("it", noun).
+        links: character spans of related words: (verb, subject) for the main verb and for the verb of a relative or
+            coordinate clause, if any; or ("it", noun).
     """
 
     text: str
@@ -54,7 +54,10 @@ class Sentence:
 
 
 def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
-    """Generate sentences with 1 to `Agreement.most` nouns after the subject; equal arguments give equal sentences."""
+    """Generate sentences with 1 to `Agreement.most` nouns between the subject and the main verb.
+
+    Equal arguments give equal sentences.
+    """
     for index in range(size):
         rng = generator(seed, FIRST_SENTENCE_INDEX + index)
         nouns = 1 + below(rng, Agreement.most)
@@ -132,7 +135,8 @@ def token_spans(tokenizer: Tokenizer, text: str, ids: list[int]) -> list[Span] |
 def gold(sentence: Sentence, spans: list[Span], relation: str, before: int) -> Bools:
     """Return a (T, T) mask: in the row of each query of a relation, True at all tokens of the gold partner.
 
-    The query is the last token of a word or, in the relations of `BEFORE_WORD`, the token before the word.
+    The query is the last token of a word or, in the relations of `BEFORE_WORD`, the token before the word. A query that
+    is itself a token of the partner is left out.
 
     Args:
         sentence: the sentence.

@@ -91,7 +91,7 @@ class HeadSurvey:
         """Fraction of the last stack's self-attention heads that are sinks: Sink_1 of Gu et al. 2025, with ε = 0.3.
 
         It is measured on the first 64 tokens of each row of the probe "text", as in the paper, or on all tokens of a
-        shorter row; None without this probe.
+        shorter row; None without this probe or without such heads.
         """
         stack = self.heads[-1].head.site.stack if self.heads else ""
         weights = [

@@ -50,7 +50,8 @@ class RoleScore:
             rows, or if the score comes from the weights.
         threshold: minimum score for an earned role.
         earned: True if the score reaches the threshold, the lift, if any, reaches `LIFT`, and the interval is above
-            chance. A score from the weights needs to reach only the threshold; an induction head must also copy.
+            chance. A score from the weights needs to reach only the threshold; an induction head also needs a positive
+            copying score, if one was measured.
         rows: number of rows that were measured.
         probe: name of the probe on which the role was measured.
         detail: further values: the offset of a positional head, the baseline of a syntactic head.

@@ -212,7 +212,10 @@ def _statistics(layer: _Layer, head: int) -> dict[str, float]:
 
 
 def _by_weights(model: Model, site: Site) -> list[RoleScore] | None:
-    """Return each head's copying score from its weights, which has no chance level and no interval."""
+    """Return each head's copying score from its weights, which has no chance level and no interval.
+
+    Return None for cross-attention, or if the heads have no direct path to the logits.
+    """
     if site.part == "cross" or copying.no_direct_path(model, site.stack, site.part) is not None:
         return None
     block = stacks(model)[site.stack].blocks[site.layer]
@@ -227,7 +230,10 @@ def _by_weights(model: Model, site: Site) -> list[RoleScore] | None:
 def _unmeasured_roles(
     model: Model, site: Site, role_scores: Collection[str], unscored: Collection[str], token_facts: TokenFacts
 ) -> Iterator[tuple[str, str]]:
-    """Yield each role that was not measured at a site and is not in `unscored`, with the reason."""
+    """Yield roles that could not be measured at a site and are not in `unscored`, each with the reason.
+
+    The name "induction" includes "duplicate" here, and "syntactic" includes all gold relations.
+    """
     if "copying" not in role_scores and "copying" not in unscored:
         reason = copying.no_direct_path(model, site.stack, site.part)
         yield "copying", reason or "the context or the vocabulary is too small for random tokens"

@@ -23,7 +23,9 @@ SHORTEST = 3
 
 
 def held_out_probe(rows: Sequence[Row]) -> HeadProbe | None:
-    """Return a probe of evenly spaced rows of a run's validation split, or None if all these rows are too short.
+    """Return a probe of at most `TEXTS` evenly spaced rows of a run's validation split.
+
+    Rows of fewer than `SHORTEST` tokens are left out; if no row remains, the result is None.
 
     Args:
         rows: held-out rows of the run's task: running text, masked texts, labelled texts, or pairs.
@@ -61,7 +63,8 @@ def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> HeadPro
         name: name of the texts in errors and reports.
 
     Raises:
-        GlassError: a text is empty, or longer than the context, which must also have room for a special token.
+        GlassError: a text is empty; or a text or a target is longer than the context, which must also have room for a
+            special token.
     """
     rows = []
     for number, text in enumerate(texts, start=1):
@@ -84,7 +87,7 @@ def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> HeadPro
 
 
 def window_probe(model: AnyTextModel, text: str, name: str) -> HeadProbe:
-    """Return a probe of evenly spaced windows of a long text, for a run with `data.windows = "stream"`.
+    """Return a probe of at most `TEXTS` evenly spaced windows of a text, for a run with `data.windows = "stream"`.
 
     Raises:
         GlassError: the text has fewer than `SHORTEST` tokens.

@@ -20,15 +20,21 @@ if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject
 
 THUMBNAIL = 64
-"""Maximum number of cells, and approximate length in pixels, of a map's longer side when all heads are shown."""
+"""Maximum number of cells, and approximate length in pixels, of a map's longer side when all heads are shown.
+
+Maps of very short texts are smaller, because a cell has at most `maps.LARGEST_CELL` pixels.
+"""
 MIDDLE = 256
-"""Maximum number of cells, and approximate length in pixels, of a map's longer side when one layer is shown."""
+"""Maximum number of cells, and approximate length in pixels, of a map's longer side when one layer is shown.
+
+Maps of very short texts are smaller, because a cell has at most `maps.LARGEST_CELL` pixels.
+"""
 ACROSS = 4
 """Maximum number of maps side by side when the heads of one layer are shown."""
 MOST_KEYS = 3
 """Maximum number of keys in the list of the largest weights of a query."""
 LEAST_LISTED = 0.005
-"""Minimum weight in this list, which has two decimal places; the largest weight of a query is always listed."""
+"""Minimum weight in the list of a query's largest weights, which have two decimals; the largest is always listed."""
 DECIMALS = 6  # decimal places of weights in JSON
 
 
@@ -95,7 +101,8 @@ def largest_weights(attention_maps: AttentionMaps) -> list[str]:
 
     Weights below `LEAST_LISTED` are left out, except the largest of a query.
 
-    `attention_maps` has the maps of one head.
+    Args:
+        attention_maps: the attention map of a single head.
 
     Raises:
         GlassError: there are so many tokens that their weights were pooled.
@@ -117,7 +124,7 @@ def largest_weights(attention_maps: AttentionMaps) -> list[str]:
 
 
 def facts(attention_maps: AttentionMaps) -> dict[str, Any]:
-    """Return the attention weights as a JSON-serializable dict; masked weights are None."""
+    """Return the weights, rounded to `DECIMALS` places, as a JSON-serializable dict; masked weights are None."""
     subject = attention_maps.subject
     target = None if subject.target_ids is None else _tokens(subject.target_labels or (), subject.target_ids)
     return {

@@ -36,7 +36,10 @@ class Fonts:
     missing: frozenset[str] = frozenset()
 
     def label(self, text: str, id: int) -> str:
-        """Return the axis label of a token: its shortened text, or its id if the text is invisible or has no font."""
+        """Return the axis label of a token: its text, cut to `LONGEST` clusters, or "#" and its id.
+
+        The id is used if the text is invisible, or contains a character that no installed font has.
+        """
         text = _visible(text)
         if not text.strip() or not self.missing.isdisjoint(text):
             return f"#{id}"

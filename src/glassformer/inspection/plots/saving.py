@@ -46,11 +46,13 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
     """Save a figure as .png or .svg, atomically; equal figures give equal bytes.
 
     Raises:
-        GlassError: the file cannot be written; an existing file stays unchanged.
+        GlassError: the name does not end in .png or .svg, or the file cannot be written; an existing file stays
+            unchanged.
     """
     import matplotlib
 
     path = Path(path)
+    refuse_no_picture(path, "the path")
     kind = path.suffix.lower()
     partial = path.with_name(path.name + ".partial")
     with convert_os_errors(path), matplotlib.rc_context({"svg.hashsalt": SALT}):

@@ -37,8 +37,9 @@ def prune_chosen_heads(
     checkpoint: str | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> ManualPruningReport:
-    """Write a new run without some heads; up to rounding, it computes what the original run computes with these heads
-    zeroed.
+    """Write a new run without the named heads.
+
+    Up to rounding, the new model computes the same logits as the original model with these heads' z set to zero.
 
     Args:
         folder: folder of the run.

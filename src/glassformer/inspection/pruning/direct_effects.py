@@ -1,7 +1,7 @@
 """Direct effect of a head on the loss: the effect of removing its direct path to the logits and nothing else.
 
 A head adds c to the residual stream. If the scale of the final norm is held fixed, the norm is linear apart from its
-bias, and the logits without the direct path are those of the model minus the contribution of norm(c) (Elhage et al.
+bias, and the logits without the direct path are the model's logits minus the contribution of norm(c) (Elhage et al.
 2021). With `model.norm_order = output`, the scale of the norm after the attention layer is held fixed too.
 """
 
@@ -63,7 +63,7 @@ def direct_effects(model: Model, data: TaskRows) -> dict[str, float]:
 
 
 def _inputs_of_norms(model: Model) -> dict[nn.Module, Tap]:
-    """Return taps on the input (B, T, D) of each norm of the last stack."""
+    """Return taps on the input (B, T, D) of each norm of the last stack, except query and key norms."""
     stack = list(stacks(model).values())[-1]
     return {
         module: Tap(module, "input")

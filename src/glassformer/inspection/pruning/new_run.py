@@ -1,4 +1,4 @@
-"""Run folder of a pruned model, which can generate, resume, be verified and be exported like any other run."""
+"""Run folder of a pruned model: the new run can generate, be resumed, verified and exported like any other run."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def area(points: Sequence[Point]) -> float:
 
 
 def attention_effects(model: Model, evaluation_rows: TaskRows) -> dict[str, float]:
-    """Return the loss without all heads of an attention layer minus the loss, by attention site, in nats per target."""
+    """Return the change of the loss when all heads of an attention layer are removed, by site, in nats per target."""
     full_loss = loss_on_rows(model, evaluation_rows).loss
     effects = {}
     for site, layer in attentions(model).items():

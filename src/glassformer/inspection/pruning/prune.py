@@ -36,10 +36,10 @@ class PruningRequest:
     Attributes:
         folder: folder of the run.
         out: folder of the new run; None: write no run.
-        heads, fraction, max_loss: amount to prune, given as a number of heads, a fraction of all heads, or a maximum
-            loss.
+        heads, fraction, max_loss: amount to prune, given as a number of heads, a fraction of all heads (at least one
+            head), or a maximum loss.
         order: order in which heads are removed.
-        step: fraction of all heads that is removed at a time.
+        step: fraction of all heads to remove at a time; at least one head is removed.
         per_layer: whether to normalize importance within each attention layer, as Michel et al. 2019 do.
         curve: whether to measure the whole curve for `order`, the reverse order and random orders.
         random_orders: number of random orders.
@@ -98,12 +98,13 @@ class PruningReport:
         task: task of the run.
         rows: number of targets that losses were measured on.
         loss: loss with all heads, on rows of the validation split.
-        ablation: kind of ablation with which effects were measured.
+        ablation: kind of ablation with which effects were measured; None if they were not measured.
         effects: effect of each head.
         points: pruning curve from the full model to the new run; empty without a new run or with learned gates.
         curves: pruning curves by order; "random" has several curves.
-        attentions: change of the loss without all heads of an attention layer, by attention site.
-        new_run: folder of the new run.
+        attentions: change of the loss when all heads of an attention layer are removed, by attention site; empty
+            without curves.
+        new_run: folder of the new run; None if no run was written, as for `new_loss` and `parameters`.
         removed: names of the heads that the new run no longer has.
         new_loss: loss of the new run.
         parameters: numbers of parameters of the run and of the new run.
@@ -197,7 +198,7 @@ def _curve_lines(report: PruningReport) -> Iterator[str]:
 def prune_run(request: PruningRequest) -> PruningReport:
     """Measure the heads of a run and, with `out`, make a pruned run.
 
-    The request is checked before any measurement, and an incomplete run is never left behind.
+    The request is checked before any measurement. If writing fails, no incomplete run is left behind.
 
     Raises:
         GlassError: the request is incomplete or contradictory, `out` is not empty, the run cannot be pruned, or the
@@ -301,7 +302,10 @@ def _measure_curves(
     selection_rows: TaskRows,
     evaluation_rows: TaskRows,
 ) -> None:
-    """Measure the curves of the requested order, the reverse order and random orders, all on the same rows."""
+    """Measure the curves of the requested order, the reverse order and random orders, all on the same rows.
+
+    Also measure the change of the loss when all heads of an attention layer are removed.
+    """
     step = _step_size(request, len(heads(opened.model)))
     orders: list[tuple[Order, int]] = [(request.order, request.seed)] if request.order != "random" else []
     orders += [("reverse", 0)] if request.order != "reverse" else []

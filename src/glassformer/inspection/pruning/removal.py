@@ -59,7 +59,7 @@ def without_heads(model: Model, names: Collection[str]) -> Model:
 
 
 def _build_like(model: Model, config: ModelConfig) -> Model:
-    """Build a model from a configuration, with the vocabulary, classes and dtype of `model`."""
+    """Build a model from a configuration, with the vocabulary size, number of classes and dtype of `model`."""
     source = model.source_embedding if isinstance(model, EncoderDecoder) else None
     classes = model.head.out_features if isinstance(model, Classifier) else None
     source_vocab_size = None if source is None else source.tokens.num_embeddings

@@ -59,7 +59,7 @@ class RaceEntry:
 
 @dataclass(frozen=True)
 class Draw:
-    """Choice of one token from its logits, with the steps that lead to it.
+    """Choice of one token from the logits, with the steps that lead to this choice.
 
     Attributes:
         how: "drawn" (sampled by the exponential race), "likeliest" (greedy), or "beam search".

@@ -67,8 +67,8 @@ class LogitPart:
         kind: kind of part; "attention bias" is the bias of an attention layer's output projection, "head bias" that of
             the model's output layer; "cross …" are parts of cross-attention.
         value: contribution to the logit, in units of the logit.
-        layer: block of the part, from 0; None if it belongs to no block.
-        head: attention head, from 0; None if the part is not a head.
+        layer: number of the part's block, from 0; None if the part belongs to no block.
+        head: number of the attention head, from 0; None if the part is not a head.
         sources: split of `value` by the position that the contribution comes from, (S), for heads and embeddings: a
             position of the row, or of the encoder's memory for a cross-attention head. None for other parts, or without
             a split.
@@ -253,7 +253,7 @@ def _directions(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
     Args:
         norm: the norm.
         x: inputs of the norm, (P, D).
-        w: directions at its output, (D) or (P, D).
+        w: directions at the norm's output, (D) or (P, D).
     """
     if isinstance(norm, nn.LayerNorm):
         scale = (x.var(dim=-1, keepdim=True, unbiased=False) + norm.eps).sqrt()  # (P, 1)

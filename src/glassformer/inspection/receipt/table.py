@@ -21,7 +21,7 @@ def table(receipt: Receipt, top: int = 12) -> str:
 
     Args:
         receipt: the receipt.
-        top: number of parts to list one by one; the others are summed up in one line.
+        top: maximum number of parts to list one by one; the others are summed up in one line.
     """
     return "\n".join(
         [

@@ -1,4 +1,4 @@
-"""Animation of the history of one head, as GIF or animated PNG: its attention map above its curves."""
+"""Animation of one head during training, as GIF or animated PNG: attention map above curves of score and loss."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GREY = "#969696"
 
 
 def animation_bytes(history: History, head: str, role: str, suffix: str) -> bytes:
-    """Return the bytes of an animation with a frame for each snapshot.
+    """Return the bytes of an animation with a frame for each snapshot; the last frame is shown longer.
 
     Args:
         history: the snapshots of a run.

@@ -41,8 +41,9 @@ def snapshot_steps(count: int, end: int | None) -> list[int]:
 def thinned(steps: Iterable[int], max_count: int = MOST) -> list[int]:
     """Return the steps to keep: the first, the last, and steps that are evenly spaced in their logarithm.
 
-    Steps are removed one at a time: the step whose neighbours are closest in ratio, and the earliest one in a tie.
-    Therefore, thinning to a larger number first does not change the result.
+    At most `max_count` steps are kept, but always the first and the last. Steps are removed one at a time: the step
+    whose neighbours are closest in ratio, and the earliest one in a tie. Therefore, thinning to a larger number first
+    does not change the result.
 
     >>> thinned([0, 1, 2, 5, 10, 22, 46, 90, 100], max_count=8)
     [0, 1, 2, 5, 10, 22, 46, 100]
