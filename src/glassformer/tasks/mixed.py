@@ -49,7 +49,7 @@ class MixedTask:
 
     @property
     def unknown_share(self) -> float:
-        """Return the fraction of unknown tokens in the validation split of the main task."""
+        """Return the fraction of unknown tokens that the main task reports for its validation split."""
         return self.main_task.unknown_share
 
     @property

@@ -50,7 +50,7 @@ class Tally:
         return {"left_out": self.left_out, "remarks": self.remarks, "places": self.example_positions}
 
     def add(self, other: Mapping[str, Any]) -> None:
-        """Add the counts of a later part, as `as_json` returned them."""
+        """Add the counts and positions of a later part, as `as_json` returned them."""
         self.left_out.update(other["left_out"])
         self.remarks.update(other["remarks"])
         for reason, (weight, position) in other["places"].items():

@@ -162,8 +162,8 @@ def prepare(
         existing_tokenizers: tokenizers to use unchanged, see `TokenizerOrigin`; empty: train them.
 
     Raises:
-        GlassError: the source cannot be read or split, a classifier cannot learn from the labels, or the disk is full;
-            no incomplete result is left.
+        GlassError: the source cannot be read or split, a classifier cannot learn from the labels, the tokenizers cannot
+            be trained, or the disk is full; no incomplete result is left.
     """
     with no_empty_folders(cache), ExitStack() as stack:
         source = stack.enter_context(open_source(kind, data, cache))

@@ -172,7 +172,7 @@ def format_of(name: str) -> Literal["text", "csv", "tsv", "jsonl"]:
 
 
 def _with_sniffed_format(file: SourceFile, encoding: str) -> SourceFile:
-    """Return standard input, which has no file name, with the table format that its first line suggests."""
+    """Return standard input or a pipe with the table format that its first line suggests."""
     head = next(replace(file, scan=scan(file.blocks, encoding, file.name)).text(), "").lstrip()
     first = head.partition("\n")[0]
     if first.startswith("{"):
