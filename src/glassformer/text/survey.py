@@ -76,7 +76,7 @@ class Survey:
         records: number of records.
         characters: number of characters in all first texts.
         other_characters: number of characters in all other texts.
-        tally: records and rows that were left out, or used but noted.
+        tally: counts of records and rows that were left out, or were used but need a note.
         marks: the hash of each first text; for running text, of the first `MOST_MARKS` documents.
         starts: for running text, the number of characters before every `start_step`-th document.
         last_length: for running text, the number of characters in the last document.
