@@ -6,8 +6,8 @@ in the first sentence can thus occur in the last one. ``{slot:form}`` is another
 with an article, with a capital letter, or as a pronoun. The distribution of a slot may depend on the value of one
 other slot.
 
-Every wording of a sentence draws the same slots. All texts therefore have the same list of draws, and the chain rule
-gives the entropy in closed form:
+Every wording of a sentence draws the same slots. All texts therefore draw the same slots, and the chain rule gives the
+entropy in closed form:
 
     H = sum over sentences of H(wording)  +  sum over slots of E[H(slot | the slot it depends on)]
 

@@ -3,8 +3,8 @@
 The summary tells the hero's wish, the trouble, the tool that helped and the ending. In the story these facts are far
 apart, and all but the trouble have a distractor of the same kind: the friend's wish, a useless tool, the friend's
 ending. In half of the stories the hero's facts come first, and in the other half the friend's. The subject of a clause
-shows whose fact it states: the hero is an animal, the friend has a trade. No single sentence is therefore a good
-summary, although the story contains all facts.
+shows whose fact it states: the hero is an animal, the friend has a trade. The story contains all facts of the summary,
+but no single sentence does.
 """
 
 from __future__ import annotations

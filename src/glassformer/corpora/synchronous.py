@@ -59,7 +59,7 @@ class Rules:
         self.table: dict[str, list[Rule]] = {}
 
     def add(self, category: str, parts: Sequence[str], *sides: str, weight: float = 1.0) -> None:
-        """Add a rule; `sides` are, for each language, words and indices of parts, separated by spaces."""
+        """Add a rule; `sides` has one string for each language: words and indices of parts, separated by spaces."""
         items_by_language = {
             language: tuple(int(item) if item.isdigit() else item for item in side.split())
             for language, side in zip(self.languages, sides, strict=True)

@@ -1,7 +1,7 @@
 """`talk`: conversations about a few people; every answer is a fact stated in the first message.
 
 The first message of a conversation states five facts about one to three people and asks the first question. Later
-messages ask about other facts: three to five questions in total, or fewer if many of the facts are held out. There are
+questions are about other facts: three to five questions in total, or fewer if many of the facts are held out. There are
 six kinds of facts, each with its question and 56 values: `Ada has the crow.` answers `What animal does Ada have?`. The
 facts of a conversation differ in kind, so that the question alone determines which fact answers it. (If two people
 lived in two cities, small models would take much longer than ten minutes to learn which city a question is about.)

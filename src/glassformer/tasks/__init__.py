@@ -2,10 +2,10 @@
 
 `task` has the protocol for the training loop, and the tasks that train on running text (`lm`, `masked`);
 `example_tasks` has the tasks that train on examples (`classify`, `translate`, `summarize`, `chat`); `losses` computes
-losses in nats from logits and a batch; `make` has the table of tasks. The classes below combine a model with its
-tokenizer: `TextModel` continues a prompt, `ChatModel` answers in a conversation, `Translator` translates and
-summarizes, `TextClassifier` predicts labels, `MaskFiller` fills in masks. The `text_model` of
-`glassformer.runs.opening.OpenedRun` is an object of the class that suits the task of that run.
+losses in nats; `make` has the table of tasks. The classes below combine a model with its tokenizer: `TextModel`
+continues a prompt, `ChatModel` answers in a conversation, `Translator` translates and summarizes, `TextClassifier`
+predicts labels, `MaskFiller` fills in masks. The `text_model` of `glassformer.runs.opening.OpenedRun` is an object of
+the class that suits the task of that run.
 """
 
 from __future__ import annotations

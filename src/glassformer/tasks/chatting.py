@@ -77,7 +77,7 @@ class ChatModel(TextModel):
         return self.conversation_ids([{"role": "user", "content": prompt}])
 
     def fit_to_context(self, messages: Sequence[Message], tokens: int, n_kept: int = 0) -> list[Message]:
-        """Return a conversation without its oldest question-answer pairs, to make room for an answer if possible.
+        """Return a conversation, without its oldest question-answer pairs if an answer would not fit otherwise.
 
         Args:
             messages: the conversation; its last message is a question, which is always kept.
@@ -85,7 +85,8 @@ class ChatModel(TextModel):
             n_kept: number of messages at the beginning that are always kept.
 
         Raises:
-            GlassError: the last question, together with the kept messages, is longer than the context.
+            GlassError: the last question, together with the kept messages, is longer than the context; or as in
+                `conversation_ids`.
         """
         context = self.config.model.context
         max_prompt_tokens = context - min(tokens, context // 2)
@@ -122,7 +123,11 @@ class ChatModel(TextModel):
         return "\n".join(self.tokenizer.decode(line) for line in lines if line)
 
     def answers(self, conversations: Sequence[Sequence[int]], settings: SampleConfig) -> list[Sample]:
-        """Generate the next answer in each conversation (ids without a start token); samples have an empty prompt."""
+        """Generate the next answer in each conversation (ids without a start token); samples have an empty prompt.
+
+        A conversation of more than `context - min(settings.tokens, context // 2)` tokens, with its start token, loses
+        its first tokens.
+        """
         before = list(frame_of(self.tokenizer, self.config).before)
         context = self.config.model.context
         max_prompt_tokens = context - min(settings.tokens, context // 2)  # longer conversations lose their first tokens
@@ -218,7 +223,7 @@ class TokenizedTemplate:
             after_start: whether the ids follow a start token, so that the start token of the template is left out.
 
         Raises:
-            GlassError: the template rejects the conversation, or a message is not valid Unicode.
+            GlassError: the template rejects the conversation or fails, or a message is not valid Unicode.
         """
         pieces = self.template.pieces(messages, True, self._names)
         if after_start:
@@ -228,8 +233,8 @@ class TokenizedTemplate:
     def around_question(self, after_start: bool = False) -> tuple[list[int], list[int]] | None:
         """Return the ids that the template writes before and after a first question; `after_start` as in `ids`.
 
-        Return None if the template changes the question, or writes ordinary text directly before or after the question,
-        because a tokenizer may merge this text with the question.
+        Return None if the template changes or repeats the question, or writes ordinary text directly before or after
+        it, because a tokenizer may merge this text with the question.
         """
         # A template may change outer or double spaces, line breaks, HTML characters, the case of letters, or length.
         question = f" \n{PLACEHOLDER_MESSAGES[0]}  <&\"'>É\n" + 500 * "x" + " "
@@ -263,7 +268,7 @@ class TokenizedTemplate:
 
     @cached_property
     def ending(self) -> tuple[tuple[str, ...], frozenset[int]]:
-        """Return the stop strings and stop ids of an answer: the text or special token that follows it."""
+        """Return the stop strings and stop ids of an answer: the special token that follows it, or else the text."""
         question, answer, next_question = PLACEHOLDER_MESSAGES
         messages = _placeholder_messages("user", "assistant", "user")
         text = self.template.marked(messages, False, self._names)

@@ -64,7 +64,7 @@ class TextClassifier:
     def ids(self, text: str) -> list[int]:
         """Return the ids that the model reads: a start token and the text, cut to the context.
 
-        In an imported run, the special tokens that its model was trained with replace the start token.
+        If an imported tokenizer defines the special tokens around a text, these replace the start token.
         """
         return self.frame.around(self.tokenizer.encode(text), self.config.model.context)
 

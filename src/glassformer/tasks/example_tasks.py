@@ -67,9 +67,10 @@ class ExampleTask(ABC):
         return [self._train[index] for index in self._order.step(step)]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return validation examples, shortest first: all, or evenly spaced examples with about `limit` target tokens.
+        """Return validation examples, shortest target first; all of them if `limit` is None.
 
-        In tasks without targets, the tokens of the texts are counted.
+        With a limit, return evenly spaced examples whose targets have about `limit` tokens in total. In tasks without
+        targets, the lengths of the texts are used.
         """
         store = self.data.validation
         return _evenly_spaced(self._rows_of(store), limit, row_lengths(store, self.config)[:, -1])
@@ -186,14 +187,17 @@ def pair_rows(store: RecordStore, config: Config) -> Sequence[Row]:
         index = int(record_indices[number])
         source = frame.around(store.source.document(index).tolist(), context)
         target = store.target.document(index)
-        ends = [end] if len(target) < max_target_tokens else []  # a target that is cut has no end token
+        ends = [end] if len(target) < max_target_tokens else []  # a target that fills the context has no end token
         return Row.of_text(_ids(start, target[:max_target_tokens], ends), source=_ids(source))
 
     return LazyRows(range(len(record_indices)), make)
 
 
 def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
-    """Return the texts of a store as rows, each after an end token, or inside the frame of an imported tokenizer."""
+    """Return the texts of a store as rows, each after an end token, or inside the frame of an imported tokenizer.
+
+    A text that is longer than the context loses its last tokens, or is left out (`data.too_long`).
+    """
     assert store.labels is not None
     labels = store.labels
     record_indices = np.flatnonzero(used_record_mask(store, config))

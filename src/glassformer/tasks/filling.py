@@ -74,7 +74,7 @@ class MaskFiller:
         """Return the ids of a text with a mask token for each `[MASK]`, between the special tokens of training rows.
 
         Raises:
-            GlassError: there is no mask, or the text is longer than the context.
+            GlassError: there is no mask, or the text is longer than the context or not valid Unicode.
         """
         first, *other_parts = self.parts(text)
         ids = self.tokenizer.encode(first)

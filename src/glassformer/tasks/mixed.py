@@ -19,7 +19,7 @@ class MixedTask:
 
     Attributes:
         main_task: the task of the run.
-        other_task: the task that provides the other rows, for the same type of model head.
+        other_task: the task that provides the other rows; it needs the same type of model head as `main_task`.
         other_fraction: probability that a row, or a whole step, comes from `other_task`.
         seed: seed of the random choice.
         whole_steps: whether to choose between the tasks once per step instead of per row, which reduces padding if the
@@ -49,7 +49,7 @@ class MixedTask:
 
     @property
     def unknown_share(self) -> float:
-        """Return the fraction of unknown tokens in the validation split of the main task."""
+        """Return the fraction of unknown tokens that the main task reports for its validation split."""
         return self.main_task.unknown_share
 
     @property

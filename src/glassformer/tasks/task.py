@@ -1,4 +1,4 @@
-"""Training tasks: each provides the rows of a step, the validation rows, a sample and concerns about the data.
+"""Training tasks: each provides the rows of a step, the validation rows, a sample, and warnings for the user.
 
 The training loop uses every task through the `Task` protocol.
 """
@@ -40,17 +40,17 @@ class Task(Protocol):
 
     @property
     def unknown_share(self) -> float:
-        """Return the fraction of unknown tokens among the validation tokens."""
+        """Return the fraction of unknown tokens in the validation texts; for pairs, only in the targets."""
 
     @property
     def steps_per_epoch(self) -> float:
         """Return the number of steps in one pass over the training split."""
 
     def rows(self, step: int) -> Sequence[Row]:
-        """Return the rows of one step, which depend only on the settings and the step."""
+        """Return the rows of one step, which depend only on the settings, the data and the step."""
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return all validation rows, or evenly spaced rows with about `limit` predicted tokens."""
+        """Return all validation rows, or, with a limit, evenly spaced rows with about `limit` tokens in total."""
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """Return the prompt for the sample of an evaluation, and the model's output."""
@@ -162,7 +162,7 @@ class MaskedTask(TextTask):
         return [self._masked(row, (train.seed, first + number)) for number, row in enumerate(self._windows(step))]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return validation windows with masks, which are the same at every call."""
+        """Return validation rows with masks, which are the same at every call with the same limit."""
         rows = self._held_out_windows(limit)
         return LazyRows(rows, lambda number: self._masked(rows[number], (VALIDATION_SEED, number)))
 
@@ -177,7 +177,10 @@ class MaskedTask(TextTask):
         return prompt, filler.filled(prompt)
 
     def _example(self, mask_text: str) -> str:
-        """Return the first validation words with words 4, 9 and 14 masked; if there are fewer than four, add a mask."""
+        """Return the first words of the validation split, at most 15, with words 4, 9 and 14 masked.
+
+        If there are fewer than four words, a mask follows them.
+        """
         max_tokens = min(60, self.config.model.context - 2)
         text = self.tokenizer.decode(self.validation.tokens[:max_tokens].tolist())
         words = text.split()[:15]
@@ -188,7 +191,7 @@ class MaskedTask(TextTask):
 
 @dataclass(frozen=True)
 class LazyRows(Sequence[Any]):
-    """A sequence with the length of `rows` that computes each element on access."""
+    """A sequence with the length of `rows`, whose element i is computed as `make(i)` when it is accessed."""
 
     rows: Sequence[Any]
     make: Callable[[int], Any]

@@ -67,7 +67,7 @@ class TextGenerator(ABC):
 
     @abstractmethod
     def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
-        """Return the ids that the decoder reads directly before the generated text."""
+        """Return the ids that the generated text continues; empty if it is a separate text, such as an answer."""
 
     def _steps(
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
@@ -128,10 +128,12 @@ class TextGenerator(ABC):
             prompts: any number of prompts; they are batched by length.
             settings: settings of generation: beam search if `beams` is above 1, otherwise sampling (greedy at
                 temperature 0).
-            seeds: one seed of sampling for each prompt; None: use `settings.seed` for all prompts.
+            seeds: one seed of sampling for each prompt; None: use `settings.seed` for all prompts. Ignored by beam
+                search.
 
         Raises:
-            GlassError: a prompt is not valid Unicode, a stop string is empty, or there are too few or too many seeds.
+            GlassError: a prompt is not valid Unicode, a stop string is empty, or (for sampling) there are too few or
+                too many seeds.
         """
         if settings.beams > 1:
             return [ranking[0] for ranking in self.n_best(prompts, settings, 1)]
@@ -172,8 +174,9 @@ class TextGenerator(ABC):
     ) -> list[list[Sample]]:
         """Return the likeliest texts for each prompt by beam search, best first: `wanted` texts, or one for each beam.
 
-        A prompt may be given as the ids that the model reads; its samples then have an empty `prompt`. `watch` is
-        called with each step of the search, and may raise an exception to end the search.
+        `wanted` is at most `settings.beams`. A prompt may be given as the ids that the model reads; its samples then
+        have an empty `prompt`. `watch` is called with each step of the search, and may raise an exception to end the
+        search.
         """
         ids = [self.prompt_ids(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
         prompt_texts = [prompt if isinstance(prompt, str) else "" for prompt in prompts]

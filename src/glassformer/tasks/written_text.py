@@ -21,7 +21,7 @@ class Sample:
             all tokens after it.
         ended: reason why the text ended: "stop" (a stop string), "end" (the end token or another token that ends texts)
             or "length" (the maximum number of tokens).
-        score: score of beam search, the sum of log p of the tokens divided by the length penalty; None for sampling.
+        score: with beam search, the sum of log p of the tokens divided by the length penalty; otherwise None.
     """
 
     prompt: str

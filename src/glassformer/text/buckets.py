@@ -36,8 +36,8 @@ class LengthGroupedBatches:
     """Batches of examples of similar length, as many as fit in `tokens` tokens, padding included.
 
     The examples are sorted by length and cut into batches. The order of equally long examples and the order of the
-    batches are reshuffled in each epoch. The cuts depend only on the lengths, so every epoch has the same number of
-    batches.
+    batches are reshuffled in each epoch. The cuts depend only on the lengths and on `tokens`, so every epoch has the
+    same number of batches.
 
     Args:
         lengths: (N, parts) number of tokens in each part of each example (source and target, or only the text).

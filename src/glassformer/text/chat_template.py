@@ -106,7 +106,8 @@ class ChatTemplate:
 
         A mark replaces each special token that the template writes; an answer ends with the first mark after it. Each
         piece is encoded separately, so an answer has the same tokens in any position. There is only one piece if there
-        is no answer, or if the template renders earlier messages differently when later messages follow.
+        is no answer, or if the template changes earlier messages, or the text before an answer, when a message is
+        added.
 
         Raises:
             GlassError: as in `render`.
@@ -133,7 +134,7 @@ class ChatTemplate:
         start token is left out if rows begin with one.
 
         Raises:
-            GlassError: as in `render`, or the answers cannot be located in the text.
+            GlassError: as in `render`; or there is no answer, or the answers cannot be located in the text.
         """
         pieces = self.pieces(messages, False, names)
         if len(pieces) < 2:

@@ -28,7 +28,7 @@ def json_lines(path: Path, name: str) -> Iterator[str]:
     Values without a JSON type, such as dates, become strings. Bytes that are not UTF-8 become null.
 
     Raises:
-        GlassError: pyarrow is not installed, or the file is damaged.
+        GlassError: pyarrow is not installed, or the file is damaged or cannot be read.
     """
     kind = columnar_of(name)
     require_packages("reading Parquet and Arrow files", "pyarrow", extra="parquet")

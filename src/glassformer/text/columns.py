@@ -17,7 +17,7 @@ from glassformer.text.column_names import (
 from glassformer.text.records import RecordKind
 from glassformer.text.tables import Table
 
-LONGEST_LABEL = 40  # characters; does not apply if a setting names the label column
+LONGEST_LABEL = 40  # characters; applies only to a label column that is found by its values
 
 
 @dataclass(frozen=True)

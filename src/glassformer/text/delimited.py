@@ -323,7 +323,7 @@ def find_dialect(
 
 
 def refuse_old_line_ends(first: Sequence[str], name: str) -> None:
-    """Raise a `GlassError` if the first line does not end with a line feed but has carriage returns outside quotes.
+    """Raise a `GlassError` if the first line has no line feed but has carriage returns before its end, outside quotes.
 
     Args:
         first: the first line, or no line for an empty text.

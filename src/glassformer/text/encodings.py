@@ -231,8 +231,8 @@ def _refuse_seven_bit_encodings(head: bytes, name: str) -> None:
 def _utf7_offset(head: bytes) -> int | None:
     """Return the offset of the first UTF-7 sequence; None if the bytes do not look like UTF-7.
 
-    Bytes look like UTF-7 if every `+` begins a valid sequence and the sequences encode at least `LEAST_UTF7` characters
-    outside ASCII, whose letters are all of one script.
+    Bytes look like UTF-7 if all are ASCII, every `+` begins a valid sequence, and the sequences encode at least
+    `LEAST_UTF7` characters outside ASCII, whose letters are all of one script.
     """
     if not head.isascii():
         return None

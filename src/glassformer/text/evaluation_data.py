@@ -25,10 +25,10 @@ class EvaluationData:
 
     Attributes:
         store: the records that are not left out.
-        text_hash: SHA-256 of the source's content; for running text, equal to the hash in the manifest of a run trained
-            on the same text.
-        left_out: number of incomplete records and records of a wrong size, by reason; records with unknown labels are
-            also left out, but only `notes` counts them.
+        text_hash: hash of the source (see `Source.digest`); for running text, equal to the hash in the manifest of a
+            run trained on the same text.
+        left_out: number of records that are incomplete, of a wrong size or repeated, by reason; records with unknown
+            labels are also left out, but only `notes` counts them.
         notes: notes for the user on how the data was read, including records left out.
     """
 

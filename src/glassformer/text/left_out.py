@@ -1,4 +1,4 @@
-"""Count rows, documents or examples that were left out or noted, and keep one position for each reason."""
+"""Count rows, documents or examples that are left out or need a note, with one example position for each reason."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from glassformer.base.wording import counted
 
 @dataclass
 class Tally:
-    """Counts of rows, documents or examples that were left out, or used but noted.
+    """Counts of rows, documents or examples that are left out, or that are used but need a note for the user.
 
     Attributes:
         left_out: number left out, by reason.
-        remarks: number used but noted, by remark.
+        remarks: number used that need a note, by the text of the note (the remark).
         example_positions: for each reason or remark, the weight and the position of an example, which has the largest
             weight or is the first of equal weight.
     """
@@ -26,13 +26,13 @@ class Tally:
     example_positions: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def leave_out(self, reason: str, position: str) -> None:
-        """Count an item that is left out; keep the first position that is not empty."""
+        """Count an item that is left out; record the first position that is not empty."""
         self.left_out[reason] += 1
         if position:
             self.example_positions.setdefault(reason, (0, position))
 
     def remark(self, remark: str, position: str, weight: int = 0) -> None:
-        """Count an item that is used but noted; keep the position with the largest `weight`."""
+        """Count an item that is used but needs a note; record the position with the largest `weight`."""
         self.remarks[remark] += 1
         if remark not in self.example_positions or weight > self.example_positions[remark][0]:
             self.example_positions[remark] = (weight, position)
@@ -50,7 +50,7 @@ class Tally:
         return {"left_out": self.left_out, "remarks": self.remarks, "places": self.example_positions}
 
     def add(self, other: Mapping[str, Any]) -> None:
-        """Add the counts of a later part, as `as_json` returned them."""
+        """Add the counts and positions of a later part, as `as_json` returned them."""
         self.left_out.update(other["left_out"])
         self.remarks.update(other["remarks"])
         for reason, (weight, position) in other["places"].items():

@@ -64,7 +64,7 @@ class Prepared:
         train, validation: the stores of the two splits.
         labels: the names of the labels, sorted; label `i` is `labels[i]`. Empty for records without labels.
         folder: folder of all files; `open_prepared(kind, folder)` opens it again without the source.
-        text_hash: SHA-256 over the content of all sources (see `hash_of_sources`).
+        text_hash: hash of the sources (see `hash_of_sources`).
         reused: whether an earlier result was reused.
         notes: notes for the user: encoding, columns, records left out, the split, repeats, tokens, unknown tokens.
     """
@@ -162,8 +162,8 @@ def prepare(
         existing_tokenizers: tokenizers to use unchanged, see `TokenizerOrigin`; empty: train them.
 
     Raises:
-        GlassError: the source cannot be read or split, a classifier cannot learn from the labels, or the disk is full;
-            no incomplete result is left.
+        GlassError: the source cannot be read or split, a classifier cannot learn from the labels, the tokenizers cannot
+            be trained, or the disk is full; no incomplete result is left.
     """
     with no_empty_folders(cache), ExitStack() as stack:
         source = stack.enter_context(open_source(kind, data, cache))

@@ -119,7 +119,8 @@ def scan_files(source_name: str, encoding: str, location: Located, read_tables: 
         source_name: the source as the user named it.
         encoding: `data.encoding`.
         location: the located files.
-        read_tables: whether to read the tables of a folder, and standard input as a table.
+        read_tables: whether to read only the tables of a folder, and standard input or a pipe as a table. If False,
+            tables of a folder are read only if all its files are tables.
 
     Raises:
         GlassError: a file is binary (in a folder, it is left out instead) or in an unknown encoding, all files are
@@ -172,7 +173,7 @@ def format_of(name: str) -> Literal["text", "csv", "tsv", "jsonl"]:
 
 
 def _with_sniffed_format(file: SourceFile, encoding: str) -> SourceFile:
-    """Return standard input, which has no file name, with the table format that its first line suggests."""
+    """Return standard input or a pipe with the table format that its first line suggests."""
     head = next(replace(file, scan=scan(file.blocks, encoding, file.name)).text(), "").lstrip()
     first = head.partition("\n")[0]
     if first.startswith("{"):

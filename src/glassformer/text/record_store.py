@@ -34,6 +34,7 @@ class RecordStore:
     """Records of one split. The files are memory-mapped, so memory use does not grow with their size.
 
     Attributes:
+        kind: the kind of records.
         tokens: token store of each role, with one document per record, each ended by its tokenizer's end token.
         labels: index of each label, record after record: (records,) if each record has one; None: no labels.
         label_ends: (records,) position after each record's last label; None if each record has at most one label.

@@ -1,15 +1,16 @@
 """Divide data into a training and a validation split before rows are cut, so that no row crosses the border.
 
-Running text is split by characters (`DocumentSplit`). `end` holds out the last `validation_fraction` of the characters:
-whole documents if their size is near enough, otherwise one document is cut in two. `random` holds out whole documents,
-chosen by a hash of their text, so that equal documents are in the same split; a single document is cut in two.
-`tail` is how older versions chose the end: whole documents, unless the last document is too long. Runs and encoded
-texts of those versions record `tail`, so that reading the text again splits it at the same position.
+`DocumentSplit` is the split of running text. `end` holds out the last `validation_fraction` of the characters, but at
+most about `validation_limit`: whole documents if their size is near enough, otherwise one document is cut in two.
+`random` holds out `validation_fraction` of the documents, but at most `validation_limit` characters. It chooses
+documents by a hash of their text, so that equal documents are in the same split; if there is only one document, it is
+cut in two. `tail` is how older versions chose the end: whole documents, unless the last document is too long. Runs and
+encoded texts of those versions record `tail`, so that reading the text again splits it at the same position.
 
-Other records are split by number (`RecordSplit`). `end` and `tail` hold out the last records. `random` chooses by a
-hash of the first text, so that equal sources are in the same split, even with different targets; of labelled texts, it
-holds out about the same fraction of each label. The validation split has at most `validation_limit` characters,
-counting only first texts, unless its only record (or, with `random`, its only group of equal sources) is longer.
+`RecordSplit` is the split of other records. `end` and `tail` hold out the last records. `random` chooses by a hash of
+the first text, so that equal sources are in the same split, even with different targets; of labelled texts, it holds
+out about the same fraction of each label. The validation split has at most `validation_limit` characters, counting only
+first texts, unless its only record (or, with `random`, its only group of equal sources) is longer.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class DocumentSplit:
 
     Attributes:
         held_from: for `end` and `tail`, documents that start at this character or later are held out.
-        inside: for `end` and `tail`, whether the document that contains this character is cut there.
+        inside: for `end` and `tail`, whether the document that contains the character `held_from` is cut there.
         clusters: for `end`, whether the cut is between grapheme clusters.
         bucket: for `random`, documents in this or a lower bucket of hashes are held out; -1: split by position.
         limit: for `random`, the maximum number of validation characters.

@@ -1,4 +1,4 @@
-"""Survey a source in one pass over its records: the records to keep, their sizes, hashes and labels."""
+"""Survey the records of a source: choose the records to keep, and collect their sizes, hashes and labels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KeptPiece(NamedTuple):
     Attributes:
         texts, first, last: as in `RecordPiece`.
         start: number of characters in the kept documents before this document.
-        mark: the hash of the document; 0 if it was not requested.
+        mark: the hash of the document; 0 if it was not requested and the document comes in one piece.
     """
 
     texts: tuple[str, ...]
@@ -76,7 +76,7 @@ class Survey:
         records: number of records.
         characters: number of characters in all first texts.
         other_characters: number of characters in all other texts.
-        tally: records and rows that were left out, or used but noted.
+        tally: counts of records and rows that were left out, or were used but need a note.
         marks: the hash of each first text; for running text, of the first `MOST_MARKS` documents.
         starts: for running text, the number of characters before every `start_step`-th document.
         last_length: for running text, the number of characters in the last document.
@@ -329,14 +329,22 @@ def kept_records(source: Source) -> Iterator[RecordPiece]:
 
 
 def kept_pieces(source: Source, survey: Survey, marks: bool) -> Iterator[KeptPiece]:
-    """Yield the kept pieces of running text, in the order of the survey; `mark` is 0 unless `marks` is set."""
+    """Yield the kept pieces of running text, in the order of the survey; `marks` requests the hashes of documents."""
     return filter_pieces(source.records(Tally()), source.data, survey, marks)
 
 
 def filter_pieces(
     pieces: Iterable[RecordPiece], data: DataConfig, survey: Survey, marks: bool, start: int = 0
 ) -> Iterator[KeptPiece]:
-    """Yield the kept pieces; `start` is the number of characters in kept records before `pieces`."""
+    """Yield the kept pieces of running text.
+
+    Args:
+        pieces: all pieces, in order.
+        data: the settings.
+        survey: the survey of the documents.
+        marks: whether to compute the hash of each document.
+        start: number of characters in kept documents before `pieces`.
+    """
     length = 0
     counting = counts_words(data)
     kind = survey.kind

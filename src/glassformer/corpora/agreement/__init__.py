@@ -8,5 +8,5 @@ syntax-sensitive dependencies"; kinds of sentences after Marvin & Linzen 2018, "
 Some combinations of a subject and another noun are held out: documents never contain them, and minimal pairs contain
 only held-out combinations, unless other combinations are requested. A model is correct on a pair if log P(good) >
 log P(bad). Four pairs with the same words form a group, one for each cell of (number of the subject) x (number of the
-nouns in the chain, all the same), so heuristics that use one noun fail.
+nouns in the chain, all the same), so a heuristic that uses a noun of the chain is wrong on half of each group.
 """

@@ -59,7 +59,7 @@ def partners(subject: str, held: bool) -> tuple[str, ...]:
 
 
 def longest_chain(held: bool) -> int:
-    """Return the maximum chain length for which every subject has enough different nouns, plus one noun before it."""
+    """Return the maximum chain length for which every subject has enough nouns for a chain and one noun before it."""
     return min(len(partners(subject, held)) for subject in NOUNS) - 1
 
 
@@ -88,7 +88,7 @@ class Item:
         chain: nouns between the subject and its verb.
         links: preposition before each noun of the chain; the first is "" unless the frame is "across".
         verb: verb of the frame; "" for "across" and without a frame.
-        predicate: index in the `PREDICATES` of the subject.
+        predicate: index in the `PREDICATES` of the subject's animacy.
         front: preposition and noun at the beginning, or None.
     """
 

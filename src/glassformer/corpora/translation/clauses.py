@@ -1,7 +1,8 @@
 """Grammar rules for sentences: relative clauses, pronouns with distant antecedents, and joined clauses.
 
-A pronoun subject refers to the subject or the object of the clause before it. It refers to the object only if subject
-and object take different pronouns in all three languages, so that the antecedent is unambiguous in each language.
+A pronoun subject refers to the subject or the object of the clause before it. A pronoun refers to the object only if
+subject and object take different pronouns in all three languages, so that the antecedent is unambiguous in each
+language.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Grammar rules for nouns, adjectives, noun phrases and verbs; category names encode the features that must agree.
 
 Examples of category names: "noun man pl gen", "np thing f sg acc", "verb person sg past no". The features in such names
-are a kind ("man", "woman", "thing m", "thing f"), a number ("sg", "pl"), a Bangla case ("nom", "acc", "gen"), a tense,
-and "yes" or "no" for affirmative or negative; each name has some of them. Languages are always in the order English,
-French, Bangla.
+are a kind ("man", "woman", "thing m", "thing f") or its animacy ("person", "thing"), a number ("sg", "pl"), a Bangla
+classifier, a Bangla case ("nom", "acc", "gen"), a tense, "yes" or "no" for affirmative or negative, and the index of a
+French form (see `agreement`); each name has some of them. Languages are always in the order English, French, Bangla.
 """
 
 from __future__ import annotations
@@ -86,7 +86,11 @@ def add_noun_phrases(rules: Rules) -> None:
 
 
 def _add_phrases(rules: Rules, kind: str, number: str, case: str) -> None:
-    """Add noun phrases: `the` is definite, `some` is counted, `plain` is either; `known` and `np` may add a place."""
+    """Add noun phrases.
+
+    `the` has a definite article, `some` has an indefinite article or a numeral, and `plain` is either of these. `known`
+    is `the`, and `np` is `plain`, with or without a prepositional phrase of place.
+    """
     form = agreement(kind, number)
     article = ("le|l'", "la|l'", "les", "les")[form]
     the, some, plain = (f"{name} {kind} {number} {case}" for name in ("the", "some", "plain"))

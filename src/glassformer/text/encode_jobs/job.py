@@ -69,7 +69,8 @@ class EncodingJob:
         tokenizer_origin: origin of the tokenizer.
         out: the folder to make.
         portions: files and parts of each reading task.
-        part_bytes: number of bytes after which a part is complete; its last document is kept whole.
+        part_bytes: number of bytes after which a part is complete; its last document is kept whole. The last part of a
+            reading task has all remaining documents.
     """
 
     source: Source

@@ -1,8 +1,9 @@
 """The `tokenizer.json` of each scheme: Hugging Face's format, with additional fields under `model.glassformer`.
 
-Every file loads in Hugging Face `tokenizers` and gives the same ids there, except for the scheme `graphemes`: that
-library cannot split text as the `regex` package does (whose `\\X` keeps the conjuncts of Indian scripts whole, Unicode
-Annex 29 rule GB9c).
+Every file loads in Hugging Face `tokenizers` and gives the same ids there, with two exceptions. That library encodes
+text that spells a special token as this token, unless its `encode_special_tokens` is set. It cannot split text into
+graphemes as the `regex` package does (whose `\\X` keeps the conjuncts of Indian scripts whole, Unicode Annex 29 rule
+GB9c).
 
 ========== ============================ ====================================================================
 scheme     model                        split into words by

@@ -23,7 +23,7 @@ from glassformer.text.tokenizers.unigram import train_unigram
 Json = layout.Json
 UNIGRAM_SHARE = 3  # its trainer needs about three times the memory of the others for the same text
 LONG_BLOCK = 256
-"""Minimum length, in characters, of blocks that NumPy counts faster."""
+"""Minimum length, in characters, of ASCII blocks whose characters are counted with NumPy, which is then faster."""
 RUN = regex.compile(r"[\p{L}\p{M}]{17,}")
 """Long runs of letters, as in Chinese, Japanese and Thai, written without spaces. Such runs rarely repeat."""
 RUN_BYTES = 4_000_000
@@ -35,8 +35,9 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str], mask: bool = 
     """Train a tokenizer on texts, which are read at most once, in order, one at a time.
 
     Characters are counted over the whole text. The other schemes are trained on a uniform sample of at most
-    `config.sample_bytes` (`sample.draw`), or a third of that for unigram, whose trainer needs more memory. Bytes need
-    no training, so texts are read only up to the first nonempty one. With `mask`, the tokenizer has one more token,
+    `config.sample_bytes` (`sample.draw`), or a third of that for unigram, whose trainer needs more memory. For bpe, the
+    sample is reduced further if it has many long runs of letters without spaces (see `RUN_BYTES`). Bytes need no
+    training, so texts are read only up to the first nonempty one. With `mask`, the tokenizer has one more token,
     `Tokenizer.mask_id`; all other tokens are the same.
 
     Raises:
