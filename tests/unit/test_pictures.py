@@ -296,5 +296,7 @@ def test_a_picture_that_cannot_be_written_is_refused_and_spoils_nothing(tmp_path
     figure.set_size_inches(1e6, 1e6)  # more than the picture can show
     with pytest.raises((ValueError, MemoryError)):
         save(figure, path)
+    with pytest.raises(GlassError, match=r"a\.pdf is not the name of a picture"):
+        save(figure, tmp_path / "a.pdf")
     assert path.read_bytes() == b"old"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.png", "folder.png"]
