@@ -70,7 +70,7 @@ def stored_text(run: Run, config: Config) -> Prepared:
 
     Raises:
         DamagedStoreError: the encoded text is missing or damaged, or the folder contains another text.
-        GlassError: the run was imported and has no text.
+        GlassError: the run was imported and has no text, or its manifest is missing or damaged.
     """
     manifest = run.manifest()
     if "imported" in manifest:

@@ -77,7 +77,7 @@ class Machine:
         memory_free: free memory in bytes; None if the system does not report it.
         disk_free: free disk space in bytes.
         compiler: path of a C++ compiler, which `torch.compile` needs on a CPU; None if there is none.
-        devices: all devices, the CPU first.
+        devices: all devices that torch can use, the CPU first.
     """
 
     versions: dict[str, str]
