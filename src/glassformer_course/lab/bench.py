@@ -177,7 +177,7 @@ def write_files(files: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 
 def loss_chart(healthy: Trained, faulty: Trained, title: str = "training loss", floor: bool = True) -> Chart:
-    """Return a chart of both training losses, with the true entropy of the text if it is known."""
+    """Return a chart of both training losses; with `floor`, it shows the true entropy of the text if this is known."""
     level = None
     if floor and healthy.config.train.task == "lm":
         held_out = healthy.data.validation.source
