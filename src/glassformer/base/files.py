@@ -140,7 +140,7 @@ def old_path(final: Path) -> Path:
 
 
 def restore_folder(final: Path) -> None:
-    """Undo an interrupted replacement by `atomic_folder`: rename the old folder back to `final`."""
+    """Undo an interrupted replacement by `atomic_folder`: if `final` is missing, rename the old folder back to it."""
     if old_path(final).exists() and not final.exists():
         _replace(old_path(final), final)
 

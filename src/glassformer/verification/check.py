@@ -61,7 +61,7 @@ class Result:
         measured: the measured value; None if nothing was measured.
         note: description of the data used, or the reason why nothing was measured.
         seconds: duration in seconds.
-        could_run: False if the check applies to the run but could not run.
+        could_run: False if the check could not run, because the run could not be loaded.
     """
 
     check: Check

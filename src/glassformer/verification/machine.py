@@ -32,7 +32,7 @@ EXTRAS = {
     "notebooks": (("jupytext", "nbformat", "ipykernel"), "exercises as notebooks"),
     "docs": (("sphinx", "myst-nb", "furo", "ipykernel"), "building the book"),
 }
-"""Optional extras of this package, with the packages and the purpose of each."""
+"""Optional extras of this package except `all` and `test`, with the packages and the purpose of each."""
 NEEDED = ("torch", "numpy", "tokenizers", "safetensors", "pydantic")
 PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
 SQUARE = {"cpu": 192}

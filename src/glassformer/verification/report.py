@@ -69,7 +69,7 @@ class VerificationReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed and every check that applies could run."""
+        """Whether no check failed, and none was left out because the run could not be loaded."""
         return all(result.ok is not False and result.could_run for result in self.results)
 
     def facts(self) -> dict[str, Any]:

@@ -140,7 +140,11 @@ def call_function(
 
 
 def raised(error: BaseException) -> dict[str, Any]:
-    """Return an exception as a dictionary: its type, its message, and the line of the answer that raised it."""
+    """Return an exception as a dictionary.
+
+    The keys are `raised`, the name of its type; `message`, of at most 300 characters; and `line`, the number of the
+    answer's line that raised it, or None.
+    """
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "answer"]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     try:
