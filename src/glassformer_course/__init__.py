@@ -21,7 +21,7 @@ def check(which: str | int, *functions: Function) -> bool:
     """Check functions defined in a notebook, as `glass learn check` checks a file, and print the verdict.
 
     The whole cell of each function runs in a separate process, so put its imports and helpers in the same cell.
-    The result is recorded in the course folder, if there is one: the notebook's working directory or its folder
+    The result is recorded in the course folder, if there is one: the notebook's working directory or its subfolder
     `glass-learn`.
 
     Args:
@@ -53,7 +53,7 @@ def check(which: str | int, *functions: Function) -> bool:
 def hint(which: str | int, number: int = 1) -> None:
     """Print hint 1 (the idea), 2 (the formula) or 3 (the code except for one line) of an exercise.
 
-    The hint is recorded in the course folder, if there is one: the notebook's working directory or its folder
+    The hint is recorded in the course folder, if there is one: the notebook's working directory or its subfolder
     `glass-learn`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Write files and folders atomically: after a crash, a kill or a full disk, no path has partially written contents."""
+"""Write files and folders atomically: a crash, a kill or a full disk never leaves partial contents at the final path."""
 
 from __future__ import annotations
 
@@ -186,8 +186,8 @@ def recorded_sha256(folder: Path, name: str) -> str | None:
 
     Return None if the manifest does not list the file, or is missing or damaged.
 
-    The file itself is not read, so this is fast even for large weights. `check_folder` compares the file
-    with the hash.
+    The file itself is not read, so this is fast even for large weights. `check_folder` compares the file with
+    the hash.
     """
     try:
         return str(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"][name]["sha256"])

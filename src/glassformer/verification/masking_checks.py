@@ -91,7 +91,7 @@ def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
 
 
 def future_blind(subject: VerifiedRun) -> Finding:
-    """Change the tokens of the longest row from several positions on; the logits before each must not change."""
+    """Change the tokens of the longest row from one of up to three positions on; earlier logits must not change."""
     model = subject.model
     batch = Batch.from_rows(subject.rows[:1])
     ids = batch.inputs  # (1, T)

@@ -16,7 +16,6 @@ def format_value(value: Any) -> str:
 
     An array is shown as its dtype and shape, with its numbers if it has one axis and they fit.
 
-
     >>> import numpy as np
     >>> format_value(3), format_value("ab"), format_value(np.zeros((2, 5))), format_value(np.array([1, 2]))
     ('3', "'ab'", 'float64 (2, 5)', 'int64 (2,) [1 2]')

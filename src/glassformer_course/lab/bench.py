@@ -131,7 +131,7 @@ class LabTrainer:
         Args:
             settings: sections and fields of a `Config`, which override those of `STORIES`.
             steps: number of training steps if `step_fraction` is 1.
-            watch: called at each evaluation, first before training; `Trained.watched` stores its results.
+            watch: called at each evaluation, the first time before training; `Trained.watched` stores its results.
             files: field of the `data` section that names a file -> content of that file.
             start: file of initial weights.
         """
