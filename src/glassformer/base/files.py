@@ -1,4 +1,4 @@
-"""Write files and folders atomically: a crash, a kill or a full disk never leaves partial contents at the final path."""
+"""Write files and folders atomically: no crash, kill or full disk leaves partial contents at the final path."""
 
 from __future__ import annotations
 

@@ -464,8 +464,8 @@ def open_run(folder: Folder, altered: str | None = None) -> Run:
         altered: the expected change by an experiment (`Run.altered`), given only by that experiment.
 
     Raises:
-        GlassError: there is no run (if there is no such folder, the error suggests the nearest name), or the change to
-            the model by an experiment is not the expected one.
+        GlassError: there is no run (if there is no such folder, the error suggests other runs), or the change to the
+            model by an experiment is not the expected one.
     """
     folder = Path(folder)
     if (folder / "config.toml").is_file():

@@ -156,7 +156,7 @@ class OpenedRun:
         """Return the encoded text of the run.
 
         Raises:
-            GlassError: the text is missing, there is another text at its path, or the run was imported without a text.
+            GlassError: the text is missing or differs from the run's text, or the run was imported without a text.
         """
         from glassformer.runs.run_text import find_or_encode_text
 

@@ -35,7 +35,7 @@ PROBABILITIES = 1e-9  # limit in nats, for float64
 def cached_logits(subject: VerifiedRun) -> Finding:
     """Compare cached with uncached logits at each step, while the rows grow by one token per step.
 
-    The first rows of a decoder are also compared around the end of its context, unless it is longer than `LONGEST_PAST`.
+    The first rows of a decoder are also compared around the end of its context, up to a context of `LONGEST_PAST`.
     """
     model = subject.model
     assert isinstance(model, Decoder | EncoderDecoder)
