@@ -53,7 +53,10 @@ def score_bias(
 
 
 def token_positions(attention_mask: Bools) -> Ints:
-    """Return the position of each token in its row, (B, T), from 0; padding has the position of the token before it."""
+    """Return the position of each token in its row, (B, T), from 0.
+
+    Padding has the position of the last token before it, or 0 if there is none.
+    """
     return np.maximum(np.cumsum(attention_mask, axis=1, dtype=np.int64) - 1, 0)  # (B, T)
 
 

@@ -54,7 +54,7 @@ class VerificationReport:
     Attributes:
         run: the run folder.
         checkpoint: the name of the checkpoint that was checked.
-        weights: SHA-256 of the weights file; None if there is no such file.
+        weights: SHA-256 of the weights file; None if it cannot be read.
         rows_from: description of the source of the rows that the checks used.
         results: one result for each check.
         seconds: total duration in seconds.

@@ -58,7 +58,7 @@ class FailedCase:
         number: number of the case, from 1.
         case: the case.
         fault, difference: the reason for the failure; exactly one of the two is None.
-        mistake: the known mistake whose results agree best with those of the answer, or None.
+        mistake: the known mistake whose results agree best with those of the answer; None if no mistake matches.
     """
 
     number: int

@@ -43,7 +43,7 @@ def load_recipe(name: str) -> Recipe:
     """Load a recipe by name.
 
     Raises:
-        GlassError: there is no recipe of this name; the error suggests the nearest name.
+        GlassError: there is no recipe of this name; the error suggests the nearest name, or lists all names.
     """
     if name not in recipe_names():
         raise GlassError(f"there is no recipe {name!r}", nearest(name, recipe_names()))
