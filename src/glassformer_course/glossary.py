@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def file(self) -> str:
-        """Path of its page in the repository, such as docs/book/03-attention.md, with `#` and the section if there is one."""
+        """Path of the page in the repository, such as docs/book/03-attention.md; `#` and a section may follow."""
         page, hash, section = self.page.partition("#")
         return f"docs/{page}.md{hash}{section}"
 
