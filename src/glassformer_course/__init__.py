@@ -21,7 +21,8 @@ def check(which: str | int, *functions: Function) -> bool:
     """Check functions defined in a notebook, as `glass learn check` checks a file, and print the verdict.
 
     The whole cell of each function runs in a separate process, so put its imports and helpers in the same cell.
-    If the notebook's working directory is a course folder, the result is recorded there.
+    The result is recorded in the course folder, if there is one: the notebook's working directory or its subfolder
+    `glass-learn`.
 
     Args:
         which: name or number of the exercise.
@@ -52,7 +53,8 @@ def check(which: str | int, *functions: Function) -> bool:
 def hint(which: str | int, number: int = 1) -> None:
     """Print hint 1 (the idea), 2 (the formula) or 3 (the code except for one line) of an exercise.
 
-    If the notebook's working directory is a course folder, the hint is recorded there.
+    The hint is recorded in the course folder, if there is one: the notebook's working directory or its subfolder
+    `glass-learn`.
 
     Raises:
         GlassError: unknown exercise or hint number, or the course folder is damaged.

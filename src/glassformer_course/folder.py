@@ -115,7 +115,7 @@ class CourseFolder:
             return path
 
     def reset(self, exercise: Exercise) -> tuple[Path, Path | None]:
-        """Write a new stub and rename the old file.
+        """Write a new stub, rename the old file, and reset the progress in the exercise.
 
         Returns:
             The path of the stub, and the new path of the old file, or None if there was no old file.

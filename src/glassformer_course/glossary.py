@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def file(self) -> str:
-        """Path of its page in the repository, such as docs/book/03-attention.md."""
+        """Path of the page in the repository, such as docs/book/03-attention.md; `#` and a section may follow."""
         page, hash, section = self.page.partition("#")
         return f"docs/{page}.md{hash}{section}"
 
@@ -71,7 +71,7 @@ def look_up(name: str) -> Entry:
     """Return the entry that has this name; case, spaces, hyphens and a plural "s" or "es" do not matter.
 
     Raises:
-        GlassError: there is no such entry; the message suggests the closest name.
+        GlassError: there is no such entry; the error suggests the closest name, if one is similar.
     """
     names = _entries_by_name()
     normalized = _normalized(name)

@@ -17,7 +17,7 @@ def notebook(exercise: Exercise, level: str) -> str:
         level: level of the explanation.
 
     Raises:
-        GlassError: jupytext is not installed.
+        GlassError: jupytext or nbformat is not installed.
     """
     try:
         import jupytext

@@ -23,7 +23,8 @@ def read_answer(path: Path, exercise: Exercise) -> str:
     """Return the source of an answer in a `.py` file or a notebook.
 
     Raises:
-        GlassError: the file is missing, too large or not UTF-8, or a notebook does not define the functions.
+        GlassError: the file is missing, too large or not UTF-8, or a notebook is damaged or has no cell with
+            the answer.
     """
     if path.exists() and not path.is_file():
         raise GlassError(f"{path} is not a file", f"Move it away. To write a new one: {_start_command(path, exercise)}")

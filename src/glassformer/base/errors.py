@@ -84,7 +84,7 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
 
 
 def nearest_file(path: Path, otherwise: str) -> str:
-    """Return the remedy for a missing file: suggest the most similar name in its folder.
+    """Return the remedy for a missing file: a sentence that suggests the most similar path in its folder.
 
     If no name is similar, or the folder cannot be read, return `otherwise`; if the folder is missing, return a sentence
     that says so.

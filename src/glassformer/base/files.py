@@ -1,4 +1,4 @@
-"""Atomic writing: after a crash, a kill or a full disk there is the old file or the new file, never a partial file."""
+"""Write files and folders atomically: no crash, kill or full disk leaves partial contents at the final path."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def partial_path(path: Path) -> Path:
-    """Return a unique temporary path beside `path`, so that two processes never write the same one."""
+    """Return a temporary path beside `path` with a random name, so that two processes do not write the same file."""
     return path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
 
 
@@ -135,12 +135,12 @@ def atomic_folder(final: Path) -> Iterator[Path]:
 
 
 def old_path(final: Path) -> Path:
-    """Return the path of a folder while `atomic_folder` replaces it."""
+    """Return the path to which `atomic_folder` renames an existing folder `final` while it replaces the folder."""
     return final.with_name(final.name + OLD)
 
 
 def restore_folder(final: Path) -> None:
-    """Undo an interrupted replacement by `atomic_folder`: rename the old folder back to `final`."""
+    """Undo an interrupted replacement by `atomic_folder`: if `final` is missing, rename the old folder back to it."""
     if old_path(final).exists() and not final.exists():
         _replace(old_path(final), final)
 
@@ -182,9 +182,12 @@ def check_folder(folder: Path) -> None:
 
 
 def recorded_sha256(folder: Path, name: str) -> str | None:
-    """Return the SHA-256 of a file that the manifest of its folder records; None if no manifest records one.
+    """Return the SHA-256 that the manifest of a folder records for a file.
 
-    The file itself is not read, so this is fast even for large weights. `check_folder` compares file and hash.
+    Return None if the manifest does not list the file, or is missing or damaged.
+
+    The file itself is not read, so this is fast even for large weights. `check_folder` compares the file with
+    the hash.
     """
     try:
         return str(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"][name]["sha256"])

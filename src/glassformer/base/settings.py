@@ -100,7 +100,12 @@ def impossible(problem: str, remedy: str) -> ValueError:
 
 
 def validated(kind: type[S], values: Mapping[str, Any], where: str) -> S:
-    """Validate `values` as settings of class `kind`; a `GlassError` names the source `where` and the allowed values."""
+    """Return settings of class `kind` with these values.
+
+    Raises:
+        GlassError: a name or a value is invalid; the error names `where`, the source of the values, and suggests names
+            or allowed values.
+    """
     try:
         return kind.model_validate(values)
     except ValidationError as error:

@@ -14,6 +14,7 @@ K       width of one head (``model.head_width``)
 F       hidden width of the feed-forward layer (``model.hidden``)
 V       vocabulary size (``model.vocab_size``)
 L       number of layers (``model.layers``)
+C       number of classes of a classifier (``model.classes``)
 ======  ==============================================================
 
 A shape in a comment, such as ``# (B, H, T, S)``, reads left to right in the order of the tensor's axes.

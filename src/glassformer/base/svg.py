@@ -43,7 +43,7 @@ def document(width: float, height: float, title: str, /, *children: str, **attri
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Return two to six round numbers, evenly spaced, between `low` and `high`; `low` must be less than `high`.
+    """Return two to six round numbers, evenly spaced, between `low` and `high`; `high` - `low` must be at least 1e-9.
 
     >>> ticks(0, 9)
     [0.0, 2.0, 4.0, 6.0, 8.0]

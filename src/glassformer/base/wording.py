@@ -15,7 +15,7 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 def format_value(value: object) -> str:
-    """Format the value of a setting as text, with thousands separators.
+    """Format the value of a setting as text; numbers have thousands separators.
 
     >>> format_value(20000), format_value(0.01), format_value("bf16")
     ('20,000', '0.01', 'bf16')
@@ -53,6 +53,8 @@ def span(first: object, last: object) -> str:
 def quoted(path: Path | str) -> str:
     """Return a path as typed in a command, in quotes if it has spaces or special characters of the shell.
 
+    On Windows, only a path with spaces is quoted.
+
     >>> quoted("runs/book"), quoted("my runs/book")
     ('runs/book', "'my runs/book'")
     """
@@ -63,7 +65,7 @@ def quoted(path: Path | str) -> str:
 
 
 def listed(names: Sequence[str], max_names: int) -> str:
-    """Return the first names, separated by commas, and the number of further names.
+    """Return the first `max_names` names, separated by commas, and the number of further names.
 
     >>> listed(["a", "b"], 5), listed(["a", "b", "c", "d"], 2)
     ('a, b', 'a, b and 2 more')

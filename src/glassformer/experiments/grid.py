@@ -220,7 +220,10 @@ def _refuse_unsupported(cell: Cell) -> None:
 
 
 def difference(old: Grid, new: Grid) -> str | None:
-    """Return a description of the first difference between two grids; None if there is none except added seeds."""
+    """Return a description of the first difference between two grids in cells or settings.
+
+    Return None if cells and settings are equal and `new` has at least as many seeds as `old`.
+    """
     if [cell.values for cell in old.cells] != [cell.values for cell in new.cells]:
         names = [", ".join(cell.name for cell in grid.cells) for grid in (old, new)]
         return f"the cells {names[0]}, not {names[1]}"

@@ -117,7 +117,10 @@ def _prepare_texts(folder: Path, grid: Grid, note: Callable[[str], None]) -> dic
 
 
 def text_key(config: Any) -> str:
-    """Return a string of all settings that determine the tokens of a run; equal strings mean equal tokens."""
+    """Return a string of all settings that determine the tokens of a run.
+
+    Runs with equal strings have equal tokens, unless the text changes in between.
+    """
     return json.dumps([config.train.task, config.data.model_dump(), config.tokenizer.model_dump()])
 
 
@@ -132,7 +135,7 @@ def _refuse_other_text(grid: Grid, results: dict[str, Result], hashes: dict[str,
 
 
 class Pool:
-    """A pool of worker processes that take runs from one queue; if a process dies, only its current run fails."""
+    """A pool of worker processes for the runs in one queue; if a process dies, only its current run fails."""
 
     def __init__(self, folder: Path, jobs: list[GridJob], processes: int, note: Callable[[str], None]) -> None:
         self.folder = folder

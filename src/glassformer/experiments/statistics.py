@@ -86,7 +86,7 @@ class CellResult:
 
     Attributes:
         name: name of the cell.
-        values: the value of each varied setting in this cell.
+        values: the value of each varied setting (or of `remove`) in this cell.
         spread: mean and standard deviation of `ResultTable.measure` over seeds.
         contrast: difference from the baseline; None for the baseline itself.
         writing: loss when generating (see `worker.writing_loss`); empty if not measured.

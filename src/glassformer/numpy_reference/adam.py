@@ -56,7 +56,8 @@ def adamw(weights: Weights, gradients: Weights, state: State, rule: AdamW) -> tu
     """Take one step of AdamW (Loshchilov and Hutter 2019, algorithm 2); as in PyTorch, α also multiplies the decay.
 
     As in Adam (Kingma and Ba 2015, algorithm 1), m ← β1 m + (1 - β1) g and v ← β2 v + (1 - β2) g². Bias correction
-    gives m̂ = m / (1 - β1ᵗ) and v̂ = v / (1 - β2ᵗ). Then w ← w - α λ w - α m̂ / (√v̂ + ε).
+    gives m̂ = m / (1 - β1ᵗ) and v̂ = v / (1 - β2ᵗ). Then w ← w - α λ w - α m̂ / (√v̂ + ε). Unless `rule.clip` is None,
+    the gradients are clipped first; see `clipped`.
 
     Returns:
         New weights and a new state; the arguments are not changed.

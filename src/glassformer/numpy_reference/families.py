@@ -176,7 +176,10 @@ def encoder_decoder(inputs: Inputs, weights: Weights, settings: Settings) -> tup
 
 
 def encoder_decoder_backward(dlogits: Array, saved: NumpyEncoderDecoder) -> dict[str, Array]:
-    """Return the gradients of all weights; that of a shared embedding is summed over source, target and tied head."""
+    """Return the gradients of all weights.
+
+    The gradient of a shared embedding is the sum over its uses: source, target and, if tied, head.
+    """
     dx, head_gradients = head_backward(dlogits, saved.head)  # (B, T, D)
     decoder_gradients = stack_backward(dx, saved.decoder)
     if decoder_gradients.memory is None:

@@ -32,8 +32,8 @@ def cross_entropy(logits: Array, targets: Ints, smoothing: float = 0.0) -> tuple
 
     Args:
         logits: (B, T, V), or (B, C) for a classifier.
-        targets: target ids, one per row of logits; `IGNORED` at positions without a target. If all are ignored, the
-            loss is 0.
+        targets: target ids, one for each vector of V logits; `IGNORED` at positions without a target. If all are
+            ignored, the loss is 0.
         smoothing: label smoothing: q is 1 - smoothing at the target, plus smoothing / V for every id (Szegedy et al.
             2016, section 7).
 

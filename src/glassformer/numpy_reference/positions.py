@@ -53,12 +53,15 @@ def score_bias(
 
 
 def token_positions(attention_mask: Bools) -> Ints:
-    """Return the position of each token in its row, (B, T), from 0; padding has the position of the token before it."""
+    """Return the position of each token in its row, (B, T), from 0.
+
+    Padding has the position of the last token before it, or 0 if there is none.
+    """
     return np.maximum(np.cumsum(attention_mask, axis=1, dtype=np.int64) - 1, 0)  # (B, T)
 
 
 def sinusoids(positions: Ints, width: int) -> Array:
-    """Return sin(p / 10000^(2i/D)) in channel 2i and its cosine in channel 2i + 1 (Vaswani et al. 2017, section 3.5).
+    """Return sin(p / 10000^(2i/D)) in channel 2i, and cos of the same angle in channel 2i + 1 (Vaswani et al. 2017).
 
     positions: (B, T) -> (B, T, D).
     """
@@ -122,7 +125,7 @@ def relative_bias(relative_positions: Ints, table: Array, max_distance: int, cau
     Args:
         relative_positions: (B, T, S) query position minus key position.
         table: (buckets, H) learned biases.
-        max_distance: distances beyond it share the last bucket.
+        max_distance: distances of at least this share the last bucket.
         causal: True to use all buckets for earlier keys, False to use half of them for each direction.
 
     Returns:

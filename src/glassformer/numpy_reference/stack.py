@@ -60,8 +60,8 @@ def embed_backward(dx: Array, saved: NumpyEmbedding) -> dict[str, Array]:
         gradients = with_prefix("norm", norm_gradients)
     gradients["tokens.weight"] = look_up_backward(dx * saved.scale, saved.tokens, token_table)  # (V, D)
     if "positions.table.weight" in saved.weights:
-        position_table = saved.weights["positions.table.weight"]  # (C, D)
-        gradients["positions.table.weight"] = look_up_backward(dx, saved.positions, position_table)  # (C, D)
+        position_table = saved.weights["positions.table.weight"]  # (context, D)
+        gradients["positions.table.weight"] = look_up_backward(dx, saved.positions, position_table)  # (context, D)
     return gradients
 
 
@@ -129,7 +129,7 @@ class StackGradients(NamedTuple):
 
 
 def stack_backward(dx: Array, saved: NumpyStack) -> StackGradients:
-    """Return the gradients of embedding, stack and memory; those of score bias and memory are sums over all layers."""
+    """Return the gradients of embedding, stack and memory; score bias and memory get the sum over all layers."""
     gradients: dict[str, Array] = {}
     if saved.norm is not None:
         dx, norm_gradients = norm_backward(dx, saved.norm)  # (B, T, D)

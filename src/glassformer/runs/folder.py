@@ -20,7 +20,7 @@
     chat_template.jinja  the chat template: a copy of data.chat_template for other programs; in a run of task lm, a
                     template added by the user or by glass import
     lock            held by the training process from its first write to its last
-    creating        present while the folder is created; remains if the process is killed meanwhile
+    glassformer.creating  present while the folder is created; remains if the process is killed meanwhile
 
 The encoded text is beside the run, in `../.tokens/HASH`, where runs on the same text share it, or in the folder that
 `glass data encode` wrote.
@@ -81,7 +81,7 @@ WRITTEN_BY_TRAINING = (
     "best",
     "last",
 )
-"""Files of a run that only the process holding the run's lock writes."""
+"""Files whose partial versions, left by a killed process, `Run.clean_up` removes."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Run:
 
     @property
     def source_tokenizer_file(self) -> Path:
-        """Return the path of the source's tokenizer; the file exists if the source has a separate vocabulary."""
+        """Return the path of the source's tokenizer; the file exists only if the source has a separate vocabulary."""
         return self.folder / "source_tokenizer.json"
 
     def labels(self) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ class Run:
         return None
 
     def recorded_weights_sha256(self) -> set[str]:
-        """Return the recorded SHA-256 of the weights of every checkpoint."""
+        """Return the SHA-256 of the weights of every checkpoint whose manifest records it."""
         digests = (recorded_sha256(folder, "model.safetensors") for folder in self.all_checkpoints())
         return {digest for digest in digests if digest is not None}
 
@@ -435,9 +435,9 @@ def _remove_partials(folder: Path, names: Collection[str]) -> None:
 
 
 def refuse_existing(folder: Path) -> None:
-    """Raise a `GlassError` unless `folder` is missing or empty, so that no other file is overwritten.
+    """Raise a `GlassError` unless `folder` is missing or empty, so that no file is overwritten by mistake.
 
-    The lock and the files of an interrupted creation are allowed, because `create_run` replaces these files.
+    The lock is allowed, and so are the files of an interrupted creation, which `create_run` replaces.
     """
     if (folder / "config.toml").exists():
         raise GlassError(
@@ -464,8 +464,8 @@ def open_run(folder: Folder, altered: str | None = None) -> Run:
         altered: the expected change by an experiment (`Run.altered`), given only by that experiment.
 
     Raises:
-        GlassError: there is no run (if there is no such folder, the error suggests the nearest name), or the change to
-            the model by an experiment is not the expected one.
+        GlassError: there is no run (if there is no such folder, the error suggests other runs), or the change to the
+            model by an experiment is not the expected one.
     """
     folder = Path(folder)
     if (folder / "config.toml").is_file():
@@ -497,7 +497,7 @@ def runs_near(folder: Path) -> list[str]:
 
 
 def list_runs(parent: Path) -> list[Run]:
-    """Return the runs in a folder, most recently used last, without runs that are still being created."""
+    """Return the runs in a folder, without runs still being created; the most recently created or trained is last."""
     if not parent.is_dir():
         return []
     folders = [path for path in parent.iterdir() if not path.name.endswith(PARTIAL)]

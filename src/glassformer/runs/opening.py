@@ -77,7 +77,7 @@ class OpenedRun:
             note: function that receives a note if the encoded text is missing and is searched for or encoded again.
 
         Raises:
-            GlassError: there is no such run, or its files are damaged or belong to different models.
+            GlassError: there is no such run or device, or the run's files are damaged or belong to different models.
         """
         run = open_run(folder)
         torch_device = choose_device(device)
@@ -110,7 +110,7 @@ class OpenedRun:
 
     @cached_property
     def loss(self) -> float | None:
-        """Return the validation loss that training measured at this step; None if there was no evaluation."""
+        """Return the validation loss that training measured at this step; None if it is missing or cannot be read."""
         try:
             progress = json.loads((self.checkpoint / "state.json").read_text(encoding="utf-8"))["progress"]
             return {int(step): float(loss) for step, loss in progress["evaluations"]}.get(self.step)
@@ -156,7 +156,7 @@ class OpenedRun:
         """Return the encoded text of the run.
 
         Raises:
-            GlassError: the text is missing, there is another text at its path, or the run was imported without a text.
+            GlassError: the text is missing or differs from the run's text, or the run was imported without a text.
         """
         from glassformer.runs.run_text import find_or_encode_text
 

@@ -1,8 +1,9 @@
 """The parent of a run: the settings, tokenizers and weights that the run (the child) starts from.
 
-A child keeps the parent's tokenizers and model architecture, and starts from the weights of the parent's best
-checkpoint. Only a head that the parent cannot provide is initialized anew: that of a classifier whose parent has other
-labels or no labels. After its start, the child does not need the parent's folder.
+A child has the parent's tokenizers and its model architecture, except for dropout and sometimes the head. It starts
+from the weights of the parent's best checkpoint. Only a head that the parent cannot provide is initialized anew: that
+of a classifier whose parent has other labels or no labels. After its start, the child does not need the parent's
+folder.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Parent:
             labels: names of the child's labels, if the child is a classifier.
 
         Returns:
-            names of the tensors that keep their initial values.
+            The names of the tensors that keep their initial values.
 
         Raises:
             GlassError: the weights do not fit the model.

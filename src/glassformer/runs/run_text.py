@@ -61,7 +61,7 @@ def tokenizers_of(run: Run, config: Config) -> tuple[Tokenizer, ...]:
 
 
 def open_text(config: Config, stored: Path) -> Prepared:
-    """Open the prepared text in the folder `stored` of the token cache."""
+    """Open the prepared text in the folder `stored`, usually a folder of the token cache."""
     return open_prepared(RECORD_KINDS[config.train.task], stored)
 
 
@@ -70,7 +70,7 @@ def stored_text(run: Run, config: Config) -> Prepared:
 
     Raises:
         DamagedStoreError: the encoded text is missing or damaged, or the folder contains another text.
-        GlassError: the run was imported and has no text.
+        GlassError: the run was imported and has no text, or its manifest is missing or damaged.
     """
     manifest = run.manifest()
     if "imported" in manifest:
@@ -94,7 +94,7 @@ def stored_text(run: Run, config: Config) -> Prepared:
 def find_or_encode_text(
     run: Run, config: Config, note: Callable[[str], None], named_paths: Mapping[str, str] | None = None
 ) -> Prepared:
-    """Return the encoded text of a run; if it is missing, find the text and encode it again.
+    """Return the encoded text of a run; if it is missing or paths are given, find the text and encode it again.
 
     Args:
         run: the run, which may have been moved.

@@ -35,7 +35,7 @@ def candidate_texts(run: Run, data: DataConfig, named_paths: Mapping[str, str]) 
     Args:
         run: the run, which may have been moved.
         data: the run's settings of `data`.
-        named_paths: `source` and `target` given by the user; they are neither searched for nor checked.
+        named_paths: `source` and `target` given by the user, which are used unchanged.
     """
     recorded_paths = {name: value for name in SOURCES if (value := getattr(data, name)) is not None}
     tried: list[dict[str, str]] = []

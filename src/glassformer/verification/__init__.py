@@ -1,5 +1,5 @@
-"""Verification: the checks behind the report of `glass verify`, made for one run on this machine.
+"""Verification: the checks that `glass verify` runs on one run and lists in its report.
 
-`report` runs all checks. Each `*_checks` module has one group of them, most of which use the run's own weights;
+`report` runs all checks. Each `*_checks` module defines one group of checks; most checks use the run's own weights.
 `device` compares devices and precisions, with random weights.
 """

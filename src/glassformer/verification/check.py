@@ -61,7 +61,7 @@ class Result:
         measured: the measured value; None if nothing was measured.
         note: description of the data used, or the reason why nothing was measured.
         seconds: duration in seconds.
-        could_run: False if the check applies to the run but could not run.
+        could_run: False if the check could not run, because the run could not be loaded.
     """
 
     check: Check
@@ -72,7 +72,7 @@ class Result:
     could_run: bool = True
 
     def facts(self) -> dict[str, Any]:
-        """Return the result as JSON values; an infinite measurement becomes null, and `ok` is then false."""
+        """Return the result as JSON values; an infinite or NaN measurement becomes null, and `ok` is then false."""
         finite = self.measured is not None and math.isfinite(self.measured)
         return {
             "name": self.check.name,
@@ -86,7 +86,10 @@ class Result:
         }
 
     def line(self, width: int) -> str:
-        """Return one line of text: verdict, name padded to `width`, measured value, limit, and claim or note."""
+        """Return one line of text: verdict, name padded to `width`, measured value, limit and an explanation.
+
+        The explanation is the claim if the check passed, the claim and the note if it failed, otherwise the note.
+        """
         verdict, sign = {True: ("pass", "<="), False: ("FAIL", " >"), None: ("-", "  ")}[self.ok]
         explanation = (
             self.check.claim if self.ok else self.note if self.ok is None else f"{self.check.claim}? {self.note}"
@@ -96,7 +99,7 @@ class Result:
 
 
 def format_number(number: float | None) -> str:
-    """Format a number: exactly if an integer below one million, else with two significant digits; "" for None."""
+    """Format a number: integers below one million in size exactly, others with two significant digits; "" for None."""
     if number is None:
         return ""
     # The first comparison is False for infinity and NaN, which round() refuses.

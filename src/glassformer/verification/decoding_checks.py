@@ -33,7 +33,10 @@ PROBABILITIES = 1e-9  # limit in nats, for float64
 
 
 def cached_logits(subject: VerifiedRun) -> Finding:
-    """Compare cached with uncached logits at each step, while the rows grow by one token per step."""
+    """Compare cached with uncached logits at each step, while the rows grow by one token per step.
+
+    The first rows of a decoder are also compared around the end of its context, up to a context of `LONGEST_PAST`.
+    """
     model = subject.model
     assert isinstance(model, Decoder | EncoderDecoder)
     with inference(model):
@@ -86,7 +89,7 @@ def _cache_distance(
     sources: Sequence[Sequence[int]] = (),
     engine: Engine | None = None,
 ) -> float:
-    """Return the largest distance between cached logits (of `engine`) and uncached ones, over all steps."""
+    """Return the largest distance, over all steps, between cached logits (of `engine`, if given) and uncached ones."""
     reader = _reader_with_rows(model, rows_by_step, sources, engine)
     return max(distance(reader.read(rows).logits, next_logits(model, rows, sources)) for rows in rows_by_step)
 
@@ -132,7 +135,7 @@ def no_backend(subject: VerifiedRun) -> str | None:
 
 
 def _extended_prompts(subject: VerifiedRun, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
-    """Return the prompts at each step, extended by one more token of the run's text each time."""
+    """Return the prompts at each step: at step i, counted from 0, i tokens of its row are added to each prompt."""
     added = [_repeated(row.inputs.tolist(), steps) for row in subject.rows]
     return [[prompt + more[:count] for prompt, more in zip(prompts, added, strict=False)] for count in range(steps)]
 

@@ -17,7 +17,10 @@ from glassformer.verification.verified_run import VerifiedRun
 
 
 def export_hf(subject: VerifiedRun) -> Finding:
-    """Export the run to the Hugging Face format and compare its outputs in transformers, each with its own limit."""
+    """Export the run to the Hugging Face format, and compare the outputs of transformers with those of the run.
+
+    Each comparison has its own limit; the measured value is the largest ratio of a difference to its limit.
+    """
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         report = export(ExportRequest(subject.folder, Path(temporary) / "hf", subject.which))
     comparisons = "; ".join(f"{each.name} {each.value:.1e} (limit {each.limit:.0e})" for each in report.measured)

@@ -167,7 +167,10 @@ def _known_parts_restored(tokenizer: Tokenizer, text: str, decoded: str) -> bool
 
 
 def _normalized(tokenizer: Tokenizer, text: str) -> str:
-    """Normalize a text as its tokenizer does: Unicode form, case and, for WordPiece, white space."""
+    """Normalize the Unicode form and the case of a text as its tokenizer does.
+
+    For WordPiece, also remove white space, which decoding does not restore.
+    """
     steps: list[Callable[[str], str]] = []
     if tokenizer.normalization != "none":
         steps.append(lambda text: unicodedata.normalize(tokenizer.normalization.upper(), text))  # type: ignore[arg-type]
@@ -181,7 +184,7 @@ def _normalized(tokenizer: Tokenizer, text: str) -> str:
 
 
 def _row_texts(subject: VerifiedRun) -> Iterator[str]:
-    """Yield the text of each row."""
+    """Yield the decoded inputs of each row."""
     for row in subject.rows:
         yield subject.opened.tokenizer.decode(row.inputs.tolist())
 
@@ -199,7 +202,7 @@ def moved(subject: VerifiedRun) -> Finding:
 
 
 def _copy_run(subject: VerifiedRun, folder: Path) -> None:
-    """Copy the run's files and one checkpoint to `folder`, and erase the location of the text."""
+    """Copy the run's files and one checkpoint to `folder`, and erase the location of the text from the manifest."""
     checkpoint = _checkpoint_folder(subject, subject.which)
     subject.run.manifest()  # so that the error for a missing or damaged manifest names the original, not the copy
     shutil.copytree(subject.folder, folder, ignore=shutil.ignore_patterns("checkpoints", "lock", "*.partial"))

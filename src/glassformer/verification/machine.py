@@ -32,7 +32,7 @@ EXTRAS = {
     "notebooks": (("jupytext", "nbformat", "ipykernel"), "exercises as notebooks"),
     "docs": (("sphinx", "myst-nb", "furo", "ipykernel"), "building the book"),
 }
-"""Optional extras of this package, with the packages and the purpose of each."""
+"""Optional extras of this package except `all` and `test`, with the packages and the purpose of each."""
 NEEDED = ("torch", "numpy", "tokenizers", "safetensors", "pydantic")
 PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
 SQUARE = {"cpu": 192}
@@ -77,7 +77,7 @@ class Machine:
         memory_free: free memory in bytes; None if the system does not report it.
         disk_free: free disk space in bytes.
         compiler: path of a C++ compiler, which `torch.compile` needs on a CPU; None if there is none.
-        devices: all devices, the CPU first.
+        devices: all devices that torch can use, the CPU first.
     """
 
     versions: dict[str, str]

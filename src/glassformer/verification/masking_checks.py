@@ -77,7 +77,7 @@ def padding_blind(subject: VerifiedRun) -> Finding:
 
 
 def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
-    """Return the output for a batch whose first row has no real token."""
+    """Return the output for a batch whose first row (first source, in an encoder-decoder) has no real token."""
     model = subject.model
     attention_mask = batch.attention_mask.clone()
     attention_mask[0] = False
@@ -91,7 +91,7 @@ def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
 
 
 def future_blind(subject: VerifiedRun) -> Finding:
-    """Change the tokens of the longest row from some position on; the logits before this position must not change."""
+    """Change the tokens of the longest row from one of up to three positions on; earlier logits must not change."""
     model = subject.model
     batch = Batch.from_rows(subject.rows[:1])
     ids = batch.inputs  # (1, T)

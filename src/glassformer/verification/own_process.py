@@ -41,7 +41,7 @@ def verify_in_subprocess(
         The report as JSON values.
 
     Raises:
-        GlassError: `verify_run` raises it, the report cannot be written, or the process ended early.
+        GlassError: as in `verify_run`; or the report cannot be written, or the process ended early.
     """
     command = [sys.executable, "-m", __name__, str(folder), which, device]
     package = str(Path(__file__).parents[2])

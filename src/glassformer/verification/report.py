@@ -54,7 +54,7 @@ class VerificationReport:
     Attributes:
         run: the run folder.
         checkpoint: the name of the checkpoint that was checked.
-        weights: SHA-256 of the weights file; None if there is no such file.
+        weights: SHA-256 of the weights file; None if it cannot be read.
         rows_from: description of the source of the rows that the checks used.
         results: one result for each check.
         seconds: total duration in seconds.
@@ -69,7 +69,7 @@ class VerificationReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed and every check that applies could run."""
+        """Whether no check failed, and none was left out because the run could not be loaded."""
         return all(result.ok is not False and result.could_run for result in self.results)
 
     def facts(self) -> dict[str, Any]:
@@ -95,12 +95,12 @@ class VerificationReport:
         }
 
     def text(self) -> str:
-        """Return the checks that could not run, and a summary; `verify_run` reports each result separately."""
+        """Return the checks that could not run, and a summary; `verify_run` passes each result to `tell`."""
         not_run = self.skipped_checks_text()
         return f"\n{self.summary()}" if not_run is None else f"{not_run}\n\n{self.summary()}"
 
     def summary(self) -> str:
-        """Count the checks by their verdicts, in one line."""
+        """Return one line with the number of checks for each verdict."""
         counts = {ok: sum(result.ok is ok for result in self.results) for ok in (True, False, None)}
         failed = [result.check.name for result in self.results if result.ok is False]
         failed_names = f" ({', '.join(failed)})" if failed else ""
@@ -199,7 +199,10 @@ def select_checks(only: Sequence[str]) -> tuple[Check, ...]:
 
 
 def run_check(check: Check, subject: VerifiedRun) -> Result:
-    """Run one check; if the check raises an exception, it fails."""
+    """Run one check and return its result.
+
+    A check that raises an exception fails. A check that needs the model does not run if the run cannot be loaded.
+    """
     started = time.perf_counter()
     if not check.files_only and subject.load_error is not None:
         return Result(check, None, None, f"did not run: {subject.load_error}", 0.0, could_run=False)
@@ -218,7 +221,7 @@ def run_check(check: Check, subject: VerifiedRun) -> Result:
 
 
 def _checkpoint_hash(run: Run, which: Which) -> tuple[str, str | None]:
-    """Return the name of a checkpoint and the hash of its weights file; if one is missing, a remark and None."""
+    """Return the name of a checkpoint and the hash of its weights; if either cannot be read, a remark and None."""
     try:
         name = (run.folder / which).read_text(encoding="utf-8").strip()
         return name, sha256(run.checkpoints_folder / name / "model.safetensors")

@@ -23,7 +23,10 @@ Der alte Hund schläft. Le café était fermé. Быстрая лиса прыг
 
 
 def few_rows(opened: OpenedRun) -> tuple[list[Row], str]:
-    """Return `ROWS` rows of the run's task, of different lengths, longest first, and a description of their source."""
+    """Return `ROWS` rows of the run's task and a description of their source.
+
+    The rows are cut to decreasing lengths, so that a batch of them has padding; short rows may have equal lengths.
+    """
     rows = _validation_rows(opened)
     description = "the run's validation text"
     if not rows:

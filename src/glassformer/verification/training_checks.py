@@ -38,7 +38,7 @@ SAVED = 2  # the step after which a checkpoint is saved
 
 @dataclass(frozen=True)
 class FewRows:
-    """The run's task on a few rows; each step uses all rows, in rotated order."""
+    """The run's task on a few rows; each step uses all rows, in rotated order, and one of them twice."""
 
     all_rows: Sequence[Row]
     choices: int
@@ -198,9 +198,10 @@ def resume(subject: VerifiedRun) -> Finding:
 
 
 def _trainer(subject: VerifiedRun, folder: Path, reporter: Silent, fresh: bool = True) -> Trainer:
-    """Return a trainer with the run's weights in a new folder or, unless `fresh`, with zero weights to resume.
+    """Return a trainer for a new run folder or, unless `fresh`, for an existing one.
 
-    It computes in float32 if bfloat16 is slow, because resuming does not depend on the precision.
+    In a new folder, training starts from the verified run's weights; otherwise, all weights are 0 until training is
+    resumed. The trainer computes in float32 if bfloat16 is slow, because resuming does not depend on the precision.
     """
     precision = {} if bfloat16_is_faster(torch.device("cpu")) else {"precision": "fp32", "muon_precision": "fp32"}
     config = _settings(subject.config, micro_batch=2, **precision)

@@ -81,7 +81,7 @@ class VerifiedRun:
 
     @property
     def rows(self) -> list[Row]:
-        """A few rows of the run's task, of different lengths, longest first."""
+        """A few rows of the run's task, cut to decreasing lengths; see `few_rows`."""
         return self._rows_and_source[0]
 
     @property
@@ -96,7 +96,7 @@ class VerifiedRun:
 
     @property
     def prompts(self) -> list[list[int]]:
-        """Prompts of different lengths: the first ids of each row or of its source."""
+        """Prompts: the first ids of each row or of its source, cut to decreasing lengths."""
         max_length = min(LONGEST_PROMPT, max(1, self.config.model.context // 2))
         id_arrays = [row.inputs if row.source is None else row.source for row in self.rows]
         id_lists = [ids.tolist() for ids in id_arrays]

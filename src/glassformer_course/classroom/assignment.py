@@ -13,7 +13,7 @@ from glassformer_course.exercise import Exercise
 from glassformer_course.folder import CourseFolder
 
 TEXT = "text.txt"
-LARGEST = 20_000  # characters of a class's text; the exercises about text process this many in about a second
+LARGEST = 20_000  # maximum number of characters of a class's text
 
 
 def chosen_exercises(selections: Sequence[str]) -> list[Exercise]:
@@ -47,14 +47,15 @@ def assign(
         exercises: exercises of the assignment.
         out: a new or empty folder.
         level: level of the explanations.
-        text: a UTF-8 file; exercises about text get additional cases on its first 20,000 characters.
+        text: a UTF-8 file with at least 100 characters; its first 20,000 characters are copied into the assignment, and
+            exercises about text get additional cases on the beginning of the copy.
         notebooks: also write each exercise as a notebook.
 
     Returns:
         Paths of the files written.
 
     Raises:
-        GlassError: the folder is not empty, or the text cannot be used.
+        GlassError: `out` exists and is not an empty folder, or the text cannot be used.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise GlassError(f"{out} already exists and is not an empty folder", "Choose a new folder: --out FOLDER.")

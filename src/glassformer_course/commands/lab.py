@@ -135,7 +135,7 @@ def _answer(lab_folder: LabFolder, arguments: Sequence[str], level: str) -> Acti
 
 
 def _progress(lab_folder: LabFolder, arguments: Sequence[str], level: str) -> ActionOutput:
-    """Show the solved cases, with tries and hints."""
+    """Show the number of solved cases, and the tries and hints of each case that has any."""
     from glassformer_course.lab.case import cases
 
     records = lab_folder.records()

@@ -17,7 +17,7 @@ ALIKE = 0.66  # minimum fraction of the failed cases in which answer and mistake
 
 
 class StoppedError(Exception):
-    """Raised if the process of an answer was stopped, or exited; the message gives the reason."""
+    """Exception for an answer whose process was stopped, or exited; the message gives the reason."""
 
 
 class Answers(Protocol):
@@ -58,7 +58,7 @@ class FailedCase:
         number: number of the case, from 1.
         case: the case.
         fault, difference: the reason for the failure; exactly one of the two is None.
-        mistake: the known mistake whose results agree best with those of the answer, or None.
+        mistake: the known mistake whose results agree best with those of the answer; None if no mistake matches.
     """
 
     number: int
@@ -82,7 +82,7 @@ class Marks:
 
 
 class _FaultError(Exception):
-    """Raised to end a case in which a call raised an exception or changed an argument."""
+    """Exception that ends a case in which a call raised an exception or changed an argument."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault

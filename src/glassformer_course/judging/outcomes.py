@@ -58,7 +58,8 @@ def difference(
 ) -> Difference | None:
     """Return the first difference, or None if there is none.
 
-    Types and shapes must match too: a float32 array differs from a float64 array, and a tuple from a list.
+    Types and shapes must match too: a float32 array differs from a float64 array, and a tuple from a list. But a NumPy
+    scalar matches a Python bool, int or float of the same kind.
     """
     if actual is None and expected is not None:
         return Difference("the result is None (is a return missing?)", describe_type(expected), "None")

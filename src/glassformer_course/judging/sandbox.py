@@ -86,7 +86,7 @@ class Sandbox:
 
     @property
     def printed(self) -> str:
-        """Output printed while the answer was loaded and during one call: the selected one, else the last."""
+        """Output of loading the answer and of one call (the selected call, else the last), cut to `KEPT` characters."""
         loading, *calls = self._printed
         output = loading + (calls[min(self._selected_call, len(calls) - 1)] if calls else b"")
         return output.decode("utf-8", errors="replace")[:KEPT]

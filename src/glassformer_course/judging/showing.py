@@ -12,7 +12,9 @@ LONGEST = 72  # maximum characters of a value
 
 
 def format_value(value: Any) -> str:
-    """Return a value as text: arrays with dtype and shape, and short ones with their numbers.
+    """Return a value as text of at most `LONGEST` characters.
+
+    An array is shown as its dtype and shape, with its numbers if it has one axis and they fit.
 
     >>> import numpy as np
     >>> format_value(3), format_value("ab"), format_value(np.zeros((2, 5))), format_value(np.array([1, 2]))
@@ -31,7 +33,7 @@ def format_value(value: Any) -> str:
 
 
 def describe_type(value: Any) -> str:
-    """Return the type of a value, with its length or shape if it has one.
+    """Return the type of a value, with the shape of an array and the length of a list, tuple or dictionary.
 
     >>> describe_type(1.5), describe_type([1, 2]), describe_type(None)
     ('float', 'list of 2', 'None')

@@ -82,7 +82,7 @@ _STATE: dict[Result, str] = {
 
 
 def explanation_lines(marks: Marks) -> tuple[str, ...]:
-    """Return the explanation in lines: the case, the difference, and the mistake if it is a known one."""
+    """Return the explanation in lines: the case, the difference, and the mistake if known; empty if no case failed."""
     failed = marks.wrong
     if failed is None:
         return ()

@@ -1,6 +1,6 @@
 """Worker process that runs an answer, with Python and NumPy but without access to the reference solution.
 
-This file is run by its path, so it does not import the package; the sandbox in the parent process imports `encode`,
+This file is run by its path, so it does not import the package. In the parent process, other modules import `encode`,
 `decode` and `call_function` from it. Messages are lines of JSON: the first contains the source and the limits, each
 later one a call. Output that the answer prints goes to standard error, with a marker before each call.
 """
@@ -69,7 +69,10 @@ class Other:
 
 
 def encode(value: Any, depth: int = 0) -> Any:
-    """Encode a value as JSON: None, bool, number, string, bytes, array, or a list, tuple or dictionary of these."""
+    """Encode a value as JSON: None, bool, number, string, bytes, array, or a list, tuple or dictionary of these.
+
+    For any other value, only a description of its type is encoded.
+    """
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
@@ -137,7 +140,11 @@ def call_function(
 
 
 def raised(error: BaseException) -> dict[str, Any]:
-    """Return an exception as a dictionary: its type, its message, and the line of the answer that raised it."""
+    """Return an exception as a dictionary.
+
+    The keys are `raised`, the name of its type; `message`, of at most 300 characters; and `line`, the number of the
+    answer's line that raised it, or None.
+    """
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "answer"]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     try:
@@ -157,7 +164,10 @@ class _ReferenceBlocker(importlib.abc.MetaPathFinder):
 
 
 def _install_audit_hook() -> None:
-    """Install an audit hook that stops an answer from changing files and processes by accident."""
+    """Install an audit hook against accidents.
+
+    An answer may not start or end processes, write files outside its temporary folder, or read the reference solutions.
+    """
     folder = os.path.realpath(".")
 
     def refuse(event: str, arguments: tuple[Any, ...]) -> None:

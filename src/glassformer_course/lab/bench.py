@@ -131,7 +131,7 @@ class LabTrainer:
         Args:
             settings: sections and fields of a `Config`, which override those of `STORIES`.
             steps: number of training steps if `step_fraction` is 1.
-            watch: called with the model before the first step and at each evaluation; its results are kept.
+            watch: called at each evaluation, the first time before training; `Trained.watched` stores its results.
             files: field of the `data` section that names a file -> content of that file.
             start: file of initial weights.
         """
@@ -177,7 +177,7 @@ def write_files(files: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 
 def loss_chart(healthy: Trained, faulty: Trained, title: str = "training loss", floor: bool = True) -> Chart:
-    """Return a chart of both training losses, with the true entropy of the text if it is known."""
+    """Return a chart of both training losses; with `floor`, it shows the true entropy of the text if this is known."""
     level = None
     if floor and healthy.config.train.task == "lm":
         held_out = healthy.data.validation.source

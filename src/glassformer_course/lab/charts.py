@@ -93,7 +93,7 @@ def maps_svg(maps: Sequence[Map]) -> str:
 
 
 def _document(width: int, height: int, parts: Sequence[str], title: str) -> str:
-    """Return an SVG document in the page's text color; on its own it is black on white."""
+    """Return an SVG document whose text has the color of the surrounding page, or black without such a page."""
     style: dict[str, str | float] = {"font_family": "sans-serif", "font_size": 12, "fill": "currentColor"}
     return document(width, height, title, *parts, width=width, height=height, **style) + "\n"
 

@@ -1,7 +1,7 @@
 """All settings: documented field by field, validated on creation, immutable, read from and written to TOML.
 
 `config.toml` in a run folder contains a `Config`; a recipe sets some of its fields, and `--set SECTION.FIELD=VALUE`
-changes one field. Nothing here imports torch.
+sets one field. Nothing here imports torch.
 """
 
 from glassformer.base.config.model import GATED, Activation, Family, ModelConfig, Norm, Positions

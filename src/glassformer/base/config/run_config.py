@@ -74,7 +74,7 @@ class Config(BaseSettings):
         return self
 
     def __repr__(self) -> str:
-        """Return all settings as TOML, one per line."""
+        """Return all settings as TOML."""
         return self.to_toml()
 
     __str__ = __repr__
@@ -147,7 +147,7 @@ def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Convert a mapping from `SECTION.FIELD` to text into one table per section.
 
     Raises:
-        GlassError: a setting is unknown (the error suggests a name), or its text is not valid Unicode.
+        GlassError: a setting is unknown or has no section (the error suggests names), or its text is not valid Unicode.
     """
     defaults = Config().model_dump()
     tables: dict[str, dict[str, Any]] = {}

@@ -21,11 +21,12 @@ class TaskFacts:
         family: the model family for the task.
         records: type of the training data: running text, pairs of source and target, texts with labels, or
             conversations.
-        verb: completes the sentence "this run was trained to ...".
+        verb: phrase that completes the sentence "this run was trained to ...".
         command: the command that uses a run of this task; {} is replaced by the run folder.
         method: the method of `glassformer.Transformer` for the task.
-        recipe: the default recipe for data that is not a generated corpus; `--recipe auto` selects it too.
-        example: an input that the web page suggests if the run has neither a sample nor a prompt.
+        recipe: the default recipe for a new run without a settings file or parent run, if its data is not a generated
+            corpus; without a parent run, `--recipe auto` selects it too.
+        example: an input that the web page suggests if the run has neither a suitable sample nor a prompt.
         defaults: default settings by section, which a recipe, a file or an option overrides.
     """
 
@@ -40,7 +41,7 @@ class TaskFacts:
 
     @property
     def settings(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return `defaults` together with `model.family`."""
+        """`defaults` together with `model.family`."""
         return {**self.defaults, "model": {"family": self.family}}
 
 

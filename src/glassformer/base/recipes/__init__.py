@@ -21,8 +21,8 @@ class Recipe:
         vocabulary: vocabulary size of the recipe's usual text, for `glass count`; None: `tokenizer.vocab_size`.
         sized: whether the recipe leaves sizes, such as `model.width`, to be chosen for the text, the time limit and the
             machine.
-        published: published parameter counts of this model, for comparison in `glass count`: a total, `parts` by
-            component, and `note`; empty if there are none.
+        published: published parameter counts of this model, for comparison in `glass count`: `total`, `note` and
+            optionally `parts`, the counts by component; empty if there are none.
     """
 
     name: str
@@ -43,7 +43,7 @@ def load_recipe(name: str) -> Recipe:
     """Load a recipe by name.
 
     Raises:
-        GlassError: there is no recipe of this name; the error suggests the nearest name.
+        GlassError: there is no recipe of this name; the error suggests the nearest name, or lists all names.
     """
     if name not in recipe_names():
         raise GlassError(f"there is no recipe {name!r}", nearest(name, recipe_names()))

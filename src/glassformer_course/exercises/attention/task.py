@@ -8,7 +8,7 @@
 # - `Q` is (T, d_k), `K` is (S, d_k), `V` is (S, d_v), all float64. T and S may differ, and so may d_k and d_v.
 # - Each query has its own softmax, over the keys: the rows of A sum to 1.
 # - Return two float64 arrays as a tuple: the output (T, d_v) and the weights A (T, S).
-# - Scores may be in the thousands; the result must still be finite. There is no mask here.
+# - Scores may be as large as 100,000 or as low as -100,000; the result must still be finite. There is no mask here.
 
 # %%
 import numpy as np

@@ -20,7 +20,7 @@
 # Return the `beams` best as a list of tuples `(tokens, score)`: a list of `int` and a `float`, best first. On ties, the
 # hypothesis that was finished earlier comes first, in the order of steps 3 and 4.
 #
-# - `table` is float64 (V, V), and its numbers are multiples of $2^{-20}$, so sums are exact in any order.
+# - `table` is float64 (V, V), and its numbers are multiples of $2^{-20}$ or `-inf`, so sums are exact in any order.
 # - `most` and `beams` are at least 1, `alpha` is 0 or more.
 
 # %%

@@ -61,9 +61,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def cases_on(text: str) -> Iterator[Case]:
-    """Yield cases on the characters of a class's own text, with the last tenth held out.
+    """Yield cases on the first 10,000 characters of a class's own text, with the last tenth held out.
 
-    All rare characters become one token.
+    Each of the `FREQUENT` most frequent characters is a token; all others are one token together.
     """
     characters = sorted(character for character, _ in Counter(text[:10_000]).most_common(FREQUENT))
     tokens = {character: token for token, character in enumerate(characters)}

@@ -94,7 +94,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def cases_on(text: str) -> Iterator[Case]:
-    """Yield cases on the beginning of a class's own text: learn merges, encode, and decode again."""
+    """Yield cases on the first 1,000 characters of a class's own text: learn merges, encode, and decode again."""
     beginning = text[:1000]
     merges = learned_merges(beginning, 20)
     yield _learning(beginning, len(merges))

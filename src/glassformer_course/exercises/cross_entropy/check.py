@@ -35,7 +35,7 @@ def _surprise(logits: Array, target: int) -> float:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with and without ignored positions, one to three axes, and equal, large or infinite logits."""
+    """Yield cases with one or two axes of targets, ignored positions, and equal, large or infinite logits."""
     hand = np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]))
     yield call("cross_entropy", hand, np.array([0, 1]), note="where the probabilities are 1/2 and 1/10")
     for shape in [(5,), (1,), (2, 3)]:

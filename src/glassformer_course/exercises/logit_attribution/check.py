@@ -37,7 +37,7 @@ def logits(parts: Array, gain: Array, bias: Array, unembedding: Array, eps: floa
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with two to many parts, parts that cancel, a large eps, and sums that must equal the logit."""
+    """Yield cases with one to many parts, parts that cancel, a large eps, and sums that must equal the logit."""
     by_hand = np.array([[3.0, 0.0], [0.0, 1.0]])
     plain = np.ones(2)
     none = np.zeros(2)

@@ -135,7 +135,7 @@ MISTAKES = [
     ),
     Mistake(
         "every chosen token is masked",
-        "The model would then predict only at [MASK], which never occurs after training. Only 80% are masked; 10% "
+        "The model would then predict only at [MASK], which ordinary text does not contain. Only 80% are masked; 10% "
         "become another token, and 10% stay the same.",
         {"hide": _all_masked},
     ),

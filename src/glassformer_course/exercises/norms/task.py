@@ -2,7 +2,7 @@
 # # LayerNorm and RMSNorm
 #
 # Write two norms. Each scales every vector (the *last* axis, D numbers) to a fixed size, then multiplies it by a
-# learned gain.
+# learned gain; `layer_norm` also subtracts the mean first and adds a learned bias last.
 #
 # $$\mathrm{layer\_norm}(x) = gain \cdot \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} + bias
 # \qquad \mu = \frac1D \sum_i x_i \qquad \sigma^2 = \frac1D \sum_i (x_i - \mu)^2$$
@@ -11,7 +11,8 @@
 #
 # - `x` is float64 of shape (..., D), with any leading axes; `gain` and `bias` are (D,); `epsilon` is a float.
 # - Divide the variance by D, not by D - 1. $\epsilon$ is *inside* the root.
-# - Numbers may be as large as 1,000,000 with a spread of 10: the result must still be right.
+# - Numbers may be about 1,000,000 with a spread of 10 in `layer_norm`, and about 100,000,000 in `rms_norm`: the result
+#   must still be right.
 # - The result is a new array of the shape of `x`; do not change the arguments.
 
 # %%

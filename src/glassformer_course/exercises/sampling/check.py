@@ -34,7 +34,10 @@ def distribution(logits: Array, temperature: float, top_k: int | None, top_p: fl
 
 
 def draw(probabilities: Array, u: float) -> int:
-    """Return the first token at which the cumulative sum of the probabilities is greater than u."""
+    """Return the first token at which the cumulative sum of the probabilities is greater than u.
+
+    If rounding makes even the last sum too small, return the last token whose probability is not 0.
+    """
     total = 0.0
     last = 0
     for token, probability in enumerate(probabilities.tolist()):

@@ -12,7 +12,7 @@ from glassformer_course.drawing import Panel, Picture
 
 
 def rate(step: int, steps: int, warmup: int, peak: float, floor: float) -> float:
-    """Return the learning rate of one step, as a weighted mean of peak and floor."""
+    """Return the learning rate of one step; after warm-up, it is a weighted mean of peak and floor."""
     if step < min(warmup, steps):
         return peak / warmup * (step + 1)
     decay_step = min(step, steps - 1) - (warmup - 1)

@@ -74,7 +74,7 @@ def observe(trainer: LabTrainer) -> Evidence:
 
 
 def evidence_shows_bug(evidence: Evidence) -> bool:
-    """Return whether decay shrinks the faulty weights more and raises their loss, and both are equal without decay."""
+    """Return whether decay shrinks the faulty weights more and raises the loss, which is about equal without decay."""
     loss = evidence.number("loss")
     plain = evidence.number("plain")
     size = evidence.number("size")

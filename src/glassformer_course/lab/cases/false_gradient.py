@@ -87,7 +87,7 @@ def slope(weights: Any, batch: NumpyBatch) -> tuple[float, float]:
 
 
 def attention_of(saved: Any) -> np.ndarray:
-    """Return the first layer's attention weights, (B, H, T, T), from the values kept by a forward pass."""
+    """Return the first layer's attention weights, (B, H, T, T), from the values saved by a forward pass."""
     return np.asarray(saved.stack.blocks[0].residuals[0].part.attend.weights)
 
 

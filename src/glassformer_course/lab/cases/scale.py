@@ -23,7 +23,7 @@ def fault() -> Iterator[None]:
 
 
 def attention_width(trained: Trained) -> tuple[float, Map]:
-    """Return the effective number of tokens attended to in the last row (e^entropy), and the map of the first head."""
+    """Return the effective number of tokens in the last row (mean e^entropy over heads), and the first head's map."""
     ids = trained.tokenizer.encode(TEXT)
     weights = trained.attention_weights(ids)[:, -1]  # (H, T)
     entropy = -(weights * weights.clamp(min=1e-12).log()).sum(dim=-1)  # (H)
