@@ -17,9 +17,11 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 def format_value(value: object) -> str:
     """Format the value of a setting as text; numbers have thousands separators.
 
-    >>> format_value(20000), format_value(0.01), format_value("bf16")
-    ('20,000', '0.01', 'bf16')
+    >>> format_value(20000), format_value(0.01), format_value("bf16"), format_value(True)
+    ('20,000', '0.01', 'bf16', 'true')
     """
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 

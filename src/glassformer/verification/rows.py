@@ -48,7 +48,8 @@ def _validation_rows(opened: OpenedRun) -> list[Row]:
     if data.tokenizer.digest != opened.tokenizer.digest:
         return []
     rows = make_task(opened.config, data).held_out(None)
-    candidates = [rows[number] for number in sorted({index * len(rows) // CANDIDATES for index in range(CANDIDATES)})]
+    count = min(CANDIDATES, len(rows))
+    candidates = [rows[index * len(rows) // count] for index in range(count)]
     return sorted(candidates, key=len, reverse=True)[:ROWS]
 
 

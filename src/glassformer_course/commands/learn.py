@@ -14,8 +14,9 @@
   glass learn assign 2 7-9 --text our-book.txt --out week-1
   glass learn grade submissions --assignment week-1 --out marks.csv
 
-Answers are plain Python and NumPy. Each is checked in a separate process, limited to 5 seconds and 1 GB, against a
-reference in NumPy, on random cases and edge cases. `check` exits with code 2 if an answer is not right.
+Answers are plain Python and NumPy. Each is checked in a separate process, limited to 5 seconds and 1 GB (on
+Windows only to 5 seconds), against a reference in NumPy, on random cases and edge cases. `check` exits with code 2 if
+an answer is not right.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def _best(hypotheses, n):
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis[1])[:n]
 
 
-def _search(table, bos, eos, beams, most, finish):
+def _search(table, bos, beams, most, finish):
     """Return (active, finished) after `most` steps; `finish(selected, finished)` returns the active hypotheses."""
     finished = []
     running = [([], 0.0)]
@@ -52,22 +52,22 @@ def _finished_dropped(table, bos, eos, beams, most, alpha):
 
 
 def _goes_on_after_the_end(table, bos, eos, beams, most, alpha):
-    running, _ = _search(table, bos, eos, beams, most, lambda selected, finished: selected)
+    running, _ = _search(table, bos, beams, most, lambda selected, finished: selected)
     return _scored(running, beams, lambda n: _wu(n, alpha))
 
 
 def _no_penalty(table, bos, eos, beams, most, alpha):
-    running, finished = _search(table, bos, eos, beams, most, lambda selected, done: _split(selected, done, eos))
+    running, finished = _search(table, bos, beams, most, lambda selected, done: _split(selected, done, eos))
     return _scored(finished + running, beams, lambda n: 1.0)
 
 
 def _by_length(table, bos, eos, beams, most, alpha):
-    running, finished = _search(table, bos, eos, beams, most, lambda selected, done: _split(selected, done, eos))
+    running, finished = _search(table, bos, beams, most, lambda selected, done: _split(selected, done, eos))
     return _scored(finished + running, beams, lambda n: n**alpha)
 
 
 def _ranked_without_penalty(table, bos, eos, beams, most, alpha):
-    running, finished = _search(table, bos, eos, beams, most, lambda selected, done: _split(selected, done, eos))
+    running, finished = _search(table, bos, beams, most, lambda selected, done: _split(selected, done, eos))
     return [(tokens, total / _wu(len(tokens), alpha)) for tokens, total in _best(finished + running, beams)]
 
 
@@ -81,7 +81,7 @@ def _greedy_each(table, bos, eos, beams, most, alpha):
 
 
 def _unfinished_dropped(table, bos, eos, beams, most, alpha):
-    _, finished = _search(table, bos, eos, beams, most, lambda selected, done: _split(selected, done, eos))
+    _, finished = _search(table, bos, beams, most, lambda selected, done: _split(selected, done, eos))
     return _scored(finished, beams, lambda n: _wu(n, alpha))
 
 
