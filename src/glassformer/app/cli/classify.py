@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Classify the texts; print one line for each text, or the likeliest labels for a single TEXT."""
+    """Classify the texts; print one line for each text or, for a single TEXT, up to `SHOWN` of the likeliest labels."""
     from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import TextClassifier
 

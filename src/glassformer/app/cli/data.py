@@ -196,7 +196,7 @@ def _in_one_line(text: str) -> str:
 
 
 def _first_conversations(source: Source) -> list[dict[str, Any]]:
-    """Return the first conversations, each split into pieces that count in the loss and pieces that do not."""
+    """Return the first conversations, truncated and split into pieces that count in the loss and pieces that do not."""
     first = []
     for record in islice(source.records(Tally()), SHOWN_FIRST):
         text = record.texts[0][:MOST_CHARACTERS]

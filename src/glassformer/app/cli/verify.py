@@ -41,7 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Verify the run and print each check; save the report unless `--only` is given. Return 1 if a check fails."""
+    """Verify the run and print the report; save it unless `--only` is given.
+
+    Return 1 if a check fails or cannot run, else 0.
+    """
     from glassformer.verification.report import save, select_checks, verify_run
 
     width = max(len(check.name) for check in select_checks(arguments.only))

@@ -22,7 +22,7 @@ from glassformer.runs.opening import OpenedRun
 MOST_BYTES = 40_000_000
 """Maximum size in bytes of the weights in base64; larger files are too large for e-mail and for a phone's memory."""
 MOST_EXAMPLES = 50
-"""Maximum number of examples."""
+"""Maximum number of example texts in the page."""
 COMPARED_EXAMPLES = 8
 """Maximum number of examples on which the effect of rounding is measured."""
 SUPPORTED_SETTINGS = {
