@@ -34,7 +34,7 @@ from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, MaskFiller, Translator
 
 MOST = 4_096
-"""Maximum number of tokens of a text."""
+"""Maximum number of tokens of a text for a run of task lm."""
 MOST_HOLES = 512
 """Maximum number of tokens of a text for a run of task masked, where each token takes a forward pass."""
 BYTES = 200
