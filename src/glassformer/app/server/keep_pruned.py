@@ -3,8 +3,8 @@
 The body is ``{"heads": ["dec.0.self.1"], "name": "book-small", "version": "step-000850"}``; the response
 is ``{"name": "book-small", "removed": […], "parameters": {"before": 12345, "after": 12000},
 "command": "glass verify …"}``. The best checkpoint of the run is pruned; if `version`, which is optional, is not its
-name, the request is refused. The new folder is beside the folder of the run; a name has 1 to 64 letters, digits and
-characters . _ - and is never a path.
+name, the request is refused. The new folder is beside the folder of the run; `name` is never a path (see
+`checked_name`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|.*(\.|\.partial)", 
 
 def checked_name(name: str) -> str:
     """Return the name if it is valid for a run folder.
+
+    A valid name has 1 to 64 letters, digits and characters . _ - in total, begins with a letter or digit, and does not
+    match `RESERVED`.
 
     Raises:
         GlassError: the name is not valid.

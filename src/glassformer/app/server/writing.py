@@ -5,6 +5,7 @@
     data: {"forgotten": 2}                                         first, if messages do not fit into the context:
                                                                    the number of oldest messages left out
     data: {"text": "He said"}                                      repeatedly: new text; only complete characters
+                                                                   (beam search: once, with the whole text)
     data: {"ended": "end", "tokens": 40, "score": null}            last event; `score` is a number for beam search
     data: {"error": {"what": …, "remedy": …}}                      last event if the generation fails
 

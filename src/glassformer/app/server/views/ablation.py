@@ -121,7 +121,7 @@ def _held_out_rows(opened: ServedModel, tokens: int) -> TaskRows:
 def _losses_on_text(
     opened: ServedModel, subject: Subject, question: AblationQuestion, ablated: AblatedModel
 ) -> dict[str, Any]:
-    """Return the loss on the text, with and without the ablation."""
+    """Return the loss on the text, with and without the ablation, or the reason why there is none."""
     model = opened.model
     target = subject.target
     key = "costs", question.text, question.target
