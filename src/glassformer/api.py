@@ -566,7 +566,7 @@ def fit(
         target: file with the targets, parallel to the sources in `data`.
         task: "lm", "masked", "classify", "translate", "summarize" or "chat"; None: the task of the run `begin_from`,
             the first task of a generated corpus, or else "lm".
-        minutes: time limit, in wall-clock minutes from the start of the call to the end of training; if neither
+        minutes: time limit in wall-clock minutes from the start of the call, including evaluations; if neither
             `minutes` nor `steps` is given, the limit of the recipe (10 minutes for the default recipes of the tasks) or
             of the generated corpus.
         steps: number of optimizer steps; without `minutes` and `recipe`, a repeated call on the same machine gives the

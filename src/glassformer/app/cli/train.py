@@ -14,14 +14,14 @@ DATA, the recipe's own text is used, or the generated stories.
   glass train letters.txt --from runs/book --out runs/letters
   glass train --resume --out runs/book --steps 4000
 
-A run on your own data without --recipe and --config uses the recipe auto of its task (auto, auto-masked, auto-classify,
-auto-translate, auto-summarize, auto-chat), which overrides the defaults below. It chooses sizes for this machine and
---minutes (default: 10); with --steps, or less than one minute, the run has the recipe's usual sizes.
+A run on your own data without --recipe, --config and --from uses the recipe auto of its task (auto, auto-masked,
+auto-classify, auto-translate, auto-summarize, auto-chat), which overrides the defaults below. It chooses sizes for this
+machine and --minutes (default: 10); with --steps, or less than one minute, the run has the recipe's usual sizes.
 
 --minutes is the wall-clock time of the whole command: preparing, measuring, training, evaluating and saving. On a CPU,
-a run with --minutes uses one thread or all threads, whichever is faster in a test. Its evaluations take at most a fifth
-of the time and the final evaluation at most a tenth, if necessary on a part of the validation text (glass evaluate uses
-all of it).
+a run with --minutes uses one thread or all threads, whichever is faster in a test, unless train.threads is set. Its
+evaluations take at most about a fifth of the time and the final evaluation at most about a tenth, if necessary on a
+part of the validation text (glass evaluate uses all of it).
 
 --from RUN starts from the tokenizer, model settings and weights of another run, which may be imported, and trains on
 DATA, by default with the recipe fine-tune (a small learning rate, 3 minutes). A run of task lm can be fine-tuned for lm

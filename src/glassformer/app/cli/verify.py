@@ -6,8 +6,9 @@
 
 Each line has a claim, the measured value and its limit. Examples: logits with a cache equal logits without it; batched
 logits equal single-row logits; padding and future tokens change nothing; a run that was killed resumes to the same
-weights. Everything is measured with the run's weights, on a few rows of its own text. The report is saved in the run
-folder as verify.json, with the hash of the weights. The exit code is 1 if a check failed or could not run.
+weights. Everything is measured with the run's weights, on a few rows of its own text. Unless --only is given, the
+report is saved in the run folder as verify.json, with the hash of the weights. The exit code is 1 if a check failed or
+could not run.
 """
 
 from __future__ import annotations
