@@ -103,8 +103,8 @@ class Transformer:
     can be ablated.
 
     `target` is the target text of an encoder-decoder; the default is the text that the model generates greedily. In
-    `loss` and `ablate`, an encoder-decoder requires `target`, and a classifier requires the label as `target`. In
-    all other cases, `target` is not accepted.
+    `loss` and `ablate`, an encoder-decoder requires `target`, and a classifier requires the label as `target`.
+    Apart from this label, only encoder-decoders accept a `target`.
 
     Attributes:
         run: the opened run, with its folder, settings, weights, task and held-out text.
