@@ -129,7 +129,7 @@ def merge_settings(
     """Merge the settings of a run: defaults, parent, corpus, recipe, file and options, in rising priority.
 
     If the source is already encoded, the settings with which it was encoded override those of the recipe. With a
-    parent, only the `data` settings that the corpus recommends are used.
+    parent, only the `data` settings of the corpus are used.
 
     Raises:
         GlassError: a setting is not allowed, the file cannot be read, `data.source` is empty, there is a parent but no

@@ -49,7 +49,7 @@ ACTIONS = ("list", "show", "look", "encode")
 SHOWN = 10
 """Default number of documents or examples of a corpus to show."""
 SHOWN_FIRST = 5
-"""Number of rows of DATA to show, from its beginning."""
+"""Maximum number of rows of DATA to show, from its beginning."""
 LINE = 100
 """Maximum number of characters of a text on a line of the terminal."""
 MOST_CHARACTERS = 1000

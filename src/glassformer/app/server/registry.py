@@ -1,8 +1,8 @@
 """Registry of the served runs, which requests address by name and never by path. A run is loaded at its first request.
 
-The registry reads a run's `best` file at every request, which is cheap. When the file names another checkpoint, as
-happens while a run is training, that checkpoint is loaded as a new `ServedModel`. Requests that already use the older
-checkpoint can continue to use it.
+The registry reads the `best` file of a run at every request for the run, which is cheap. When the file names another
+checkpoint, as happens while a run is training, that checkpoint is loaded as a new `ServedModel`. Requests that already
+use the older checkpoint can continue to use it.
 """
 
 from __future__ import annotations

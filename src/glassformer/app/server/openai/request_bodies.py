@@ -1,7 +1,7 @@
 """Request bodies of the API.
 
-Numbers, texts and lists have bounds, except in ignored fields. Unsupported fields of OpenAI's API are refused if they
-would change the result, and ignored otherwise.
+Numbers, texts and lists have bounds, except in ignored fields. Unknown fields are refused. Unsupported fields of
+OpenAI's API are refused if they would change the result, and ignored otherwise.
 """
 
 from __future__ import annotations

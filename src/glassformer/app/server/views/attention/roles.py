@@ -13,7 +13,7 @@ The response::
      "importance": null | "why it could not be measured"}
 
 The roles are measured as in `glass heads`: on the run's own validation text (on random tokens, if it is missing) and on
-repeated random tokens. The request has no text.
+random tokens with and without repetition. The request has no text.
 """
 
 from __future__ import annotations
