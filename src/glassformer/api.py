@@ -7,8 +7,8 @@
 
 The docstrings of most methods name the library function that the method calls. Methods take one text at a time, except
 `chat`, which takes a conversation, and `patch`, which takes two texts. Results have no batch axis, except those of
-`record`. Letters in shapes (see `glassformer.base.shapes`): T tokens, S keys, V vocabulary size, C labels, D width, H
-heads.
+`record`. Letters in shapes (see `glassformer.base.shapes`): B batch size, T tokens, S keys or source tokens, V
+vocabulary size, C labels, H heads.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class Transformer:
     can be ablated.
 
     `target` is the target text of an encoder-decoder; the default is the text that the model generates greedily. In
-    `loss` and `ablate`, an encoder-decoder requires `target`, and a classifier requires the label as `target`. In all
-    other cases, there is no `target`.
+    `loss` and `ablate`, an encoder-decoder requires `target`, and a classifier requires the label as `target`.
+    Apart from this label, only encoder-decoders accept a `target`.
 
     Attributes:
         run: the opened run, with its folder, settings, weights, task and held-out text.
@@ -208,14 +208,15 @@ class Transformer:
 
         Calls `glassformer.evaluation.token_losses.surprisals`. A decoder predicts every token except the first from the
         tokens before it. An encoder-decoder predicts every token of `target` and the end token. A masked model predicts
-        each token, except special tokens, with only that token masked. For a classifier, the result is the loss of the
-        label `target`, in nats. An encoder-decoder reads only the beginning of a source that is longer than the
-        context.
+        each token, except special tokens, from the text in which that token is replaced by `[MASK]`. For a classifier,
+        the result is the loss of the label `target`, in nats. An encoder-decoder reads only the beginning of a source
+        that is longer than the context.
 
         Raises:
             GlassError: the text is empty or too short to have a loss; the text (for an encoder-decoder, `target`) is
-                longer than the context or, for a masked model, than 512 tokens; `target` is missing, or the task does
-                not take one; or the run is a chat model, whose loss is defined only for answers.
+                longer than the context or, for a masked model, than 512 tokens; `target` is missing or is not one of
+                the classifier's labels, or the task takes no `target`; or the run is a chat model, whose loss is
+                defined only for answers.
         """
         return self._loss(text, target)
 
@@ -234,8 +235,9 @@ class Transformer:
     ) -> str:
         """Generate and return text: the continuation of a prompt, without the prompt, or the target of a source.
 
-        Calls the method `generate` of `text_model`. The same seed gives the same text. Arguments that are None
-        default to the run's settings (`config.sample`). Sampling arguments turn off beam search.
+        Calls the method `generate` of `text_model`. Arguments that are None default to the run's settings
+        (`config.sample`), including `seed`, so a repeated call returns the same text. Sampling arguments (temperature,
+        top_k, top_p, min_p, seed) turn off beam search.
 
         Args:
             prompt: text to continue, translate or summarize, or a question to a chat model; a text to translate or
@@ -243,7 +245,7 @@ class Transformer:
             tokens: maximum number of generated tokens.
             temperature: sampling temperature; 0 means greedy decoding.
             top_k: sample only from the k likeliest tokens.
-            top_p: sample only from the likeliest tokens whose probabilities add up to at least this value.
+            top_p: sample only from the fewest likeliest tokens whose probabilities add up to at least this value.
             min_p: sample only from tokens with at least this fraction of the highest probability.
             beams: number of beams; more than 1 means beam search.
             seed: random seed of sampling.
@@ -252,7 +254,8 @@ class Transformer:
 
         Raises:
             GlassError: the model does not generate text, the prompt is empty where this is not allowed, a setting is
-                not allowed, or the backend cannot run the model.
+                not allowed, a sampling argument was given with `beams` above 1, or the backend is not installed or
+                cannot run the model.
         """
         model = self.text_model
         if not isinstance(model, TextModel | Translator):
@@ -276,7 +279,7 @@ class Transformer:
             model.engine = None  # the model may change before the next call
 
     def fill(self, text: str, n: int = 5) -> list[list[Candidate]]:
-        """Return the n likeliest tokens for each `[MASK]` of a text, with their probabilities.
+        """Return the n likeliest tokens for each `[MASK]` of a text, with their probabilities; no special tokens.
 
         Calls `glassformer.tasks.MaskFiller.fill`.
 
@@ -345,7 +348,7 @@ class Transformer:
             target: target text, for an encoder-decoder.
 
         Raises:
-            GlassError: there is no such head, or `tokens` raises it.
+            GlassError: there is no such head, or `record` raises it.
         """
         site = f"{stack or list(stacks(self.model))[-1]}.{layer}.{part}"
         find_head(self.model, f"{site}.{head}")
@@ -383,11 +386,12 @@ class Transformer:
             other: the text that provides the activation; the stack of `part` must read the same number of tokens for
                 both texts.
             at: token whose activation is replaced, counted from 0; None: all tokens.
-            target: target text for both texts, for an encoder-decoder.
+            target: target text for both texts, for an encoder-decoder; None: the target that the model generates for
+                `text`.
 
         Raises:
             GlassError: there is no such part or token, the activation cannot be recorded, the two texts have different
-                numbers of tokens, or `tokens` raises it.
+                numbers of tokens, or `record` or `logits` raises it.
         """
         part_names = patchable(self.model)
         if part not in part_names:
@@ -433,13 +437,14 @@ class Transformer:
         Args:
             text, target: as for `loss`.
             part: one or several names from `parts`.
-            instead: replacement for the part's output: "zero"; "mean" over the run's held-out text; "first", for heads
-                and attention layers: attention to the first token only; "frozen": zero, with all other attention
-                patterns unchanged. Positional encodings and the mask, if named in `part`, are always removed.
+            instead: replacement for the part's output: "zero"; "mean": the mean over rows of the run's held-out text
+                with about 4,096 targets; "first", for heads and attention layers: attention to the first token only;
+                "frozen": zero, with all other attention patterns unchanged. Positional encodings and the mask, if named
+                in `part`, are always removed.
 
         Raises:
-            GlassError: there is no such part, the part does not support this replacement, the run's text is missing
-                (for "mean"), or `loss` raises an error.
+            GlassError: there is no such part, a part is named twice or does not support this replacement, the run's
+                text is missing (for "mean"), or `loss` raises it.
         """
         ablation = check_ablation(self.model, (part,) if isinstance(part, str) else tuple(part), instead)
         rows = self.run.held_out(MEAN_TOKENS) if ablation.needs_means else None
@@ -456,15 +461,18 @@ class Transformer:
         as a table.
 
         Args:
-            text: the text before the token; for other tasks, a source, a text with `[MASK]`, or a text to classify.
-            token: text or id of the token, or a label; None: the token or label that the model predicts.
+            text: the text before the token; depending on the task, a question to a chat model, a source, a text with
+                `[MASK]`, or a text to classify.
+            token: text or id of the token, or a label; None: the token that `generate` generates with the run's
+                settings (for a chat model, `chat`), or the result of `fill` or `classify`.
             against: another token or label, whose logit is subtracted.
             step: number of the generated token to explain, counted from 1.
             hole: number of the `[MASK]`, counted from 1.
 
         Raises:
             GlassError: the model has no exact decomposition (it is post-norm, or has an activation before its output
-                layer), the text is empty or too long, or there is no such token.
+                layer), the text is empty or too long, there is no such token, label or `[MASK]`, or `against` is the
+                explained token or label.
         """
         return write_receipt(self.text_model, text, token, against, step=step, hole=hole)
 
@@ -475,7 +483,7 @@ class Transformer:
 
         Args:
             text: text on which the heads are scored; None: the run's held-out text, or random tokens if it is missing.
-                Some roles are scored on repeated random tokens, for any `text`.
+                Some roles are always scored on random tokens.
 
         Raises:
             GlassError: the text is empty, too short, or longer than the context.
@@ -553,19 +561,22 @@ def fit(
     the thread count of torch are restored afterwards.
 
     Args:
-        data: a text file, a folder, a .gz, CSV, TSV or JSONL file, or the name of a generated corpus.
+        data: a text file (also .gz), a table (CSV, TSV, JSONL, Parquet or Arrow), a folder, or the name of a generated
+            corpus.
         target: file with the targets, parallel to the sources in `data`.
-        task: "lm" (the default), "masked", "classify", "translate", "summarize" or "chat".
-        minutes: wall-clock time of the whole call; if neither `minutes` nor `steps` is given, the limit of the recipe
-            (10 minutes for the default recipes of the tasks) or of the generated corpus.
-        steps: number of optimizer steps; on the same machine, a call with the same `steps` and settings gives the same
-            weights, bit for bit.
+        task: "lm", "masked", "classify", "translate", "summarize" or "chat"; None: the task of the run `begin_from`,
+            the first task of a generated corpus, or else "lm".
+        minutes: time limit in wall-clock minutes from the start of the call, including evaluations; if neither
+            `minutes` nor `steps` is given, the limit of the recipe (10 minutes for the default recipes of the tasks) or
+            of the generated corpus.
+        steps: number of optimizer steps; without `minutes` and `recipe`, a repeated call on the same machine gives the
+            same weights, bit for bit.
         out: new run folder; None: runs/NAME-OF-DATA.
         recipe: name of a recipe, a set of settings; None: "fine-tune" with `begin_from`, the settings of a generated
             corpus, or the default recipe of the task.
         begin_from: folder of a run to fine-tune, which provides the tokenizer, the model settings and the initial
-            weights; the call then takes 3 minutes by default.
-        settings: any other settings by name: {"model.layers": 4, "train.seed": 1}.
+            weights; without `recipe`, `minutes` and `steps`, the time limit is then 3 minutes.
+        settings: other settings by name, such as {"model.layers": 4, "train.seed": 1}.
         progress: whether to show a progress bar and notes on standard error.
 
     Raises:
@@ -603,12 +614,12 @@ def import_model(path: Folder, out: Folder | None = None) -> Transformer:
     is installed. Nothing is downloaded.
 
     Args:
-        path: folder with config.json, model.safetensors and tokenizer.json.
+        path: folder with config.json, tokenizer.json, and model.safetensors or its shards.
         out: new run folder; None: runs/NAME-OF-FOLDER.
 
     Raises:
-        GlassError: the folder cannot be read, the model uses a feature that glassformer cannot reproduce exactly, or
-            `out` already contains a run.
+        GlassError: the folder cannot be read, the model uses a feature that glassformer cannot reproduce exactly, the
+            logits differ from those of transformers, or `out` is not empty.
     """
     folder = Path("runs") / Path(path).resolve().name if out is None else Path(out)
     _refuse_run_at(folder)

@@ -23,9 +23,9 @@ from glassformer.training.plan_file import RunForecast
 from glassformer.training.step_measurement import Probe, ProbeError, probe
 
 SHARE = 1 / 40
-"""Maximum fraction of `train.minutes` for the training steps of each measurement (see `step_measurement`)."""
+"""Maximum fraction of `train.minutes` for the training steps of each measurement, unless two steps take longer."""
 LONGEST = 3.0
-"""Maximum seconds for the training steps of each measurement."""
+"""Maximum seconds for the training steps of each measurement, unless two steps take longer."""
 
 
 def forecast_run(request: RunRequest, note: Callable[[str], None], began: float) -> tuple[Config, RunForecast | None]:

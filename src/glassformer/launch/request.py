@@ -31,7 +31,7 @@ class RunRequest:
 
     Attributes:
         changes: SECTION.FIELD -> value as text; `data.source` names the data.
-        recipe: name of a recipe, or "auto" for the recipe of the task; None: the default recipe (see `recipe_name`).
+        recipe: name of a recipe, or "auto" (see `recipe_name`); None: the default recipe.
         file: TOML file with settings, which override the recipe's.
         out: the run folder; None: runs/NAME-OF-DATA.
         begin_from: folder of the run whose tokenizer and weights to start from; None: start from random weights.
@@ -61,7 +61,8 @@ class RunRequest:
         """Return the name of the requested recipe, or else of the default recipe; None if there is none.
 
         The default recipe is that of the task, or `FINE_TUNE` with a parent run. With a settings file there is none.
-        Without a parent run, there is none for a generated corpus either, because the corpus has its own settings.
+        Without a parent run, there is none for a generated corpus either, because the corpus has its own settings, and
+        "auto" requests the recipe of the task.
         """
         options = parse_changes(self.changes)
         facts = TASK_FACTS.get(_last_value([options], "train", "task", "lm"))
@@ -99,8 +100,8 @@ class RunRequest:
         """Return whether sizes must be chosen for the text, the time limit and the machine.
 
         The result is False with a parent run, without a recipe, or if `Recipe.sized` is false. Otherwise it is True for
-        a requested recipe; for the default recipe, it is True if `train.steps` is unset and `train.minutes` is long
-        enough to measure the speed.
+        a requested recipe; for the default recipe, it is True if `train.steps` is unset and `train.minutes` is at least
+        `MIN_FORECAST_MINUTES`, which is long enough to measure the speed.
         """
         recipe = self.recipe_name
         if recipe is None or self.begin_from is not None or not load_recipe(recipe).sized:
@@ -109,12 +110,15 @@ class RunRequest:
         return self.recipe is not None or (limits.steps is None and (limits.minutes or 0) >= MIN_FORECAST_MINUTES)
 
     def is_forecast(self) -> bool:
-        """Return whether training steps are measured, and the run is forecast, before it starts."""
+        """Return whether to measure training steps before the run starts, and to forecast time, memory and loss.
+
+        The result is True if sizes must be chosen, or if `train.minutes` is at least `MIN_FORECAST_MINUTES`.
+        """
         return self.leaves_sizes_open() or (self.config.train.minutes or 0) >= MIN_FORECAST_MINUTES
 
 
 def source_settings(data: str | None, target: str | None = None) -> dict[str, str]:
-    """Return the settings of the arguments DATA and TARGET on the command line."""
+    """Return the settings `data.source` and `data.target` as JSON text, without those that are None."""
     sources = {"data.source": data, "data.target": target}
     return {key: json.dumps(name, ensure_ascii=False) for key, name in sources.items() if name is not None}
 
@@ -124,11 +128,13 @@ def merge_settings(
 ) -> Config:
     """Merge the settings of a run: defaults, parent, corpus, recipe, file and options, in rising priority.
 
-    If the source is already encoded, the settings with which it was encoded override those of the recipe.
+    If the source is already encoded, the settings with which it was encoded override those of the recipe. With a
+    parent, only the `data` settings of the corpus are used.
 
     Raises:
-        GlassError: a setting is not allowed, the file cannot be read, there is a parent but no data (or `data.mix` but
-            no parent), the corpus does not support the task, or the task, model or tokenizer does not fit the parent.
+        GlassError: a setting is not allowed, the file cannot be read, `data.source` is empty, there is a parent but no
+            `data.source` (or `data.mix` but no parent), the corpus does not support the task, or the task, model or
+            tokenizer does not fit the parent.
     """
     options = parse_changes(changes)
     recipe_layers: list[Mapping[str, Any]] = [load_recipe(recipe).settings] if recipe else []

@@ -33,7 +33,7 @@ def start_requested(request: RunRequest, began: float, quiet: bool = False) -> I
     Args:
         request: the run.
         began: value of `time.monotonic` from which `train.minutes` is counted.
-        quiet: whether to print nothing.
+        quiet: whether to print no progress and no notes; messages about Ctrl-C and SIGTERM are still printed.
 
     Raises:
         GlassError: a setting is not allowed, the run already exists, or its text cannot be used.
@@ -59,7 +59,7 @@ def start_run(
     quiet: bool = False,
     parent: Parent | None = None,
 ) -> Iterator[Trainer]:
-    """Yield the trainer of a new run; inside the block, Ctrl-C and SIGTERM stop training after a step.
+    """Yield the trainer of a new run; inside the block, Ctrl-C and SIGTERM stop training after the current step.
 
     If torchrun has restarted its processes, resume the run that they created before.
 
@@ -68,11 +68,11 @@ def start_run(
         folder: the run folder.
         began: value of `time.monotonic` from which `train.minutes` is counted.
         forecast: the forecast to save in the folder; None: there is no forecast.
-        quiet: whether to print nothing.
+        quiet: whether to print no progress and no notes; messages about Ctrl-C and SIGTERM are still printed.
         parent: the run to start from; None: random weights.
 
     Raises:
-        GlassError: see `new_training`.
+        GlassError: see `new_training`; after a restart by torchrun, see `resume_training`.
     """
 
     @contextmanager
@@ -126,10 +126,10 @@ def resume_run(
 def _in_all_processes(
     config: Config, open_trainer: Callable[[Reporter, Processes], AbstractContextManager[Trainer]], quiet: bool = False
 ) -> Iterator[Trainer]:
-    """Connect the processes of torchrun, and yield the trainer that `open_trainer` creates; rank 0 reports.
+    """Connect the processes of torchrun, and yield the trainer that `open_trainer` creates.
 
-    Inside the block, Ctrl-C and SIGTERM stop training after a step, and snapshots are recorded if `train.snapshots` is
-    above 0.
+    Only rank 0 reports progress, unless `quiet` is True. Inside the block, Ctrl-C and SIGTERM stop training after the
+    current step, and snapshots are recorded if `train.snapshots` is above 0.
     """
     limit_shape_caches(config)
     with joined(config.train) as processes:
@@ -152,7 +152,8 @@ def _in_all_processes(
 def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
     """Let Ctrl-C or SIGTERM stop training after the current step, with everything saved; a second signal stops at once.
 
-    In a thread other than the main thread this does nothing, because Python handles signals only in the main thread.
+    In a thread other than the main thread this does nothing, because Python lets only the main thread set a signal
+    handler.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

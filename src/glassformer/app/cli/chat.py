@@ -116,7 +116,7 @@ def _talk(model: ChatModel, system_messages: Sequence[Message], settings: Sample
 
 
 def _questions() -> Iterator[str]:
-    """Yield the non-blank lines of standard input; print a prompt before each line at a terminal."""
+    """Yield the non-blank lines of standard input, without surrounding white space; at a terminal, print prompts."""
     while True:
         if sys.stdin.isatty():
             print(PROMPT, end="", flush=True)

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Classify the texts; print one line for each text, or the likeliest labels for a single TEXT."""
+    """Classify the texts; print one line for each text or, for a single TEXT, up to `SHOWN` of the likeliest labels."""
     from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import TextClassifier
 
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _notice_empty(texts: list[str], file: Path | None) -> None:
-    """Raise a `GlassError` if an argument is an empty text; print a warning if lines of a file are empty."""
+    """Raise a `GlassError` if an argument is a blank text; print a warning if lines of a file are blank."""
     empty = [number for number, text in enumerate(texts, start=1) if not text.strip()]
     if empty and file is None:
         which = "the text" if len(texts) == 1 else f"text {empty[0]} of {len(texts):,}"

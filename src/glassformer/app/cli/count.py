@@ -126,7 +126,10 @@ class CountReport:
 
 
 def _settings_and_sizes(name: str, changes: dict[str, str]) -> tuple[Config, Sizes, dict[str, Any]]:
-    """Return the settings, sizes and published figures of a run or recipe."""
+    """Return the settings, sizes and published figures of a run or recipe.
+
+    The published figures are empty for a run, and for a recipe with changed settings.
+    """
     from glassformer.runs.folder import open_run, runs_near
 
     if name in recipe_names():

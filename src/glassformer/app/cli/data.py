@@ -49,7 +49,7 @@ ACTIONS = ("list", "show", "look", "encode")
 SHOWN = 10
 """Default number of documents or examples of a corpus to show."""
 SHOWN_FIRST = 5
-"""Number of rows of DATA to show, from its beginning."""
+"""Maximum number of rows of DATA to show, from its beginning."""
 LINE = 100
 """Maximum number of characters of a text on a line of the terminal."""
 MOST_CHARACTERS = 1000
@@ -196,7 +196,7 @@ def _in_one_line(text: str) -> str:
 
 
 def _first_conversations(source: Source) -> list[dict[str, Any]]:
-    """Return the first conversations, each split into pieces that count in the loss and pieces that do not."""
+    """Return the first conversations, truncated and split into pieces that count in the loss and pieces that do not."""
     first = []
     for record in islice(source.records(Tally()), SHOWN_FIRST):
         text = record.texts[0][:MOST_CHARACTERS]

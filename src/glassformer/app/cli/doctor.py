@@ -4,9 +4,10 @@
   glass doctor runs/book
   glass doctor translate-modern --json
 
-A small model with the settings of a run or recipe, reduced sizes and random weights computes its logits and gradients
-on each device and in each precision (in float32 on the CPU: with one thread and with all threads). The results are
-compared with float64 on the CPU. The exit code is 1 if a difference is too large to be a rounding error.
+A small model with the settings of a run or recipe, reduced sizes and random weights computes its logits and, except
+with bfloat16 weights, its gradients on each device, in float32 (on the CPU: with one thread and with all threads) and,
+if the device supports it, in bfloat16. The results are compared with float64 on the CPU, and fused attention is
+compared with explicit attention. The exit code is 1 if a difference is too large to be a rounding error.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def sampling_changes(flags: dict[str, str]) -> dict[str, str]:
 
 
 def refuse_unused_penalty(flags: dict[str, str], settings: SampleConfig) -> None:
-    """Raise a `GlassError` if a length penalty is given without beam search, because sampling does not use it."""
+    """Raise a `GlassError` if a length penalty is given without beam search, because only beam search uses it."""
     if "sample.length_penalty" in flags and settings.beams == 1:
         raise GlassError(
             f"--length-penalty {flags['sample.length_penalty']} was given without beam search",
@@ -241,7 +241,7 @@ def _generation_report(
 def _generate(
     model: TextModel | Translator, prompts: list[str], settings: SampleConfig, samples: int
 ) -> list[dict[str, Any]]:
-    """Return `samples` texts for each prompt: the best of beam search, or samples with consecutive seeds."""
+    """Return `samples` texts for each prompt: the best results of beam search, or samples with consecutive seeds."""
     if settings.beams > 1:
         best = model.n_best(prompts, settings, samples)
         return [{**asdict(sample), "seed": None} for samples_of_prompt in best for sample in samples_of_prompt]

@@ -29,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the snapshots, print the births and curves of the heads, and write the page or animation of `--out`."""
+    """Print when each head acquired its roles, and write the page or animation of `--out`.
+
+    With `--head` or `--role`, also print the score of one head in one role at each snapshot.
+    """
     from glassformer.base.locks import is_held
     from glassformer.inspection.replay import read_history
     from glassformer.inspection.replay.table import birth_lines, curve_lines

@@ -98,7 +98,7 @@ class Parser(argparse.ArgumentParser):
             raise GlassError(f"{name} {value} is not allowed", nearest(str(value), map(str, action.choices)))
 
     def _refuse_unknown(self, option: str) -> None:
-        """Raise a `GlassError` with the nearest option if there is no such option."""
+        """Raise a `GlassError` if there is no such option; it suggests another option or refers to `--help`."""
         if option not in self._option_string_actions:
             suggestion = OPTION_SUGGESTIONS.get(option)
             if suggestion not in self._option_string_actions:
@@ -110,7 +110,7 @@ class Parser(argparse.ArgumentParser):
         """Parse the arguments.
 
         Raises:
-            GlassError: an option is unknown (the error names the nearest one), or an argument is unexpected.
+            GlassError: an option is unknown, or an argument is missing, unexpected or not allowed.
         """
         for argument in takewhile(lambda each: each != "--", arguments):
             option = argument.split("=")[0]
@@ -131,8 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
     Returns:
-        0 on success, 1 after an unexpected error (raised with `--debug`), 2 after a `GlassError`, which the user can
-        correct, and 130 after Ctrl-C. A command may also return 1, for example if a check fails.
+        0 on success, 1 after an unexpected error (with `--debug`, the error is raised instead), 2 after a `GlassError`,
+        which the user can correct, and 130 after Ctrl-C. A command may also return 1, for example if a check fails.
     """
     argv = list(sys.argv[1:] if arguments is None else arguments)
     if not argv or argv[0] in ("-h", "--help", "help"):
@@ -260,7 +260,8 @@ def _parse(name: str, command: ModuleType, arguments: Sequence[str], began: floa
         name: name of the command.
         command: module of the command.
         arguments: arguments after the command's name.
-        began: value of `time.monotonic` at the start of the process; commands read it as `arguments.began`.
+        began: value of `time.monotonic` at the start of the process or, if `main` was called with arguments, of `main`;
+            commands read it as `arguments.began`.
     """
     parser = Parser(prog=f"glass {name}", description=command.__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

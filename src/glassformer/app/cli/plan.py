@@ -142,7 +142,7 @@ def _run_probe(request: RunRequest, config: Config, data: Prepared, seconds: flo
 
 
 def _plan_lines(plan: RunPlan) -> Iterator[str]:
-    """Yield the plan except for the baselines: model, steps, speed, memory and disk."""
+    """Yield the plan except for the baselines: model, steps, speed, time, memory and disk."""
     from glassformer.model.count import MIB
     from glassformer.training.plan import CHECKPOINTS
 
@@ -191,7 +191,7 @@ def _measurement_lines(plan: RunPlan, probe: Probe) -> Iterator[str]:
 
 
 def _baseline_lines(task: str, baselines: Sequence[FastBaseline]) -> Iterator[str]:
-    """Yield the baselines to beat, weakest first."""
+    """Yield the baselines to beat, the uniform distribution first."""
     if not baselines:
         return
     yield f"\nbaselines on the validation split, in nats per {'text' if task == 'classify' else 'token'}:"

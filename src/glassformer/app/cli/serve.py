@@ -111,7 +111,7 @@ def _check(arguments: argparse.Namespace, local: bool) -> None:
 
 
 def _is_local(host: str) -> bool:
-    """Return whether only this machine can reach the address."""
+    """Return whether the address is a loopback address or `localhost`, which only this machine can reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

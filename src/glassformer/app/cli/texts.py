@@ -43,7 +43,11 @@ def lines_of(path: Path, what: str = "prompt") -> list[str]:
 
 
 def _decode_file(data: bytes, name: str) -> str:
-    """Return the bytes of a file as text, decompressed and decoded as in training; print a note on its encoding."""
+    """Return the bytes of a file as text, decompressed and decoded as in training; print any note on the encoding.
+
+    Raises:
+        GlassError: the bytes are a damaged gzip file, or have an unknown encoding.
+    """
     from glassformer.text.encodings import decode, scan
     from glassformer.text.reading import GZIP
 
@@ -79,7 +83,10 @@ def as_utf8(data: bytes, name: str) -> str:
 
 
 def warn_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
-    """Print a warning that lists the unknown characters of the texts, or the unknown words for word tokenizers."""
+    """Print a warning if the tokenizer does not know some characters of the texts or, for word tokenizers, some words.
+
+    The warning lists at most `SHOWN_UNKNOWN` of them.
+    """
     from glassformer.tasks import unknown_symbols
 
     unknown = sorted({symbol for text in texts for symbol in unknown_symbols(tokenizer, text)})

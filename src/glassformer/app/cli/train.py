@@ -14,14 +14,14 @@ DATA, the recipe's own text is used, or the generated stories.
   glass train letters.txt --from runs/book --out runs/letters
   glass train --resume --out runs/book --steps 4000
 
-A run on your own data without --recipe and --config uses the recipe auto of its task (auto, auto-masked, auto-classify,
-auto-translate, auto-summarize, auto-chat), which overrides the defaults below. It chooses sizes for this machine and
---minutes (default: 10); with --steps, or less than one minute, the run has the recipe's usual sizes.
+A run on your own data without --recipe, --config and --from uses the recipe auto of its task (auto, auto-masked,
+auto-classify, auto-translate, auto-summarize, auto-chat), which overrides the defaults below. It chooses sizes for this
+machine and --minutes (default: 10); with --steps, or less than one minute, the run has the recipe's usual sizes.
 
 --minutes is the wall-clock time of the whole command: preparing, measuring, training, evaluating and saving. On a CPU,
-a run with --minutes uses one thread or all threads, whichever is faster in a test. Its evaluations take at most a fifth
-of the time and the final evaluation at most a tenth, if necessary on a part of the validation text (glass evaluate uses
-all of it).
+a run with --minutes uses one thread or all threads, whichever is faster in a test, unless train.threads is set. Its
+evaluations take at most about a fifth of the time and the final evaluation at most about a tenth, if necessary on a
+part of the validation text (glass evaluate uses all of it).
 
 --from RUN starts from the tokenizer, model settings and weights of another run, which may be imported, and trains on
 DATA, by default with the recipe fine-tune (a small learning rate, 3 minutes). A run of task lm can be fine-tuned for lm
@@ -71,14 +71,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     From the command to the first gradient of a new run:
 
-    1. `RunRequest` (`launch/request.py`) merges the settings: defaults, corpus or parent, recipe, file, options.
-    2. `forecast_run` (`launch/forecasting.py`): if --minutes is at least 1 (the recipe auto, which is the default, sets
-       10) or --recipe is auto, it reads, splits and tokenizes the text, times steps in a separate process and, with
-       the recipe auto, chooses the sizes.
+    1. `RunRequest` (`launch/request.py`) merges the settings: defaults, parent, corpus, recipe, file, options.
+    2. `forecast_run` (`launch/forecasting.py`): without torchrun, if --minutes is at least 1 (the recipe auto, which is
+       the default for your own text, sets 10) or --recipe is a recipe such as auto, it reads, splits and tokenizes the
+       text, times steps in a separate process and, with a recipe such as auto, chooses the sizes.
     3. `joined` (`training/parallel/joining.py`) connects the processes of torchrun.
-    4. `new_training` (`training/setup.py`): `text_of_run` prepares the text if step 2 did not, `try_threads` times
-       steps of a discarded model with one thread and with all (runs with --minutes), `fresh_model` builds the model,
-       `create_run` creates the folder; the `Trainer` is yielded.
+    4. `new_training` (`training/setup.py`): `text_of_run` prepares the text if step 2 did not; in a run with --minutes
+       in one process on a CPU, `try_threads` times steps of a discarded model with one thread and with all threads;
+       `fresh_model` builds the model, and `create_run` creates the folder. The `Trainer` is yielded.
     5. `train` (`training/loop.py`): `Trainer.begin` saves the checkpoint of step 0 and, in a run with --minutes, times
        evaluations and a sample. Each step sets the learning rate and calls `compute_gradients`, which takes the
        rows of the step and calls `accumulate_gradients`: logits, loss, `loss.backward()`.
@@ -95,9 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
-    """Return a context manager that yields the trainer of the run in `--out`, or of the newest run, to resume it.
+    """Return a context manager that yields the trainer of the run to resume: `--out`, or the run used last in `runs`.
 
-    The trainer is restored from the last checkpoint.
+    The trainer is restored from the newest complete checkpoint.
 
     Raises:
         GlassError: an option was given that only a new run can have, or the run cannot be resumed.
@@ -120,7 +120,10 @@ def _resume(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
 
 
 def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: bool) -> int:
-    """Print the loss of the kept checkpoint and the command to use the run; return the exit code."""
+    """Print the loss of the kept checkpoint and the command to use the run; return the exit code.
+
+    Without an outcome (training was stopped by Ctrl-C or SIGTERM), or on a rank other than 0, print nothing.
+    """
     from glassformer.training.parallel.joining import is_rank_zero
 
     if outcome is None:

@@ -6,8 +6,9 @@
 
 Each line has a claim, the measured value and its limit. Examples: logits with a cache equal logits without it; batched
 logits equal single-row logits; padding and future tokens change nothing; a run that was killed resumes to the same
-weights. Everything is measured with the run's weights, on a few rows of its own text. The report is saved in the run
-folder as verify.json, with the hash of the weights. The exit code is 1 if a check failed or could not run.
+weights. Everything is measured with the run's weights, on a few rows of its own text. Unless --only is given, the
+report is saved in the run folder as verify.json, with the hash of the weights. The exit code is 1 if a check failed or
+could not run.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Verify the run and print each check; save the report unless `--only` is given. Return 1 if a check fails."""
+    """Verify the run and print the report; save it unless `--only` is given.
+
+    Return 1 if a check fails or cannot run, else 0.
+    """
     from glassformer.verification.report import save, select_checks, verify_run
 
     width = max(len(check.name) for check in select_checks(arguments.only))

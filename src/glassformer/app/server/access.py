@@ -2,8 +2,8 @@
 
 Any web page in a browser can send requests to 127.0.0.1, and another site can make its domain name resolve to 127.0.0.1
 (DNS rebinding). Therefore the `Host` header must be a name of this machine (unless the server is open to the network),
-an `Origin` header must be the origin of the server itself, and all requests except those for the page's files and
-/health need a token, which only the person who started the server has seen.
+an `Origin` header must be the origin of the server itself, and a request must contain the token, which other sites do
+not know. GET and HEAD requests for `PATHS_WITHOUT_TOKEN` and for paths below `ASSETS` need no token.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Page(StaticFiles):
         self.config_checked = True  # `get_response` handles a missing page; Starlette would raise an error
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """Return a file, or status 503 if the page was not built.
+        """Return a file; for the path `/`, return status 503 if the page was not built.
 
         Browsers may cache assets with a hash in the name for a year; they must revalidate all other files.
         """

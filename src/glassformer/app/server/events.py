@@ -53,7 +53,7 @@ class Follower:
             self._offset = _size(run)
 
     def new_events(self) -> list[ServerSentEvent]:
-        """Return the events since the last call."""
+        """Return the events since the last call, from at most `MOST_LINES` lines of metrics."""
         return [*self._lines(), *self._checkpoint()]
 
     def _lines(self) -> list[ServerSentEvent]:

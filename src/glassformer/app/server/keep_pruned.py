@@ -2,8 +2,9 @@
 
 The body is ``{"heads": ["dec.0.self.1"], "name": "book-small", "version": "step-000850"}``; the response
 is ``{"name": "book-small", "removed": […], "parameters": {"before": 12345, "after": 12000},
-"command": "glass verify …"}``. The new folder is beside the folder of the run; a name has only letters, digits and
-the characters . _ - and is never a path.
+"command": "glass verify …"}``. The best checkpoint of the run is pruned; if `version`, which is optional, is not its
+name, the request is refused. The new folder is beside the folder of the run; `name` is never a path (see
+`checked_name`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|.*(\.|\.partial)", 
 def checked_name(name: str) -> str:
     """Return the name if it is valid for a run folder.
 
+    A valid name has 1 to 64 letters, digits and characters . _ - in total, begins with a letter or digit, and does not
+    match `RESERVED`.
+
     Raises:
         GlassError: the name is not valid.
     """
@@ -41,14 +45,14 @@ def save_pruned_run(registry: ModelRegistry, name: str, body: bytes) -> dict[str
     """Write the run without the heads and serve it; return the body of the response.
 
     Raises:
-        GlassError: there is no such run, the body or the name is not valid, the name is taken, or the heads cannot be
-            pruned.
+        GlassError: there is no such run, the body or the name is not valid, the name is taken, the best checkpoint is
+            not `version`, or the heads cannot be pruned.
     """
     from glassformer.app.server.view import Name, ViewQuestion
     from glassformer.inspection.pruning.chosen_heads import prune_chosen_heads
 
     class Keep(ViewQuestion):
-        """Body of the request: the heads to remove, the new run's name and the checkpoint."""
+        """Body of the request: the heads to remove, the new run's name, and the expected name of the checkpoint."""
 
         heads: Annotated[tuple[Name, ...], Field(min_length=1, max_length=4_096)]
         name: Annotated[str, Field(min_length=1, max_length=100)]

@@ -1,8 +1,8 @@
 """Registry of the served runs, which requests address by name and never by path. A run is loaded at its first request.
 
-The registry reads a run's `best` file at every request, which is cheap. When the file names another checkpoint, as
-happens while a run is training, that checkpoint is loaded: a `ServedModel` is one checkpoint and never changes.
-Requests that already use the older checkpoint can continue to use it.
+The registry reads the `best` file of a run at every request for the run, which is cheap. When the file names another
+checkpoint, as happens while a run is training, that checkpoint is loaded as a new `ServedModel`. Requests that already
+use the older checkpoint can continue to use it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_CACHED_SUBJECTS = 16
-"""Maximum number of texts whose tokens and translations are cached."""
+"""Maximum number of texts of one checkpoint whose tokens and generated targets are cached."""
 CACHE_BYTES = 768 * 2**20
-"""Maximum size in bytes of the cached results of one run's views, such as the queries and keys of recent texts."""
+"""Maximum size in bytes of the cached view results of one checkpoint, such as queries and keys of recent texts."""
 
 
 class ServedModel:
@@ -144,7 +144,7 @@ class ModelRegistry:
         backend: backend that generates text.
 
     Attributes:
-        device, backend: see the arguments.
+        device, backend: the arguments with these names.
 
     Raises:
         GlassError: a folder is not a run, or is given twice.
@@ -205,7 +205,8 @@ class ModelRegistry:
         If a newer checkpoint cannot be loaded, the older one is returned.
 
         Raises:
-            GlassError: there is no such run, it has no checkpoint yet, or its files are incomplete.
+            GlassError: there is no such run, it has no checkpoint yet, or its files are incomplete and no older
+                checkpoint is loaded.
         """
         run = self.run(name)
         version = self.version(name)

@@ -14,7 +14,7 @@ from glassformer.base.errors import convert_memory_errors
 
 T = TypeVar("T")
 THREADS = 8
-"""Number of threads."""
+"""Default maximum number of threads."""
 WAITING = 64
 """Maximum number of requests that wait for a thread, and maximum number that wait for each run."""
 

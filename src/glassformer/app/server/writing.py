@@ -5,11 +5,12 @@
     data: {"forgotten": 2}                                         first, if messages do not fit into the context:
                                                                    the number of oldest messages left out
     data: {"text": "He said"}                                      repeatedly: new text; only complete characters
+                                                                   (beam search: once, with the whole text)
     data: {"ended": "end", "tokens": 40, "score": null}            last event; `score` is a number for beam search
     data: {"error": {"what": …, "remedy": …}}                      last event if the generation fails
 
 If the client closes the stream, sampling stops at the next token, and beam search at the next step. The run's engine
-batches the sampling of all requests.
+batches the sampled texts of all requests.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ async def _search_events(
 
 
 def _search(registry: ModelRegistry, name: str, question: WriteQuestion, stopped: Event) -> tuple[Sample, int] | None:
-    """Return the likeliest text and the number of omitted messages; None if the client closed the stream."""
+    """Return the best text of beam search, and the number of omitted messages; None if the client closed the stream."""
     from glassformer.app.server.views.write import conversation_of, settings_of
     from glassformer.tasks import ChatModel, TextModel, Translator
 

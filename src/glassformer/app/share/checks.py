@@ -30,7 +30,7 @@ TOP = 32
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """Token ids of one input and the reference answers at its positions.
+    """Token ids of one input, and the reference answers at some of its positions.
 
     Attributes:
         ids: token ids of the text; for an encoder-decoder, of the target.
@@ -50,10 +50,11 @@ class Rounding:
     Attributes:
         places: number of compared predictions, each a distribution over all tokens or labels.
         loss, loss_shared: mean -ln p of the reference answers, in nats, for the run and for the file.
-        largest_difference: largest difference of two probabilities.
+        largest_difference: largest absolute difference between the probabilities of one answer in the run and in the
+            file.
         same_choice: fraction of the predictions with the same likeliest answer.
-        row: row that the page computes as a check when the page opens: its ids, its source, and the logits of the model
-            in the file.
+        row: row that the page computes as a check when the page opens: its ids, its source, and the largest logits at
+            its last position, from the model in the file.
     """
 
     places: int
@@ -129,7 +130,10 @@ def _generated_row(prompt: tuple[int, ...], generated: list[int], source: tuple[
 
 
 def _masked_rows(model: MaskFiller, text: str) -> Iterator[ComparedRow]:
-    """Fill the masks of the text with the run's predictions, then yield rows with every `EVERY`-th token masked."""
+    """Fill the masks of the text with the run's predictions, then yield rows with every `EVERY`-th token masked.
+
+    Each row starts at a different token, so that every token is masked in exactly one row.
+    """
     ids = model.ids(text)
     masks = [position for position, token in enumerate(ids) if token == model.mask_id]
     logits = _logits(model, ComparedRow(tuple(ids), None, {}))  # (T, V)
@@ -145,7 +149,10 @@ def _masked_rows(model: MaskFiller, text: str) -> Iterator[ComparedRow]:
 
 
 def check_row(shared: AnyTextModel, row: ComparedRow) -> dict[str, Any]:
-    """Return the row that the page computes as a check: the start of `row`, and the largest logits at its end."""
+    """Return the row that the page computes as a check, with the largest logits at its last position.
+
+    The row is the beginning of `row` or, for a classifier, the whole `row`.
+    """
     ids = row.ids if isinstance(shared, TextClassifier) else row.ids[:ROW]
     logits = _logits(shared, ComparedRow(ids, row.source, {}))[-1]  # (V) or (C)
     best = logits.topk(min(TOP, len(logits)))

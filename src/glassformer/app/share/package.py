@@ -136,7 +136,7 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
         examples: example texts for the page; empty: the first text that `glass serve` shows for the run.
 
     Raises:
-        GlassError: the run's chat template or its tokenizer does not work in the page, or its files are damaged.
+        GlassError: the page does not support the run's chat template or tokenizer, or the files of the run are damaged.
     """
     config = opened.config
     run = opened.files

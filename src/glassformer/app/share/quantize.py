@@ -1,7 +1,7 @@
 """Pack and unpack the weights: 8-bit integers with a scale for each row, float16, or float32.
 
-Only matrices are rounded. Gains, biases and position tables stay float32, because they are small and the model is
-sensitive to each of their values.
+Only matrices are rounded. Gains, biases and position tables stay float32, because they are small compared with the
+matrices, and the model is sensitive to each of their values.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from glassformer.runs.opening import OpenedRun
 MOST_BYTES = 40_000_000
 """Maximum size in bytes of the weights in base64; larger files are too large for e-mail and for a phone's memory."""
 MOST_EXAMPLES = 50
-"""Maximum number of examples."""
+"""Maximum number of example texts in the page."""
 COMPARED_EXAMPLES = 8
 """Maximum number of examples on which the effect of rounding is measured."""
 SUPPORTED_SETTINGS = {
@@ -106,7 +106,8 @@ def share_run(request: ShareRequest) -> ShareReport:
     """Write a run to one HTML file, and return the report.
 
     Raises:
-        GlassError: the run cannot be read, the file would be too large, the page does not support the model or the
+        GlassError: `bits` is not 8, 16 or 32, there are more than 50 examples, `out` is a folder or is in no existing
+            folder, the run cannot be read, the file would be too large, the page does not support the model or the
             tokenizer, an example does not fit the task, or writing fails. Then no new file is left, and an existing
             file at `out` is not changed.
     """

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from glassformer.generation.decoding import TokenLoop
 
 ROWS = 64
-"""Maximum number of texts generated at once."""
+"""Maximum number of texts that an engine generates at once."""
 MEMORY = 2 << 30
-"""Maximum size in bytes of the key/value caches of all texts; therefore a large model generates fewer texts at once."""
+"""Maximum size in bytes of the key/value caches of the texts that an engine generates at once. A large model therefore
+generates fewer than `ROWS` texts at once, but at least one."""
 WAITING = 256
-"""Maximum number of texts in the queue."""
+"""Maximum number of texts in the queue of an engine."""
 STOP_SECONDS = 5.0
 """Seconds to wait for a thread to end when the server stops."""
 
@@ -160,7 +161,10 @@ class Engine:
         self._thread.join(STOP_SECONDS)
 
     def _retry_seconds(self) -> int:
-        """Return the seconds until a retry, 1 to 60: the time to generate the queued texts at the current speed."""
+        """Return the seconds until a retry, 1 to 60: the time to generate the queued texts at the current speed.
+
+        Each text is assumed to have its maximum number of tokens.
+        """
         tokens = sum(job.settings.tokens for job in self._queue)
         return round(min(60.0, max(1.0, tokens / max(1.0, self._rate.per_second()))))
 
@@ -182,7 +186,10 @@ class Engine:
         self._loops = []
 
     def _admit(self) -> bool:
-        """Wait for jobs, and start as many as there is room for; return False when the engine is closed."""
+        """Start as many queued jobs as there is room for; return False if the engine is closed.
+
+        If no text is being generated, wait until a job is in the queue.
+        """
         with self._awake:
             while not self._closed and not self._queue and not self.rows:
                 self._awake.wait()

@@ -26,7 +26,7 @@ class ScoredToken:
         token: id of the token.
         log_probability: natural logarithm of its probability; None for a token at the beginning of a prompt, which the
             model does not predict.
-        likeliest: ids and log-probabilities of the requested number of likeliest tokens, best first.
+        likeliest: ids and log-probabilities of the requested number of likeliest tokens, likeliest first.
         offset: number of characters before the token, in the generated text or in the prompt.
     """
 
@@ -38,12 +38,13 @@ class ScoredToken:
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """Part of a text that one token adds.
+    """Part of a text: the characters that one token adds or, after a beam search, the whole text.
 
     Attributes:
         choice: index of the text in its request.
         text: complete new characters, possibly none.
-        scored: the token with its score, if scores were requested; an end token usually has none.
+        scored: the token with its score, if scores were requested; an end token has a score only if `scores_end` of its
+            job is True.
         ended: reason why the text ends here; None: the text continues.
         error: error that ends the text.
     """
@@ -64,7 +65,8 @@ class GenerationRequest:
     """Texts to generate for one client, with a queue of their pieces in the event loop that created the request.
 
     Attributes:
-        cancelled: whether the client has disconnected. Any thread may set it; generation stops at the next step.
+        cancelled: whether to stop the generation at the next step, for example because the client has disconnected. Any
+            thread may set it.
         jobs: one job for each text.
     """
 

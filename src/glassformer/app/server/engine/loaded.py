@@ -1,4 +1,4 @@
-"""Checkpoint of a run, loaded for the API: its tokenizer, and a model copy with shared weights but separate modules."""
+"""Checkpoint that generates text for the API and the page: a model copy with shared weights but separate modules."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ from glassformer.text.tokenizers import Tokenizer
 from glassformer.text.tokenizers.tokenizer import StreamDecoder
 
 FLOAT = 4
-"""Size in bytes of a number in a key/value cache."""
+"""Size in bytes of a float32 number in a key/value cache."""
 PREFILL_TOKENS = 512
-"""Maximum number of prompt tokens to read in one step, during which the generation of all other texts waits."""
+"""Maximum number of prompt tokens to read in one step, during which the generation of the run's other texts waits."""
 
 
 class LoadedCheckpoint:
-    """Checkpoint of a run, prepared to generate text for the API.
+    """Checkpoint of a run, prepared to generate text for the API and the page.
 
     Args:
         opened: the checkpoint in the registry; views may use its model at the same time.
         backend: backend that computes the logits.
 
     Attributes:
-        text_model: a copy of the model, without hooks and patches.
+        name: name of the run in the registry.
         version: name of the checkpoint.
+        folder: path of the run folder.
+        text_model: a copy of the model, without hooks and patches.
         context: maximum number of tokens that the model reads.
-        row_bytes: bytes of the key/value cache of one text that fills the context, over all attention layers.
+        row_bytes: bytes of the float32 keys and values of one text that fills the context, over all attention layers.
 
     Raises:
         GlassError: the task of the run does not generate text, or the backend cannot run the model.

@@ -34,7 +34,7 @@ class BadRequestError(RefusedRequestError):
     Args:
         problem, remedy: as for `GlassError`.
         parameter: name of the invalid parameter; None: the whole body.
-        code: error code for programs.
+        code: error code for programs; None: no code.
     """
 
     def __init__(self, problem: str, remedy: str, parameter: str | None = None, code: str | None = None) -> None:

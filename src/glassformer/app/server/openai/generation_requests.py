@@ -111,7 +111,7 @@ def _search(
     samples_per_prompt: int,
     stopped: Event,
 ) -> list[TextPiece]:
-    """Return the likeliest texts of each prompt, in the order of the jobs; empty if `stopped` was set."""
+    """Return the best texts of a beam search for each prompt, in the order of the jobs; empty if `stopped` was set."""
 
     def watch(step: object) -> None:
         if stopped.is_set():

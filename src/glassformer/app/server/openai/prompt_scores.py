@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from glassformer.app.server.engine.loaded import LoadedCheckpoint
 
 ROWS = 128
-"""Number of positions whose distributions over the vocabulary are computed at once."""
+"""Maximum number of positions whose distributions over the vocabulary are computed at once."""
 
 
 def prompt_scores(loaded: LoadedCheckpoint, ids: Sequence[int], likeliest: int, is_text: bool) -> list[ScoredToken]:

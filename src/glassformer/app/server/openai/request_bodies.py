@@ -1,7 +1,7 @@
 """Request bodies of the API.
 
-Numbers, texts and lists have bounds, except in ignored fields. Unsupported fields of OpenAI's API are refused if they
-would change the result, and ignored otherwise.
+Numbers, texts and lists have bounds, except in ignored fields. Unknown fields are refused. Unsupported fields of
+OpenAI's API are refused if they would change the result, and ignored otherwise.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from glassformer.base.config import SampleConfig
 
 MOST_TOKENS = 4096
-"""Maximum number of tokens of one text."""
+"""Maximum number of tokens that a request may set for one text."""
 MOST_CHOICES = 16
 """Maximum number of texts for one prompt."""
 MOST_TEXTS = 64
 """Maximum number of texts of one request (prompts times n)."""
 MOST_CHARACTERS = 100_000
-"""Maximum number of characters, or of token ids, of a prompt."""
+"""Maximum number of characters, or of token ids, of a prompt, and of characters of a text in a message."""
 MOST_SCORES = 20
 """Maximum number of likeliest tokens to return with each token."""
 MOST_BEAMS = 16

@@ -27,7 +27,7 @@ class Choice:
     reason: str | None = None
 
     def add(self, piece: TextPiece) -> None:
-        """Append a piece's text and scored token, and set the finish reason."""
+        """Append a piece's text and scored token, and set the finish reason (None unless the text ends here)."""
         self.text += piece.text
         self.scores += [piece.scored] if piece.scored is not None else []
         self.reason = REASONS[piece.ended] if piece.ended is not None else None
@@ -116,6 +116,7 @@ class CompletionResponseBuilder(ResponseBuilder):
     """Builder of the response bodies of /v1/completions.
 
     Args:
+        model, tokenizer, scored: as for `ResponseBuilder`.
         before: for each text, the text to return before it (the prompt with `echo`, else empty).
         scores_before: for each text, the scored tokens of its prompt; empty if they were not requested.
     """

@@ -62,7 +62,7 @@ class AblationQuestion(TextQuestion):
         off: names of the parts to ablate.
         instead: replacement of the outputs of these parts.
         top: number of likeliest answers before and after.
-        write: number of tokens to generate before and after; 0: none.
+        write: maximum number of tokens to generate before and after; 0: generate nothing.
         tokens: approximate number of validation targets to measure the loss on; null: do not measure it.
     """
 
@@ -121,7 +121,7 @@ def _held_out_rows(opened: ServedModel, tokens: int) -> TaskRows:
 def _losses_on_text(
     opened: ServedModel, subject: Subject, question: AblationQuestion, ablated: AblatedModel
 ) -> dict[str, Any]:
-    """Return the loss on the text, with and without the ablation."""
+    """Return the loss on the text, with and without the ablation, or the reason why there is none."""
     model = opened.model
     target = subject.target
     key = "costs", question.text, question.target
@@ -142,7 +142,7 @@ def _losses_on_text(
 
 
 def _generated_texts(opened: ServedModel, question: AblationQuestion, ablated: AblatedModel) -> dict[str, Any]:
-    """Return the greedy text before and after the ablation, or the reason why there is none."""
+    """Return the greedy text before and after the ablation; if it was requested but is missing, return the reason."""
     model = opened.model
     if not question.write or not isinstance(model, TextModel | Translator):
         return {

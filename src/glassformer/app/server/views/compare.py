@@ -8,11 +8,11 @@ The response, in which `one` is the run of the request and `other` the other run
      "stretches": null | [{"text": "He", "start": 0, "end": 2, "one": 1.2 | null, "other": 0.7 | null}],
      "by": "tokens" | "characters" | null, "why": null | "…", "note": null | "…"}
 
-`stretches` are the spans of the text between characters at which tokens of both runs end; `by` is "tokens" if the
-tokens of both runs end at the same characters. `why` is the reason if there are no stretches, `answers` the reason why
-the bars cannot be compared, and `note` a difference of the tasks that matters for the losses. `alike`: True if the
-tokenizations are identical. `per_character` is the loss over the stretches to which both runs give a probability,
-divided by the number of characters of these stretches.
+`stretches` are the spans of the text between characters at which tokens of both runs end (at most the first `MOST` are
+returned); `by` is "tokens" if the tokens of both runs end at the same characters. `why` is the reason if there are no
+stretches, `answers` the reason why the bars cannot be compared, and `note` a difference of the tasks that matters for
+the losses. `alike`: True if the tokenizations are identical. `per_character` is the loss over all stretches to which
+both runs give a probability, divided by the number of characters of these stretches.
 """
 
 from __future__ import annotations

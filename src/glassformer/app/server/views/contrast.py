@@ -7,7 +7,8 @@ The response is binary: float32, NaN where masked. Its header::
 
 The data are the two maps, row by row, and then the first run's weights minus the other run's, if `difference` is true;
 `why` is the reason if it is false. For a long text, only the last `MOST` positions are returned; `cut` is the number of
-positions before them. `largest` has the largest absolute value of each of these matrices.
+positions before them, on the longest axis of the two maps. `largest` has the largest absolute value of each of these
+matrices.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from glassformer.base.errors import GlassError
 from glassformer.evaluation.run_comparison import attention_weights, check_same_tokens, head_labels
 
 MOST = 256
-"""Maximum number of positions."""
+"""Maximum number of positions on each axis of a map."""
 
 
 class ContrastQuestion(TextQuestion):

@@ -7,8 +7,9 @@ The response::
      "chosen": {"id": 17, "name": " the", "norm": 1.2, "x": 0.1, "y": -0.2} | null,
      "neighbours": [{"id": 3, "name": " a", "cosine": 0.8}]}
 
-`shares` are the fractions of the variance that the first ten components explain. Names and coordinates are for at most
-`PAGE` vectors, starting with index `first`; request the view again for more.
+`shares` are the fractions of the variance that the first ten components explain (fewer if the table has fewer than ten
+rows or columns). Names and coordinates are for at most `PAGE` vectors, starting with index `first`; request the view
+again for more.
 """
 
 from __future__ import annotations

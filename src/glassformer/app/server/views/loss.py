@@ -13,8 +13,10 @@ The response::
 `mean` is the loss, in nats per token. For a run that translates or summarizes, it is the loss of the target, given the
 true tokens before each token; for a run of task masked, each token is masked in turn. `parts` groups the tokens by
 position, by their frequency in the training split (or in this text, while that split is being counted or if it is not
-available), and by whether the bigram of the token occurs earlier in its row. `start` measures the loss on the
-validation split in the background; its `mean` equals the loss of `glass evaluate`, except for a run of task masked.
+available), and by whether the bigram of the token occurs earlier in its row. `before` is the text of the token before
+the first predicted token. `in_context_learning` is the mean loss at the later minus that at the earlier of
+`in_context_places`, or null if the rows are too short. `start` measures the loss on the validation split in the
+background; its `mean` equals the loss of `glass evaluate`, except for a run of task masked.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, MaskFiller, Translator
 
 MOST = 4_096
-"""Maximum number of tokens of a text."""
+"""Maximum number of tokens of a text for a run of task lm."""
 MOST_HOLES = 512
 """Maximum number of tokens of a text for a run of task masked, where each token takes a forward pass."""
 BYTES = 200

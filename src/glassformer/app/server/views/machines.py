@@ -12,9 +12,10 @@ The response::
 
 `masks` are for the first `SHOWN` positions; `allowed` has a row of 0 and 1 for each query. `guess` is the prediction
 for the token at character `at`: a decoder predicts it from the tokens before it, an encoder from both sides; an
-encoder-decoder, a classifier or a chat run predicts no token of its input. `writes` is the greedy output; a run of task
-lm continues the text before `at`. `costs` are the losses of the tokens of the text, or of the target. `validation` is
-the loss on evenly spaced rows of the run's own validation split, for its own task and in its own unit.
+encoder-decoder, a classifier or a chat run predicts no token of its input. `writes` is the greedy output, at most 24
+tokens; a run of task lm continues the text before `at`. `costs` are the losses of the tokens of the text, or of the
+target. `validation` is the loss on evenly spaced rows of the run's own validation split, for its own task and in its
+own unit.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ With `shuffle` false, the response is binary: this header and, for position vect
      "turn": {"frequencies": […], "mean": […], "pairs": [[…]], "shown": [0, 4, …]} | null}
 
 `rows` are the positions whose vectors are sent, evenly spaced if there are many. All curves are over `distances`; a
-negative distance means a later position, which occurs only in a stack without a causal mask. `turn` describes rotary
+negative distance means a later position, which occurs only in a stack without a causal mask. `dot` and `cosine` are the
+mean dot product and the mean cosine of the vectors of two positions at each distance. `turn` describes rotary
 positions: the frequency of each pair of channels in radians per position, and the cosine of its angle by distance, for
 the pairs `shown` and as the mean over all pairs. With `shuffle` true::
 
@@ -18,7 +19,9 @@ the pairs `shown` and as the mean over all pairs. With `shuffle` true::
      "drop": 1.1, "mean_divergence": 0.9, "share_same": 0.25, "example": [tokens of the first order]}
 
 `moved` are the shuffled positions, and `times` is the number of shuffled orders. `before` and `after` are ln p(answer)
-for the original and the shuffled texts, and `drop` is `before` minus the mean of `after`, in nats.
+for the original and the shuffled texts, and `drop` is `before` minus the mean of `after`, in nats. `divergence` is the
+KL divergence from the original output distribution to that of each shuffled text, in nats, and `same` is true if the
+likeliest answer is unchanged.
 """
 
 from __future__ import annotations

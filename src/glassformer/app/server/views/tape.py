@@ -55,7 +55,7 @@ class TapeQuestion(TextQuestion):
     Attributes:
         part: number of the part of the model whose steps are listed, from 0.
         matrix: number of a matrix on the tape; None: return the list of steps.
-        row, column: first row and column of the window.
+        row, column: first row and column of the window; reduced if the window would extend beyond the matrix.
         cell: row and column of a cell whose computation is returned; None: return the window.
     """
 

@@ -157,8 +157,7 @@ def count_tokens(opened: ServedModel) -> Counts:
     """Return the number of occurrences of each token in the training split: "text", "source" or "target" -> (V,).
 
     Raises:
-        GlassError: the encoded training text is not available. The text is not encoded again, because this would block
-            the views of the run.
+        GlassError: the encoded training text is not available; it is not encoded again, which could take minutes.
     """
     data = stored_text(opened.run.files, opened.run.config)
     return {

@@ -8,11 +8,11 @@ The response for a run that generates text::
                 "cover": [17, 17, …]}}
 
 `matches` are the first `MOST_MATCHES` of the maximal parts of the generated text, of at least `least` characters, that
-occur word for word in the training text. `cover` has, for each character (Unicode code point), the length of the
-longest match that contains it, or 0. `read` is the number of characters of the training text that were searched, and
-`whole` is true if this is the whole text; the search stops after `SECONDS`, or after `MOST_READ` characters. `why` is
-the reason if the training text could not be searched. With `written`, the view searches for this text, which was
-generated before, for example by the stream (see `app.server.writing`), and generates nothing.
+occur verbatim in the training text. `cover` has, for each character (Unicode code point), the length of the longest
+match that contains it, or 0. `read` is the number of characters of the training text that were searched, and `whole` is
+true if this is the whole text; the search stops after `SECONDS`, or after `MOST_READ` characters. `why` is the reason
+if the training text could not be searched. With `written`, the view searches for this text, which was generated before,
+for example by the stream (see `app.server.writing`), and generates nothing.
 
 A chat run reads `history`, and then `text` as the next question.
 

@@ -12,9 +12,10 @@ The response is binary. Its header::
      "row_sums": […], "largest": 0.98,
      "hypotheses": [{"text": …, "score": -0.31, "tokens": 7, "ended": "end"}, …]}
 
-The data are R x C cells, pooled as in `head_map`. Each row has the attention from one target token, at the step that
-predicts the next token. `hypotheses` are the results of beam search, best first; request the view again with one of
-their texts as `target` to get its alignment. Special tokens count like other tokens, also in the coverage.
+The data are R x C cells, pooled by the largest weight of each block, in the format of `head_map`. Each row has the
+attention from one target token, at the step that predicts the next token. `hypotheses` are the results of beam search,
+best first; request the view again with one of their texts as `target` to get its alignment. Special tokens count like
+other tokens, also in the coverage.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class AlignmentQuestion(TextQuestion):
     Attributes:
         site: name of a cross-attention layer, such as dec.1.cross; None: the last one.
         head: number of a head; None: the mean over all heads of the layer.
-        px, form, scale: as in the view `attention`.
+        px: maximum number of cells on the longer side.
+        form, scale: format and scale of the cells, as in the view `attention`.
         beams: number of beams for `hypotheses`; 0: no beam search.
     """
 

@@ -28,7 +28,7 @@ from glassformer.model.pruned_attention import head_numbers, kv_index, mask_of_h
 from glassformer.model.transformer import EncoderDecoder, Model, Stack
 
 CELLS = 2**22
-"""Maximum number of attention weights computed at once."""
+"""Approximate maximum number of attention weights computed at once."""
 OBSERVED = 128 * 2**20
 """Maximum size in bytes of the scores and patterns of all layers that are kept for one pass."""
 
@@ -161,7 +161,8 @@ def attention_pass_of(opened: ServedModel, text: str, target: str | None) -> Att
     """Return the forward pass of a text, cached for further requests.
 
     Raises:
-        GlassError: the text does not fit the run, or the model's logits are not finite.
+        GlassError: the text does not fit the run, all heads of the run were removed, or the model's logits are not
+            finite.
     """
     subject = opened.subject(text, target)
     return opened.cached(

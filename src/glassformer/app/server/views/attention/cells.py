@@ -76,7 +76,7 @@ def cells_of(
         block: side of the square block of weights that becomes one cell, in tokens.
         aggregate: "max": the largest weight of the block, for display, because a mean would hide a stripe that is one
             token wide. "sum": the sum over the keys of the block, averaged over its rows, so that the cells of a row
-            still sum to 1.
+            over all keys still sum to 1.
         weights: function that returns some rows of the pattern, (rows, S), 0 where masked.
     """
     cells = []

@@ -8,9 +8,9 @@ The response is binary. Its header::
                 "top": [{"key": 4, "weight": 0.81}, …], "rest": 0.02}, …]}
 
 The data are float32. The row of a head starts at index `at` and has `cells` weights for `keys` positions, NaN where
-masked; for a very long text, each weight is the largest of `block` positions. `top` lists the keys with the largest
-weights by their positions in the text, and `rest` is the sum of the other weights; all weights of a row sum to
-1 up to rounding.
+masked; for a very long text or very many heads, each weight is the largest of `block` positions. `top` lists the keys
+with the largest weights by their positions in the text, and `rest` is the sum of the other weights; all weights of a
+row sum to 1 up to rounding.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FocusQuestion(TextQuestion):
         place: position of the query token, from 0.
         stack: stack of the query token: "enc" reads the source, or the text of an encoder; "dec" reads the target, or
             the text of a decoder. None: the only stack, or the decoder.
-        top: number of keys to list for each head.
+        top: maximum number of keys to list for each head; keys with weight 0 are not listed.
     """
 
     place: int = Field(ge=0, le=1_000_000)

@@ -13,7 +13,7 @@ The response::
      "importance": null | "why it could not be measured"}
 
 The roles are measured as in `glass heads`: on the run's own validation text (on random tokens, if it is missing) and on
-repeated random tokens. The request has no text.
+random tokens with and without repetition. The request has no text.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def answer(opened: ServedModel, question: RolesQuestion) -> dict[str, Any]:
 
 
 def measure(opened: ServedModel) -> dict[str, Any]:
-    """Return the report of the roles, with importance or the reason why it could not be measured."""
+    """Return the report of the roles, with the importance of each head or the reason why it could not be measured."""
     notes: list[str] = []
     run = replace(opened.copy(), note=notes.append)
     report = heads_of_run(run)
@@ -66,7 +66,7 @@ def measure(opened: ServedModel) -> dict[str, Any]:
 
 
 def python(opened: ServedModel, question: RolesQuestion) -> str:
-    """Return a script that prints the roles, numbers and importance of each head."""
+    """Return a script that prints the roles and numbers of each head and, if it can be measured, the importance."""
     report = opened.later("head roles", lambda: measure(opened))
     lines = [
         "for found in heads_of_run(run).heads:",
