@@ -63,7 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass train`."""
     add_run_arguments(parser)
     add_from_argument(parser)
-    parser.add_argument("--resume", action="store_true", help="resume the run in --out, or the newest in runs/")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="resume the run in --out, or the most recently created or trained run in runs/",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
