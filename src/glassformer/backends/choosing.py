@@ -48,6 +48,12 @@ def choose_engine(
 ) -> Engine | None:
     """Return the engine of a backend, or None for PyTorch; for `auto`, choose as the module's docstring says.
 
+    Args:
+        name: name of the backend.
+        model: model that generates text.
+        settings: settings of the generation.
+        texts: number of texts to generate.
+
     Raises:
         GlassError: as in `open_engine`; never for `auto`.
     """
