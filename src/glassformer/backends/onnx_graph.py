@@ -14,9 +14,10 @@ Inputs, with C' columns in the cache, and heads padded to a width of K' (see bel
 * `keys.0`, `values.0`, … (B, G, C', K'): the cache; the outputs `new_keys.0`, … must be bound to the same memory. The
   data type of the cache is `StepGraph.cache_type`.
 
-If no layer has self-attention heads, `ends`, `longest` and the cache do not exist. The output `logits` (B, V) belongs to the
-last token of each row. Self-attention is one operator, onnxruntime's `GroupQueryAttention`, which rotates queries and
-keys if the model has rotary positions, and appends to the cache.
+A layer without self-attention heads has no cache; if no layer has such heads, `ends` and `longest` do not exist.
+
+The output `logits` (B, V) belongs to the last token of each row. Self-attention is one operator, onnxruntime's
+`GroupQueryAttention`, which rotates queries and keys if the model has rotary positions, and appends to the cache.
 
 The graph of an encoder-decoder is a step of its decoder, with T = 1, and has these additional inputs:
 
