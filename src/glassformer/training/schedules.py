@@ -48,6 +48,11 @@ class Plateau:
     """State of the schedule "plateau", which lowers the learning rate when the validation loss stops falling.
 
     It behaves like torch's ReduceLROnPlateau with threshold 0.
+
+    Attributes:
+        factor: current factor on the peak learning rate.
+        best: lowest validation loss so far; None before the first evaluation.
+        waited: number of evaluations since the best one or since the factor was lowered, whichever is later.
     """
 
     factor: float = 1.0

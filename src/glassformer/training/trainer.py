@@ -33,7 +33,7 @@ from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import NOISE, verdict
 
 WATCHED_EVALUATIONS = 3
-"""Number of evaluations at the start of a run after which the task's concerns about the data are reported."""
+"""Number of evaluations, from the start of a run, with which the task's concerns about the data are reported."""
 RISING_EVALUATIONS = 3
 """Number of evaluations without improvement after which a rising validation loss is reported."""
 SHORT_SAMPLE = 16
@@ -187,7 +187,8 @@ class Trainer:
     def begin(self) -> None:
         """Prepare the logs, and save step 0 of a new run; then check whether the run has already ended.
 
-        If it has not, measure the costs of a run with a time limit, and a fine-tuned run's losses before training.
+        If it has not, measure the costs of a run with a time limit, and the losses before training of a run with a
+        parent, unless they are already known.
         Process 0 must hold the run's lock.
         """
         self.processes.on_rank_zero(self._forget_later_steps)
@@ -426,7 +427,7 @@ class Trainer:
             self._note_rising_loss(estimate.loss, state.best_loss)
 
     def _note_rising_loss(self, loss: float, best_loss: float) -> None:
-        """Report once that the validation loss rises, so that a person need not wait for the end of the run."""
+        """Report a rising validation loss, once after each best evaluation, so that a person can stop the run early."""
         if self.state.waited == RISING_EVALUATIONS and loss > best_loss * (1 + NOISE):
             self.reporter.note(
                 f"step {self.state.step:>6}  the validation loss has risen since step {self.state.best_step}: more "

@@ -48,7 +48,7 @@ class Processes(Protocol):
         """Return the loss wrapped so that its backward pass sums the gradients of all processes."""
 
     def no_sync(self, last: bool) -> AbstractContextManager[object]:
-        """Return a context that does not sum gradients over processes, unless this is the `last` micro-batch."""
+        """Return a context that may skip the sum of gradients over processes, unless this is the `last` micro-batch."""
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
         """Return this process's rows of a step in chunks of at most `at_once` rows, and whether each chunk counts.

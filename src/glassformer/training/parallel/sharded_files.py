@@ -1,4 +1,4 @@
-"""Checkpoints of sharded runs: each process writes and reads only its shards. Pickle is not used.
+"""Checkpoints of sharded runs: each process writes and reads only its shards. No file is pickled.
 
 ::
 
@@ -59,7 +59,10 @@ def save_sharded(
     state: TrainState,
     config: Config,
 ) -> None:
-    """Write `checkpoints/step-N` atomically: the folder gets its name only after every process wrote its shards."""
+    """Write `checkpoints/step-N` atomically, and update `best` and `last` (see `point_to`).
+
+    The folder gets its name only after every process has written its shards.
+    """
     final = run.checkpoints_folder / step_name(state.step)
     tensors, numbers = flattened(optimizers)
     with ExitStack() as stack:
