@@ -125,7 +125,7 @@ def size_run(
 
 
 def _data_settings_to_change(config: Config, data: Prepared) -> dict[str, Any]:
-    """Return a new vocabulary size and validation fraction where the amount of data requires another value."""
+    """Return a new vocabulary size and validation fraction if the number of examples requires other values."""
     if data.kind.running_text:
         return {}
     settings: dict[str, Any] = {}

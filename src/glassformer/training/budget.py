@@ -16,7 +16,7 @@ not below `LEAST_ROWS`; all evaluations during training use the same rows."""
 FINAL = 1 / 10
 """Maximum fraction of the time limit for the final evaluation, which uses all validation rows if there is time."""
 LEAST_ROWS = 2
-"""Minimum number of rows in an evaluation: one row gives no confidence interval."""
+"""Minimum number of rows in an evaluation, unless there are fewer; one row gives no confidence interval."""
 REST_SECONDS = 0.5
 """Seconds reserved for reports and the end of the process."""
 REST_SHARE = 0.01

@@ -40,7 +40,8 @@ class TrainState:
         step: number of completed optimizer steps.
         tokens: number of targets trained on: predicted tokens or, in classification, labels.
         train_seconds: training time, without evaluation, sampling and saving.
-        best_step, best_loss: step and validation loss of the best evaluation so far; 0 and None before the first one.
+        best_step, best_loss: step and validation loss of the best evaluation so far. `best_loss` is None before the
+            first evaluation, and if the best checkpoint was lost.
         waited: number of evaluations since the best one.
         plateau: state of the schedule "plateau".
         evaluations: (step, validation loss) of each evaluation.
@@ -260,8 +261,7 @@ def step_seed(seed: int, step: int, rank: int = 0) -> int:
 def seed_step(seed: int, step: int, rank: int = 0) -> None:
     """Seed torch for one training step, so that its random numbers depend only on (seed, step, rank).
 
-    Each generator in use is seeded directly, because `torch.manual_seed` also initializes unused ones, which takes 1
-    ms.
+    Each generator in use is seeded directly: `torch.manual_seed` also initializes unused ones, which takes 1 ms.
     """
     torch_seed = step_seed(seed, step, rank)
     torch.default_generator.manual_seed(torch_seed)

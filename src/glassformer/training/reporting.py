@@ -20,7 +20,7 @@ class Status:
         loss: mean training loss since the last report, in nats per target.
         validation_loss: last validation loss, in nats per target; None before the first evaluation.
         learning_rate: learning rate of AdamW.
-        tokens_per_second: number of targets per second of training time.
+        tokens_per_second: mean number of targets per second of training time, since the run began.
         seconds_left: estimated seconds until the run ends; None if its length is not known.
     """
 

@@ -85,7 +85,7 @@ class Observer(Protocol):
         """Observe the model before the first step and after every step; `last`: whether the run ends here."""
 
     def forget_after(self, step: int) -> None:
-        """Delete the data that a killed process recorded after the checkpoint being resumed."""
+        """Delete the data recorded after `step`, the step of the checkpoint being resumed."""
 
 
 class Trainer:
@@ -188,8 +188,7 @@ class Trainer:
         """Prepare the logs, and save step 0 of a new run; then check whether the run has already ended.
 
         If it has not, measure the costs of a run with a time limit, and the losses before training of a run with a
-        parent, unless they are already known.
-        Process 0 must hold the run's lock.
+        parent, unless they are already known. Process 0 must hold the run's lock.
         """
         self.processes.on_rank_zero(self._forget_later_steps)
         if self.state.step == 0 and not self.processes.on_rank_zero(self.run.complete_checkpoints):
@@ -505,7 +504,7 @@ class Trainer:
                 self.observer.observe(self.model, self.state.step, last)
 
     def checkpoint_is_due(self) -> bool:
-        """Return whether to save this step: the best and last step, on a signal, and every `train.save_every` steps."""
+        """Return whether to save this step: the best so far, the last, on a signal, every `train.save_every` steps."""
         is_best = self._is_evaluated and self.state.best_step == self.state.step
         return is_best or self.ended or self.stopping or self.state.step % self.config.train.save_every == 0
 
