@@ -244,7 +244,7 @@ def _user_cache_folder() -> Path | None:
 
 
 def _read(file: Path | None, environment: str) -> Speeds | None:
-    """Return the speeds cached in a file; None if it is None, missing, damaged or from another environment."""
+    """Return the speeds cached in a file; None if there is none, or it is damaged or from another environment."""
     if file is None:
         return None
     try:

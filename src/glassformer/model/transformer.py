@@ -343,7 +343,7 @@ class Encoder(nn.Module):
             attention_mask: (B, T) bool, False at padding, on either side; None: no padding.
 
         Raises:
-            GlassError: there are more tokens than the context.
+            GlassError: `tokens` is longer than the context.
         """
         x = self.hidden_states(tokens, attention_mask)  # (B, T, D)
         return self.head(x, self.embedding)  # (B, T, V)
@@ -378,7 +378,7 @@ class Classifier(nn.Module):
             attention_mask: (B, T) bool, False at padding, on either side; None: no padding.
 
         Raises:
-            GlassError: there are more tokens than the context.
+            GlassError: `tokens` is longer than the context.
         """
         x = self.stack(tokens, self.embedding, attention_mask)  # (B, T, D)
         if attention_mask is None:
