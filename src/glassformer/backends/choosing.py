@@ -19,7 +19,7 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 
 AUTO_TOKENS = 500
 """Minimum number of tokens, over all texts, for which `auto` uses onnxruntime. Loading it and building the graph take
-about 0.1 s; in that time PyTorch generates some 50 tokens with a model of 10 M parameters."""
+about 0.1 s; in that time PyTorch generates about 50 tokens with a model of 10 M parameters."""
 
 
 def open_engine(name: BackendName, model: Decoder | EncoderDecoder, greedy: bool = False) -> Engine | None:

@@ -117,7 +117,7 @@ def _difference(previous: dict[str, Any], current: dict[str, Any]) -> str | None
 
 
 def processor_name() -> str:
-    """Return the model name of the CPU, as reported by the operating system."""
+    """Return the model name of the CPU as reported by the operating system, or else the type of the machine."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
