@@ -426,7 +426,10 @@ class Trainer:
             self._note_rising_loss(estimate.loss, state.best_loss)
 
     def _note_rising_loss(self, loss: float, best_loss: float) -> None:
-        """Report a rising validation loss, so that a person can stop the run; at most once after each best evaluation."""
+        """Report a rising validation loss, so that a person can stop the run.
+
+        It is reported at most once after each best evaluation.
+        """
         if self.state.waited == RISING_EVALUATIONS and loss > best_loss * (1 + NOISE):
             self.reporter.note(
                 f"step {self.state.step:>6}  the validation loss has risen since step {self.state.best_step}: more "

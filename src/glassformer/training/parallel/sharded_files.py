@@ -1,4 +1,4 @@
-"""Checkpoints of sharded runs: each process writes and reads only its shards. No file is pickled.
+"""Checkpoints of sharded runs: each process writes and reads only its shards. No file uses pickle.
 
 ::
 
