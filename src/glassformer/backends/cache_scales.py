@@ -1,8 +1,8 @@
 """Scales of an 8-bit key-value cache, measured on random tokens.
 
-A stored byte b represents the value b times the scale of its channel. Keys and values of a channel have similar sizes
-for all tokens, but some channels are much larger than others (Liu et al. 2024, "KIVI", section 3), so every channel has
-a separate scale. The scales are constants of the graph, so they are measured once, before any text is read.
+A stored byte b represents the value b times the scale of its channel. Some channels of the keys are much larger than
+others, for all tokens (Liu et al. 2024, "KIVI", section 3), so every channel has a separate scale, in keys and in
+values. The scales are constants of the graph, so they are measured once, before any text is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ SEED = 0
 def cache_scales(model: Decoder) -> list[tuple[Tensor, Tensor]]:
     """Return the scales of the keys and of the values, (G, K) each, for every layer.
 
-    Keys are measured after the rotation. Larger values than `ROOM` times the largest measured one are clipped.
+    Keys are measured after the rotation. Values beyond `ROOM` times the largest measured value of their channel will be
+    clipped.
     """
     config = model.config
     weight = model.embedding.tokens.weight

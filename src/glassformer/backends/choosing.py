@@ -19,7 +19,7 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 
 AUTO_TOKENS = 500
 """Minimum number of tokens, over all texts, for which `auto` uses onnxruntime. Loading it and building the graph take
-about 0.1 s; in that time PyTorch generates some 50 tokens with a model of 10 M parameters."""
+about 0.1 s; in that time PyTorch generates about 50 tokens with a model of 10 M parameters."""
 
 
 def open_engine(name: BackendName, model: Decoder | EncoderDecoder, greedy: bool = False) -> Engine | None:
@@ -47,6 +47,12 @@ def choose_engine(
     name: BackendName, model: Decoder | EncoderDecoder, settings: SampleConfig, texts: int
 ) -> Engine | None:
     """Return the engine of a backend, or None for PyTorch; for `auto`, choose as the module's docstring says.
+
+    Args:
+        name: name of the backend.
+        model: model that generates text.
+        settings: settings of the generation.
+        texts: number of texts to generate.
 
     Raises:
         GlassError: as in `open_engine`; never for `auto`.

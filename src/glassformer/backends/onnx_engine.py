@@ -40,7 +40,7 @@ class OnnxEngine:
             1.2 to 1.4 times slower.
 
     Raises:
-        GlassError: onnx or onnxruntime is not installed, or no graph can be built for the model.
+        GlassError: onnx or onnxruntime is not installed, the model is not on the CPU, or no graph can be built for it.
     """
 
     def __init__(
@@ -77,7 +77,10 @@ class OnnxEngine:
         return self._run(tokens[:, None], positions.expand(B, 1), ends, torch.arange(B), cache)  # (slots, V)
 
     def read_prompts(self, tokens: Sequence[Sequence[int]], cache: Cache) -> Tensor:
-        """Read chunks of prompts and return logits (B, V). Padding is on the right, where no token attends to it."""
+        """Read prompts, or the next chunk of one prompt, and return next-token logits (B, V).
+
+        Padding is on the right; tokens do not attend to later positions.
+        """
         n_cached = cache.length
         ids, _ = pad_right(tokens, torch.device("cpu"))  # (B, T)
         B, T = ids.shape
@@ -128,14 +131,14 @@ class OnnxEngine:
         return logits
 
     def _memory_bias(self, cache: SlotCache) -> Tensor:
-        """Return the score bias (sources, 1, 1, columns) that masks padding: -inf after the tokens of each memory."""
+        """Return the score bias (sources, 1, 1, columns) that masks padding: 0, and -inf after the end of a memory."""
         columns = cache.slots[self.cross_layers[0]].allocated_memory[0].shape[2]
         lengths = torch.tensor(cache.source_lengths)[:, None, None, None]  # (sources, 1, 1, 1)
         padding = torch.arange(columns) >= lengths  # (sources, 1, 1, columns)
         return torch.zeros(padding.shape).masked_fill(padding, -math.inf)
 
     def _bind_cache(self, cache: Cache) -> None:
-        """Bind the tensors of this cache to the inputs and outputs of the graph."""
+        """Bind the tensors of this cache to the inputs and outputs of the graph, unless they are already bound."""
         cache_tensors = {}
         for number in self.layers:
             layer = cache.layers[number]
@@ -166,7 +169,7 @@ class OnnxEngine:
 
 
 def check_supported(model: Decoder | EncoderDecoder) -> None:
-    """Raise a `GlassError` if packages are missing, or if no graph can be built for the model."""
+    """Raise a `GlassError` if packages are missing, the model is not on the CPU, or no graph can be built for it."""
     require_packages("generation with onnxruntime", "onnx", "onnxruntime", extra="backends")
     device = model.embedding.tokens.weight.device.type
     if device != "cpu":

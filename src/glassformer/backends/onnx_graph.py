@@ -1,21 +1,23 @@
 """ONNX graph of one decoding step with a cache, built node by node from a model.
 
-The graph is not traced and not written to a file: this module adds the nodes in the order of the model's forward pass,
-and the weights stay in the memory of the model's own tensors if their layout allows it. The same graph reads prompts (T
-tokens per row) and single new tokens (T = 1).
+The graph is not traced and not written to a file: this module adds the nodes in the order of the model's forward pass.
+Weights that need no change of layout or data type stay in the memory of the model's tensors. The same graph reads
+prompts (T tokens per row) and single new tokens (T = 1).
 
-Inputs, with C' columns in the cache:
+Inputs, with C' columns in the cache, and heads padded to a width of K' (see below):
 
 * `tokens` (B, T): ids; prompts are padded on the right.
 * `ends` (B): number of tokens in each row after this step, minus 1.
 * `longest` (): maximum number of tokens in a row after this step.
 * `last` (B): index of the last token of each row among the B T tokens.
 * `positions` (B, T): positions of the tokens, if the model adds position vectors or score biases.
-* `keys.0`, `values.0`, … (B, G, C', K): the cache; the outputs `new_keys.0`, … must be bound to the same memory. The
+* `keys.0`, `values.0`, … (B, G, C', K'): the cache; the outputs `new_keys.0`, … must be bound to the same memory. The
   data type of the cache is `StepGraph.cache_type`.
 
+A layer without self-attention heads has no cache; if no layer has such heads, `ends` and `longest` do not exist.
+
 The output `logits` (B, V) belongs to the last token of each row. Self-attention is one operator, onnxruntime's
-`GroupQueryAttention`, which rotates queries and keys, and appends to the cache.
+`GroupQueryAttention`, which rotates queries and keys if the model has rotary positions, and appends to the cache.
 
 The graph of an encoder-decoder is a step of its decoder, with T = 1, and has these additional inputs:
 
@@ -245,12 +247,12 @@ class _Nodes:
 class _Builder:
     """Builder of the nodes of one model.
 
-    Methods take and return names of tensors. The shapes in their docstrings and comments are of these tensors, with
-    N = B T.
+    A `str` that a method takes or returns is the name of a tensor. The shapes in docstrings and comments are those of
+    the tensors. N is B T, or B after `Gather` has selected the last token of each row; C is the context.
 
     Args:
         model: a decoder or an encoder-decoder.
-        nodes: the nodes of the graph, to which this class adds.
+        nodes: nodes of the graph, which this class extends.
         precision: precision of the matrix multiplications.
         padded_width: head width of the operator.
         scales: scales of each layer's cached keys and values, (G, K) each; None: a float32 cache.
@@ -435,7 +437,7 @@ class _Builder:
     def _cross_attention(self, number: int, layer: Attention) -> Sublayer:
         """Return a function that adds the cross-attention of layer `number` to the memories.
 
-        The rows and query heads that share a key head attend as if they were tokens of one row.
+        The rows of a source and the query heads that share a key head attend as if they were tokens of one row.
         """
         if not layer.heads:
             return self._constant_attention(layer)
@@ -473,7 +475,7 @@ class _Builder:
         return part
 
     def _constant_attention(self, layer: Attention) -> Sublayer:
-        """Return a function that adds attention without heads: only the bias of its output projection."""
+        """Return a function that adds attention without heads: the bias of its output projection, or zeros."""
         bias = torch.zeros(self.config.width) if layer.output.bias is None else layer.output.bias  # (D)
 
         def part(x: str, stream: str | None) -> str:
@@ -528,7 +530,7 @@ class _Builder:
         return self.nodes.add("Reshape", [parts, flat_shape])  # (N, H' K')
 
     def _rotation(self) -> list[str]:
-        """Add tables (C, K'/2) of the cosines and sines of all positions; return an empty list without rotation."""
+        """Add tables (C, K'/2) of the cosines and sines of all positions; return their names, or [] if not rotary."""
         rotary = self.stack.rotary
         if rotary is None:
             return []
@@ -542,7 +544,7 @@ class _Builder:
         return tables
 
     def _score_bias(self) -> str:
-        """Add the score bias (B, H, T, S) of the position method; return an empty string without one."""
+        """Add the score bias (B, H, T, S) of the position method; return its name, or an empty string without one."""
         score_positions = self.stack.score_positions
         if score_positions is None or not any(layer.heads for layer in _attentions(self.stack)):
             return ""
@@ -616,7 +618,7 @@ def padded_query_heads(layer: Attention) -> list[int | None]:
 def quantized_matrix(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Quantize a weight (outputs, inputs): 8-bit levels (outputs, blocks, BLOCK) uint8 and scales (outputs, blocks).
 
-    The last block is padded with zeros.
+    A level l represents the value (l - `ZERO`) times its scale. The last block is padded with zeros.
     """
     weight = weight.detach().to(torch.float32)  # (outputs, inputs)
     outputs, inputs = weight.shape

@@ -2,8 +2,8 @@
 
 Vaswani et al. 2017, section 3.2. `glassformer.base.shapes` defines the letters of the shapes.
 
-The hook points of an `Attention` are `nn.Identity` modules that its tensors pass through. PyTorch's own forward hooks
-can read a tensor there, or replace it by returning another tensor. Hook points have no parameters and change no values.
+The hook points of an `Attention` are `nn.Identity` modules that its tensors pass through. PyTorch's forward hooks can
+read a tensor there, or replace it by returning another tensor. Hook points have no parameters and change no values.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ class Mask:
         allowed: (B or 1, 1, T or 1, S) bool, True where a query may attend to a key; None: everywhere, unless
             `is_causal`. A row without an allowed key is set to True for all keys, so that its softmax is finite; its z
             is zeroed later, with `fully_masked`.
-        is_causal: whether query t attends to keys 0 … t. True only if T = S and there is no padding, so that the fused
-            kernel needs no mask tensor.
-        fully_masked: (B or 1, 1, T or 1, 1) bool, True for queries without an allowed key (padding); their z is zero.
-        bias: (B or 1, H, T, S) bias added to the scores, -inf at masked keys.
+        is_causal: True for a causal mask without a tensor, which the fused kernel applies by itself: query t attends to
+            keys 0 … t. With cached keys, padding, a window shorter than T, or a bias, a causal mask is a tensor in
+            `allowed` instead, and `is_causal` is False.
+        fully_masked: (B or 1, 1, T or 1, 1) bool, True for queries without an allowed key, whose z is zero; None: every
+            query has an allowed key.
+        bias: (B or 1, H, T, S) bias added to the scores, -inf at masked keys; None: no bias.
     """
 
     allowed: Tensor | None = None
@@ -71,7 +73,7 @@ EVERY_KEY = Mask()
 def self_attention_mask(
     positions: Tensor, key_positions: Tensor, attention_mask: Tensor | None, causal: bool, window: int | None
 ) -> Mask:
-    """Return the self-attention mask. Plain causal and bidirectional masks contain no tensor; the kernel needs none.
+    """Return the self-attention mask; without padding, window and cached keys, it contains no tensor.
 
     Args:
         positions: (B or 1, T) positions of the queries.
@@ -148,9 +150,9 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Return z = softmax(q kᵀ / √K + bias) v over the allowed keys: equation 1 of Vaswani et al. 2017.
 
-    The fused kernel or the explicit computation is used; both give the same z up to rounding. Scores of masked keys are
-    -inf, so their weights are exactly 0; z of a fully masked query is zero. `generation/fast.py` computes the same z
-    faster when decoding one token at a time.
+    The fused kernel or the explicit computation is used; without dropout and hooks, both give the same z up to
+    rounding. Scores of masked keys are -inf, so their weights are exactly 0; z of a fully masked query is zero.
+    `generation/fast.py` computes the same z faster when decoding one token at a time.
 
     Args:
         q: (B, H, T, K) queries.
@@ -186,7 +188,7 @@ def explicit_attention(
     zero_fully_masked: bool = False,
     hooks: ScoreHooks = NO_HOOKS,
 ) -> tuple[Tensor, Tensor]:
-    """Compute z (B, H, T, K) and the pattern (B, H, T, S) step by step; arguments as in `attend`.
+    """Compute z (B, H, T, width of v) and the pattern (B, H, T, S) step by step; other arguments as in `attend`.
 
     Args:
         zero_fully_masked: whether to zero the pattern and z of queries without an allowed key. If not, the caller must
@@ -217,7 +219,10 @@ def explicit_attention(
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
-    """Compute z (B, H, T, K) with PyTorch's fused kernel, which never stores the pattern; arguments as in `attend`."""
+    """Compute z (B, H, T, K) with PyTorch's `scaled_dot_product_attention`; arguments as in `attend`.
+
+    PyTorch chooses a fused kernel, which does not store the pattern, if there is one for these inputs.
+    """
     if q.shape[1] == 0:  # all heads were removed; the GPU kernels would divide by zero
         return q  # (B, 0, T, K)
     attn_mask = mask.allowed  # (B or 1, 1, T or 1, S) bool, True where allowed, or None
@@ -279,8 +284,9 @@ class Attention(nn.Module):
 
         Args:
             mask: mask for T queries and S keys.
-            rotation: rotation of queries and keys; None: no rotary positions.
-            cache: keys and values of earlier tokens, or of the memory; new keys and values are added to it.
+            rotation: rotation of queries and keys; None: no rotation.
+            cache: keys and values of earlier tokens, or of the memory; new keys and values are added to it. None: no
+                cache.
         """
         q = self.split_heads(self.query(x), self.heads, self.query_norm)  # (B, H, T, K)
         if memory is not None and cache is not None and cache.memory is not None:
@@ -303,7 +309,7 @@ class Attention(nn.Module):
         return self.output(z.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def compute_z(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """Compute z (B, H, T, K) from queries (B, H, T, K), keys and values (B, G, S, K); run the score hooks."""
+        """Compute z (B, H, T, K) from queries (B, H, T, K), keys and values (B, G, S, K); run score hooks, if any."""
         dropout = self.dropout if self.training else 0.0
         if is_observed(self.hook_products) or is_observed(self.hook_scores) or is_observed(self.hook_pattern):
             hooks = ScoreHooks(self.hook_products, self.hook_scores, self.hook_pattern)

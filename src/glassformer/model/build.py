@@ -33,7 +33,7 @@ def build_model(
         classes: number of classes, which makes an encoder a `Classifier`; not needed if `config.classes` is set.
 
     Raises:
-        GlassError: a size differs from its value in `config`, or V is not given.
+        GlassError: a size differs from its value in `config`, or neither `vocab_size` nor `config.vocab_size` is set.
     """
     V = _resolve_size("vocab_size", config.vocab_size, vocab_size, "the tokenizer has {} tokens")
     S = _resolve_size(
@@ -68,15 +68,15 @@ def _resolve_size(name: str, configured: int | None, measured: int | None, descr
 
 
 def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
-    """Initialize all parameters in place, with a separate random generator.
+    """Initialize the parameters of a new model in place, with a separate random generator.
 
     Matrices are normal with standard deviation 1 / sqrt(inputs), which preserves the size of a vector. Matrices that
     write into the residual stream are divided by sqrt(number of such matrices), which preserves the size of the stream
-    too (Radford et al. 2019), or are zero with `zero_output`, so that every block starts as the identity (Goyal et al.
-    2017, section 5.1). Embeddings have standard deviation 1 / sqrt(D), and the table of relative positions 0.02. The
-    weights of an untied head are so small that all logits start near 0. For a tied embedding and its positions, see
-    `tied_std`. Without norms, the matrix of the head's transform is divided like those that write into the stream.
-    Biases are 0, and gains are 1.
+    too (Radford et al. 2019), or are zero with `zero_output`, so that at first every sublayer adds zero (Goyal et al.
+    2017, section 5.1). Embeddings have standard deviation 1 / sqrt(D), and the table of relative positions 0.02.
+    The weights of an untied head or of a classifier's head are so small that all logits start near 0. For a tied
+    embedding and its positions, see `tied_std`. Without norms, the matrix of the head's transform is divided like those
+    that write into the stream. Biases are 0, and gains are 1.
     """
     generator = torch.Generator().manual_seed(seed)
     n_sublayers = sum(isinstance(module, Attention | FeedForward) for module in model.modules())
@@ -110,8 +110,9 @@ def tied_std(vocab_size: int, width: int) -> float:
     """Return the standard deviation of an embedding tied to the head: 0.02, or less to keep the initial loss near ln V.
 
     A token's own vector e reaches the head through the residual stream, where a norm gives it length sqrt(D). Its own
-    logit is then about |e| sqrt(D) = std D, so every token predicts itself, which adds (exp(std D) - 1) / V nats to the
-    loss. The returned value limits this to 0.4 % of ln V; it is smaller for wider models and smaller vocabularies.
+    logit is then about |e| sqrt(D) = std D, so every token predicts itself, which adds about (exp(std D) - 1) / V nats
+    to the loss. The returned value limits this to 0.4 % of ln V; the limit requires a smaller value for wider models
+    and for smaller vocabularies.
     """
     return min(0.02, math.log1p(0.004 * vocab_size * math.log(vocab_size)) / width)
 

@@ -51,14 +51,14 @@ class Cache:
         self.padded = False
 
     def extend(self, new: int, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Extend every row by `new` tokens and return their positions and masks.
+        """Extend every row by `new` tokens, and return the positions and the padding mask for attention.
 
         Args:
             attention_mask: (B, new) bool, False at padding; None: no padding.
 
         Returns:
             Positions of the new tokens (B or 1, new), positions of all keys (B or 1, S), and the mask of all keys
-            (B, S), None if no attention mask has been given so far.
+            (B, S), False at padding; the mask is None if no attention mask has been given so far.
 
         Raises:
             GlassError: the cache has no room for the new tokens.

@@ -1,4 +1,4 @@
-"""Choose the device of a model, set its matrix multiplication precision, and wait for its work."""
+"""Choose a device, set the precision of its matrix multiplications, and wait for its queued work."""
 
 from __future__ import annotations
 

@@ -5,8 +5,9 @@
 * added to the attention scores, subclasses of `ScorePositions`: `AlibiPositions`, `RelativePositions`
 * none: a causal decoder of two layers or more still learns order (Haviv et al. 2022).
 
-A new method that adds vectors or biases needs a subclass, and a line in `added_positions` or `score_positions` at the
-end of this file. Inspection and fast decoding use the base classes and need no change.
+A new method that adds vectors or biases needs a subclass, and a case in `added_positions` or `score_positions` at the
+end of this file; `CONTRIBUTING.md` names the other files to change. Inspection and fast decoding use the base classes
+and need no change.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ def token_positions(attention_mask: Tensor, past_length: Tensor | int = 0) -> Te
     """Return the position of each token in its row (B, T), starting at `past_length`; padding is not counted.
 
     Args:
-        attention_mask: (B, T) bool, False at padding, which gets the position of the token before it, or else 0.
-        past_length: (B, 1) number of earlier tokens in each row.
+        attention_mask: (B, T) bool, False at padding, which gets the position of the token before it, or 0 if there is
+            none.
+        past_length: number of earlier tokens in each row, without padding: (B, 1), or one number for all rows.
     """
     return (attention_mask.long().cumsum(dim=1) - 1 + past_length).clamp(min=0)  # (B, T)
 
@@ -71,7 +73,8 @@ class Rotation:
 class RotaryPositions(nn.Module):
     """Rotary position embeddings: rotate pairs of channels by an angle proportional to the position (Su et al. 2021).
 
-    Scores then depend on relative positions. Channel i is paired with channel i + K/2, as in the Llama family.
+    Scores then depend on positions only through their differences. Channel i is paired with channel i + K/2, as in
+    Hugging Face's implementation of Llama.
     """
 
     def __init__(self, head_width: int, base: float) -> None:
@@ -97,7 +100,7 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
 
 
 class ScorePositions(nn.Module):
-    """Base class of biases added to the attention scores, which depend only on the relative position of the key."""
+    """Base class of biases added to the attention scores; a bias depends only on the head and relative position."""
 
     def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Return the score bias (B, H, T, S) for query positions (B, T) and key positions (B, S)."""
@@ -107,7 +110,8 @@ class ScorePositions(nn.Module):
     def by_distance(self, relative_positions: Tensor) -> Tensor:
         """Return the bias (B, H, T, S) for `relative_positions` (B, T, S): query position minus key position.
 
-        Subclasses compute in `torch.get_default_dtype()`, because comparisons with NumPy run in float64.
+        Subclasses must not round the bias to float32 if `torch.get_default_dtype()` is float64, as in comparisons with
+        NumPy.
         """
         raise NotImplementedError
 
@@ -142,7 +146,7 @@ def alibi_slopes(heads: int) -> list[float]:
 
 
 class RelativePositions(ScorePositions):
-    """T5 relative positions: a learned score bias per head and distance bucket, shared by all layers.
+    """T5 relative positions: a learned score bias per head and distance bucket, shared by all layers of a stack.
 
     Raffel et al. 2020.
     """
@@ -161,7 +165,9 @@ class RelativePositions(ScorePositions):
     def bucket(self, relative_positions: Tensor) -> Tensor:
         """Return the buckets (B, T, S) of query minus key positions.
 
-        Each small distance has a separate bucket; the buckets of large distances grow logarithmically.
+        Each small distance has a separate bucket; the bucket of a larger distance depends on the logarithm of the
+        distance, and distances of at least `max_distance` share the last bucket. If not causal, each direction has half
+        of the buckets; if causal, keys after the query share the bucket of distance 0.
         """
         buckets = self.buckets
         offset = torch.zeros_like(relative_positions)

@@ -2,7 +2,7 @@
 
 A CPU's list of instructions does not show whether bfloat16 is faster: a restricted CPU (a virtual machine,
 `ONEDNN_MAX_CPU_ISA`) still lists the bfloat16 instructions. The speeds are therefore measured, once per machine and
-environment, and cached in the user's cache folder.
+environment, and cached in a file (see `cache_file`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ VARIABLES = (
 )
 """Environment variables that affect the speed of matrix multiplications on a CPU."""
 PROCESSOR_LINES = ("model name", "flags", "Features", "CPU implementer", "CPU part")
-"""Lines of /proc/cpuinfo that identify a CPU."""
+"""Beginnings of the lines of /proc/cpuinfo that identify a CPU."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ class Speeds:
 def bfloat16_is_faster(device: torch.device) -> bool:
     """Return whether matrix multiplications are clearly faster in bfloat16 than in float32 on a device.
 
-    On a CPU the speeds are measured. A CUDA device needs bfloat16 instructions. For other devices, return False.
+    On a CPU, compare measured speeds (see `MARGIN`). A CUDA device needs bfloat16 instructions. For other devices,
+    return False.
     """
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -88,14 +89,14 @@ def bfloat16_is_faster(device: torch.device) -> bool:
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
-    """Return the data type for a precision setting; `auto` is bfloat16 if that is faster on the device."""
+    """Return the data type for a precision setting; `auto` is bfloat16 if that is clearly faster, else float32."""
     if name == "auto":
         return torch.bfloat16 if bfloat16_is_faster(device) else torch.float32
     return DTYPES[name]
 
 
 def resolve_precision(config: Config) -> Config:
-    """Return the settings with every precision `auto` replaced by `fp32` or `bf16`, whichever is faster here."""
+    """Return the settings with every precision `auto` replaced by its choice for `train.device`: `fp32` or `bf16`."""
     device = choose_device(config.train.device)
     names = {dtype: name for name, dtype in DTYPES.items()}
     chosen = {field: names[choose_precision(getattr(config.train, field), device)] for field in FIELDS}
@@ -105,7 +106,7 @@ def resolve_precision(config: Config) -> Config:
 def as_recorded(config: Config, device: torch.device) -> Config:
     """Return the settings of a recorded run with every precision `auto` replaced by the precision that was used.
 
-    New runs record `fp32` or `bf16`. Older runs may have recorded `auto`, which was float32 except on a GPU with
+    New runs record `fp32` or `bf16`. Older runs may have recorded `auto`, which was float32 except on a CUDA GPU with
     bfloat16, and had no `muon_precision`: Muon orthogonalized in bfloat16.
     """
     chosen: dict[str, str] = {}
@@ -136,7 +137,7 @@ def describe_precision(config: Config) -> str:
 
 
 def precision_reason(device: torch.device) -> str:
-    """Return the reason for which `auto` chooses float32 or bfloat16 on a device."""
+    """Return the reason why `auto` chooses float32 or bfloat16 on a device."""
     if device.type == "cuda":
         return f"this GPU has {'' if bfloat16_is_faster(device) else 'no '}bfloat16 instructions"
     if device.type == "cpu":
@@ -145,10 +146,10 @@ def precision_reason(device: torch.device) -> str:
 
 
 def slower_choices(config: Config) -> list[str]:
-    """Return a note for each recorded precision that is slow on this device, with the option that changes it.
+    """Return a note for each precision of a run that `auto` would not choose here, with the option that changes it.
 
     Args:
-        config: settings of a run, after `as_recorded`.
+        config: settings of the run, without `auto`.
     """
     device = choose_device(config.train.device)
     fields = FIELDS if config.train.optimizer == "muon" else FIELDS[:1]
@@ -219,7 +220,7 @@ def cache_file() -> Path | None:
 
 
 def _cache_folder() -> Path | None:
-    """Return glassformer's cache folder: GLASS_CACHE, or a folder in the user's cache folder."""
+    """Return the cache folder: $GLASS_CACHE, or a folder in the user's cache folder; None if the user has none."""
     configured = os.environ.get("GLASS_CACHE")
     if configured:
         return Path(configured)
@@ -228,7 +229,7 @@ def _cache_folder() -> Path | None:
 
 
 def _user_cache_folder() -> Path | None:
-    """Return the user's cache folder, following the conventions of the operating system."""
+    """Return the user's cache folder by the conventions of the operating system; None if it is not known."""
     xdg_folder = os.environ.get("XDG_CACHE_HOME", "")
     if Path(xdg_folder).is_absolute():  # the XDG specification: relative paths must be ignored
         return Path(xdg_folder)
@@ -243,7 +244,7 @@ def _user_cache_folder() -> Path | None:
 
 
 def _read(file: Path | None, environment: str) -> Speeds | None:
-    """Return the speeds cached in a file; None if the file is missing, damaged or from another environment."""
+    """Return the speeds cached in a file; None if there is none, or it is damaged or from another environment."""
     if file is None:
         return None
     try:

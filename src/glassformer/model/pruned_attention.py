@@ -26,8 +26,8 @@ class PrunedAttention(Attention):
         site: name of the attention layer in `removed_heads`, such as `dec.0.self`.
 
     Attributes:
-        head_numbers: (H) number of each query head before pruning.
-        kv_index: (H) index of the key head that serves each query head.
+        head_numbers: (H) number of each remaining query head before pruning.
+        kv_index: (H) index, among the remaining key heads, of the key head that serves each query head.
         uniform_groups: whether all remaining key heads serve the same number of query heads.
     """
 
@@ -50,7 +50,10 @@ class PrunedAttention(Attention):
         memory: Tensor | None = None,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """Map (B, T, D) -> (B, T, D), as in `Attention`; without heads, the output projection's bias or zeros."""
+        """Map (B, T, D) -> (B, T, D), as in `Attention`.
+
+        If all heads were removed, return the bias of the output projection, or zeros if it has none.
+        """
         if self.heads:
             return super().forward(x, mask, rotation, memory, cache)
         with torch.no_grad():  # only to update the cache and run the hooks

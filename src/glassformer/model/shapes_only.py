@@ -1,4 +1,4 @@
-"""Create models without data on torch's meta device, to count a model's size without allocating it."""
+"""Create models on torch's meta device, whose tensors have no data, to count a model's size without allocating it."""
 
 from __future__ import annotations
 

@@ -220,12 +220,12 @@ class Stack(nn.Module):
             embedding: module that embeds the ids.
             attention_mask: (B, T) bool, False at padding, on either side; None: no padding. Positions do not count
                 padding.
-            memory: (B, S, D) input of cross-attention.
+            memory: (B, S, D) input of cross-attention; None in a stack without cross-attention.
             memory_attention_mask: (B, S) bool, False at padding of the memory; None: no padding.
-            cache: cache of the earlier tokens; the new tokens are added to it.
+            cache: cache of the earlier tokens; the new tokens are added to it. None: no cache.
 
         Raises:
-            GlassError: there are more tokens than the context or the cache allows.
+            GlassError: `tokens` is longer than the context, or the cache has no room for the new tokens.
         """
         T = tokens.shape[1]
         if self.context < T:
@@ -305,10 +305,10 @@ class Decoder(nn.Module):
 
         Args:
             attention_mask: (B, T) bool, False at padding, on either side; None: no padding.
-            cache: cache of the earlier tokens; the new tokens are added to it.
+            cache: cache of the earlier tokens; the new tokens are added to it. None: no cache.
 
         Raises:
-            GlassError: there are more tokens than the context or the cache allows.
+            GlassError: `tokens` is longer than the context, or the cache has no room for the new tokens.
         """
         x = self.hidden_states(tokens, attention_mask, cache)  # (B, T, D)
         return self.head(x, self.embedding)  # (B, T, V)
@@ -337,10 +337,13 @@ class Encoder(nn.Module):
         self.head = Head(config, vocab_size)
 
     def forward(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Return logits (B, T, V) for ids (B, T); `attention_mask` (B, T) is False at padding.
+        """Return logits (B, T, V) for ids (B, T).
+
+        Args:
+            attention_mask: (B, T) bool, False at padding, on either side; None: no padding.
 
         Raises:
-            GlassError: there are more tokens than the context.
+            GlassError: `tokens` is longer than the context.
         """
         x = self.hidden_states(tokens, attention_mask)  # (B, T, D)
         return self.head(x, self.embedding)  # (B, T, V)
@@ -369,10 +372,13 @@ class Classifier(nn.Module):
         self.head = nn.Linear(config.width, classes)
 
     def forward(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Return class logits (B, C) for ids (B, T); `attention_mask` (B, T) is False at padding.
+        """Return class logits (B, C) for ids (B, T).
+
+        Args:
+            attention_mask: (B, T) bool, False at padding, on either side; None: no padding.
 
         Raises:
-            GlassError: there are more tokens than the context.
+            GlassError: `tokens` is longer than the context.
         """
         x = self.stack(tokens, self.embedding, attention_mask)  # (B, T, D)
         if attention_mask is None:
@@ -412,8 +418,8 @@ class EncoderDecoder(nn.Module):
         """Return the next-token logits (B, T, V) for source ids (B, S) and target ids (B, T).
 
         Args:
-            attention_mask: (B, S) bool, False at padding of the source; None: no padding. The target is padded on the
-                right, where no other token attends to the padding, so it needs no mask.
+            attention_mask: (B, S) bool, False at padding of the source; None: no padding. The target needs no mask: it
+                is padded on the right, and tokens do not attend to later positions.
 
         Raises:
             GlassError: source or target has more tokens than the context.
@@ -427,7 +433,14 @@ class EncoderDecoder(nn.Module):
         return self.decoder(target, self.embedding, None, memory, attention_mask)  # (B, T, D)
 
     def encode(self, source: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Return the memory (B, S, D) of source ids (B, S), which the decoder attends to."""
+        """Return the memory (B, S, D) of source ids (B, S), which the decoder attends to.
+
+        Args:
+            attention_mask: (B, S) bool, False at padding; None: no padding.
+
+        Raises:
+            GlassError: `source` is longer than the context.
+        """
         return self.encoder(source, self.source_embedding or self.embedding, attention_mask)  # (B, S, D)
 
     def decode(
@@ -438,10 +451,10 @@ class EncoderDecoder(nn.Module):
         Args:
             attention_mask: (B, S) bool, False at padding of the memory; None: no padding.
             cache: cache of the earlier target tokens, and of the memory's keys and values after the first call; the new
-                tokens are added to it.
+                tokens are added to it. None: no cache.
 
         Raises:
-            GlassError: there are more tokens than the context or the cache allows.
+            GlassError: `target` is longer than the context, or the cache has no room for the new tokens.
         """
         x = self.decoder(target, self.embedding, None, memory, attention_mask, cache)  # (B, T, D)
         return self.head(x, self.embedding)  # (B, T, V)

@@ -18,7 +18,9 @@ def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str
     """Write named tensors to a safetensors file; copy non-contiguous and device tensors to contiguous CPU memory.
 
     Raises:
-        OSError: the disk is full, or another write error occurs; `errno` is read from the message of safetensors.
+        OSError: the disk is full, or another write error occurs. `errno` of an error in safetensors is read from its
+            message.
+        SafetensorError: safetensors failed for another reason.
     """
     try:
         path.touch()

@@ -32,7 +32,7 @@ TRAINING = 0.85
 LONGEST_SHARE = 1 / 5
 """Fraction of the time limit after which no further shape is measured."""
 COVERED_FRACTION = 0.999
-"""Fraction of the examples that must fit into the context."""
+"""Fraction of the examples that should fit into the context."""
 PRECISION = "train.precision"
 HELD_OUT = 1000
 """Maximum number of validation examples split from the source; more would only shrink the training split."""
@@ -49,8 +49,8 @@ class Sized:
     Attributes:
         config: all settings.
         data: the prepared text.
-        probe: measured time and memory with these sizes. The measured speed determined the number of steps and the
-            intervals of evaluations and checkpoints.
+        probe: measured time and memory with the chosen values of `MEASURED`; the other sizes were chosen afterwards,
+            from the measured speed.
         chosen: name -> value of each chosen setting.
         why: reasons for the choices, one sentence each.
     """
@@ -125,7 +125,7 @@ def size_run(
 
 
 def _data_settings_to_change(config: Config, data: Prepared) -> dict[str, Any]:
-    """Return a new vocabulary size and validation fraction where the amount of data requires another value."""
+    """Return a new vocabulary size and validation fraction if the number of examples requires other values."""
     if data.kind.running_text:
         return {}
     settings: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Weight averaging over training steps; the average is evaluated and saved instead of the weights themselves."""
+"""Weight averaging over training steps; the average is evaluated, and saved as the weights of the model."""
 
 from __future__ import annotations
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 EVALUATIONS = 1 / 5
-"""Maximum fraction of the time limit for all evaluations during training, including their samples. The last step is
-evaluated even if that exceeds the maximum."""
+"""Maximum fraction of the time limit for all evaluations during training, including their samples. The last step, and
+step 0 of a run with a parent, are evaluated even if that exceeds the maximum."""
 ONE_EVALUATION = 1 / 20
-"""Maximum fraction of the time limit for the loss of one evaluation. It limits the number of rows, but not
-below `LEAST_ROWS`; all evaluations use the same rows."""
+"""Maximum fraction of the time limit for the loss of one evaluation during training. It limits the number of rows, but
+not below `LEAST_ROWS`; all evaluations during training use the same rows."""
 FINAL = 1 / 10
 """Maximum fraction of the time limit for the final evaluation, which uses all validation rows if there is time."""
 LEAST_ROWS = 2
-"""Minimum number of rows in an evaluation: one row gives no confidence interval."""
+"""Minimum number of rows in an evaluation, unless there are fewer; one row gives no confidence interval."""
 REST_SECONDS = 0.5
 """Seconds reserved for reports and the end of the process."""
 REST_SHARE = 0.01
@@ -38,7 +38,7 @@ class Budget:
         sample: seconds per sample.
         save: seconds per checkpoint.
         step: seconds per training step.
-        parents_text: seconds to compute the loss on the parent's text, if the run has a parent.
+        parents_text: seconds to compute the loss on the parent's text; 0 if that text is not used.
     """
 
     seconds: float
@@ -81,13 +81,14 @@ class Budget:
         return min(max_rows, max(LEAST_ROWS, int(seconds / self.row)))
 
     def after_training(self, rows: int) -> float:
-        """Return the seconds reserved after the last step: evaluation, checkpoint, final evaluation, reports."""
+        """Return the seconds reserved after the last step: evaluation, checkpoint, and the work after it (`final`)."""
         return self.evaluation(rows) + self.save + self.final(self.final_rows())
 
     def final(self, rows: int) -> float:
         """Return the seconds from the last checkpoint to the end of the run; the final evaluation has `rows` rows.
 
-        Loading the best checkpoint is assumed to take as long as saving one.
+        They include loading the best checkpoint, which is assumed to take as long as saving one, the loss on the
+        parent's text, and `reserved_seconds`.
         """
         return self.save + rows * self.row + self.parents_text + self.reserved_seconds
 
@@ -110,7 +111,7 @@ class Budget:
             spent: seconds spent on evaluations so far.
             rows: number of rows per evaluation.
             first: whether there was no evaluation yet. In the second half of training, the first evaluation may use all
-                of the time for evaluations.
+                of the time for evaluations that is not reserved.
         """
         evaluation_seconds = self.evaluation(rows)
         evaluations_limit = EVALUATIONS * self.seconds - evaluation_seconds

@@ -40,7 +40,8 @@ class TrainState:
         step: number of completed optimizer steps.
         tokens: number of targets trained on: predicted tokens or, in classification, labels.
         train_seconds: training time, without evaluation, sampling and saving.
-        best_step, best_loss: step and validation loss of the best evaluation so far.
+        best_step, best_loss: step and validation loss of the best evaluation so far. `best_loss` is None before the
+            first evaluation, and if the best checkpoint was lost.
         waited: number of evaluations since the best one.
         plateau: state of the schedule "plateau".
         evaluations: (step, validation loss) of each evaluation.
@@ -48,7 +49,7 @@ class TrainState:
         oom_retries: number of times that memory ran out; each time, the micro-batch was halved for the rest of the run.
         times: wall times of a run with a time limit.
         parent_rows, parent_loss: for a run with a parent, the number of rows of the parent's held-out text to measure,
-            and the loss on these rows before the first step, in nats.
+            and the loss on these rows before the first step, in nats; 0 and None if they were not measured.
     """
 
     step: int = 0
@@ -135,7 +136,7 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer])
     """Load a checkpoint's weights and optimizer state in place, and return the progress of the run.
 
     Raises:
-        GlassError: the checkpoint belongs to another model, optimizer or version of this program.
+        GlassError: the checkpoint cannot be read, or belongs to another model, optimizer or version of this program.
     """
     tensors = _read_tensors(folder, model, optimizers)
     check_optimizer_state(folder, {name: (value.shape, value.dtype) for name, value in tensors.items()}, optimizers)
@@ -260,8 +261,7 @@ def step_seed(seed: int, step: int, rank: int = 0) -> int:
 def seed_step(seed: int, step: int, rank: int = 0) -> None:
     """Seed torch for one training step, so that its random numbers depend only on (seed, step, rank).
 
-    Each generator in use is seeded directly, because `torch.manual_seed` also initializes unused ones, which takes 1
-    ms.
+    Each generator in use is seeded directly: `torch.manual_seed` also initializes unused ones, which takes 1 ms.
     """
     torch_seed = step_seed(seed, step, rank)
     torch.default_generator.manual_seed(torch_seed)

@@ -26,7 +26,8 @@ class Times:
     Attributes:
         other: wall seconds outside of training; at this checkpoint, the run has taken `train_seconds + other`. The
             time to write the checkpoint, and at the last checkpoint the work after it, are estimates.
-        evaluations: wall seconds of all evaluations, their samples, and the measurement of their cost.
+        evaluations: wall seconds of all evaluations, their samples, the loss on the parent's text, and the measurement
+            of these costs.
         began: wall-clock seconds of the run when the first step began.
         rows: number of validation rows in an evaluation during training; None: as in the settings.
         final_rows: number of validation rows in the final evaluation; None: not decided yet.

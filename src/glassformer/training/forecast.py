@@ -2,9 +2,10 @@
 
 The formula measures the loss on a scale from the unigram loss U of the text down to a floor F below its 5-gram loss G:
 F = G - k (U - G), at least 0. The remaining fraction s = (loss - F) / (U - F) was measured in short runs of many sizes
-on several texts; ln s is close to a linear function of the logarithms of quantities known before training. In
-cross-validation, where each run is predicted from a fit to the runs on all other texts, an interval of this width
-contains the loss of 85 % of the runs. `benchmarks/loss_band.py` makes the runs and the fit.
+on several texts; ln s is close to a linear function of logarithms of quantities known before training, and of whether
+Muon is used. `HALF_WIDTH` is chosen so that the interval contains the loss of 85 % of the runs in cross-validation,
+where each run is predicted from a fit to the runs on all other texts. `benchmarks/loss_band.py` makes the runs and the
+fit.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class RunFacts:
         return asdict(self)
 
     def features(self) -> dict[str, float]:
-        """Return the features whose weighted sum is ln s."""
+        """Return the features whose weighted sum (`WEIGHTS`) predicts ln s."""
         steps = math.log(self.steps / 1000)
         parameters = math.log(self.parameters / 1e6)
         return {
@@ -118,8 +119,9 @@ class Band:
 def loss_band(plan: RunPlan, predictors: Sequence[Predictor]) -> Band | None:
     """Return the forecast interval of a planned run; None if the formula does not apply.
 
-    The formula applies to task lm on texts that are not generated, if the number of steps is known, the 5-gram loss is
-    below the unigram loss, and the run has at most `BEYOND` times as many FLOPs as the largest run of the fit.
+    The formula applies to task lm on texts that are not generated, if the number of steps and both losses are known,
+    the 5-gram loss is below the unigram loss, and the run has at most `BEYOND` times as many FLOPs as the largest run
+    of the fit. The forecast loss is at most ln V, the loss before training.
 
     Args:
         plan: plan of the run.

@@ -29,8 +29,8 @@ NUMERIC = {
     "precision": "precision",
     "processes": "processes",
 }
-"""Entry of a leg -> its name in messages. Like package versions, these entries can change the results, mostly only in
-the last digits."""
+"""Entry of a leg -> its name in messages. A difference in one of these entries, or in a package version, can change the
+results, mostly only in the last digits."""
 
 
 def describe_leg(stepper: Stepper, step: int) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def describe_leg(stepper: Stepper, step: int) -> dict[str, Any]:
 
 
 def add_leg(run: Run, leg: dict[str, Any]) -> str | None:
-    """Add a leg to the manifest; return one line that lists the differences from the previous leg that affect results.
+    """Add a leg to the manifest; return one line with the differences from the previous leg that can affect results.
 
     Return None if there is no such difference or no previous leg.
 
@@ -117,7 +117,7 @@ def _difference(previous: dict[str, Any], current: dict[str, Any]) -> str | None
 
 
 def processor_name() -> str:
-    """Return the model name of the CPU, as reported by the operating system."""
+    """Return the model name of the CPU as reported by the operating system, or else the type of the machine."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -21,9 +21,9 @@ from glassformer.training.trainer import Trainer, TrainingOutcome
 def train(trainer: Trainer) -> TrainingOutcome | None:
     """Train until a limit ends the run, then evaluate the best checkpoint; return None if a signal stopped the run.
 
-    In both cases everything is saved. Without a time limit, a run that is stopped and then resumed on the same machine
-    with the same settings ends with the same weights as an uninterrupted run. For an exception, see
-    `compiling.compiled`.
+    In both cases everything is saved. Without a time limit, a run that is stopped and then resumed on the same machine,
+    with the same settings and number of processes, ends with the same weights as an uninterrupted run. For an
+    exception, see `compiling.compiled`.
     """
     trainer.begin()
     while not (trainer.ended or trainer.stopping):
@@ -54,7 +54,7 @@ def train(trainer: Trainer) -> TrainingOutcome | None:
 def compute_gradients(stepper: Stepper, step: int) -> Gradients:
     """Compute the gradients of one step. A single process retries with smaller micro-batches if memory runs out.
 
-    Rows and dropout depend only on the settings, `step` and the process.
+    The rows and the seed of dropout depend only on the settings, `step`, and the rank and number of processes.
     """
     stepper.model.train()
     rows = stepper.task.rows(step)

@@ -1,8 +1,8 @@
 """Estimate training on many GPUs from formulas, without measurements: memory, communication, tokens per second.
 
-Training uses FSDP2 with every block as a unit (as with `--shard`): each process stores its rows of every weight,
-gradient and moment in float32; a unit's weights are gathered in bfloat16 before the unit runs, and its gradients are
-summed in float32. The formulas are in the docstrings, with their sources:
+Training uses FSDP2 as with `--shard`: every block is a unit, and all other parameters are one more. Each process stores
+its rows of every weight, gradient and moment in float32; a unit's weights are gathered in bfloat16 before the unit
+runs, and its gradients are summed in float32. The formulas are in the docstrings, with their sources:
 
 * Rajbhandari, Rasley, Ruwase and He 2020, "ZeRO": sections 3 and 5 (sharding of 16 bytes per parameter), 7 (traffic).
 * Kaplan et al. 2020, "Scaling laws for neural language models": section 2.1 (6 FLOPs per parameter and token).
@@ -72,7 +72,7 @@ class ModelSize:
     Attributes:
         shapes: shape of every parameter.
         blocks: number of parameters of each block.
-        parameters_outside_blocks: number of parameters outside the blocks: embeddings, last norm, head.
+        parameters_outside_blocks: number of parameters outside the blocks, such as embeddings, last norm and head.
         forward_flops: FLOPs of one token's forward pass at the end of a full context (`count_model`).
         activation_bytes_per_token: bytes of activations that one block stores per token for the backward pass.
         context, width: as in the model's settings.
@@ -203,7 +203,7 @@ def block_activation_bytes(config: ModelConfig) -> int:
     Inputs of both norms and of the layers after them, 4 D; queries and z, 2 H K; keys and values, 2 G K; inputs and
     outputs of the activation, 2 F, or 4 F if gated. With H K = G K = D and F = 4 D this is 32 D bytes: Korthikanti et
     al., equation 1, without their dropout masks (2 D) and without attention weights, which fused attention does not
-    store.
+    store. Cross-attention is not counted.
     """
     hidden = (4 if config.activation in GATED else 2) * config.F
     return BFLOAT16_BYTES * (4 * config.width + 2 * (config.heads + config.G) * config.K + hidden)
@@ -213,9 +213,9 @@ def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
     """Return the bytes of activations of one forward and backward pass over `tokens` tokens.
 
     Blocks: the stored activations of all blocks (`block_activation_bytes`); or, if recomputed, the input of each block
-    and the stored activations of one block (Korthikanti et al., section 5). Head: its input, the gradient of this
-    input, and one chunk of logits and their gradients (both in bfloat16 and float32), and log-probabilities, together
-    16 bytes per logit (see `tasks.losses`).
+    and the stored activations of one block (Korthikanti et al., section 5). Head: its input and the gradient of this
+    input; and for one chunk of logits (see `tasks.losses`) 16 bytes per logit, enough for logits and their gradients in
+    bfloat16 and float32, and for log-probabilities.
     """
     blocks = (
         size.layers * BFLOAT16_BYTES * size.width + size.activation_bytes_per_token
@@ -229,7 +229,7 @@ def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
 def flops_per_token(size: ModelSize, recomputed: bool) -> int:
     """Return the training FLOPs per token: 1 forward + 2 backward (Kaplan et al.: 6 per parameter) + 1 if recomputed.
 
-    Attention is counted as if every token attended to the whole context, as in PaLM's appendix B.
+    Attention is counted as if every token attended to the whole context, as in PaLM's appendix B, or to a whole window.
     """
     return (4 if recomputed else 3) * size.forward_flops
 
@@ -239,7 +239,7 @@ def traffic(size: ModelSize, gpus: int) -> float:
 
     A ring moves (n - 1) / n of a tensor for an all-gather, and the same for a reduce-scatter (Patarasuk and Yuan).
     Blocks are gathered twice, for the forward and the backward pass, all other weights once; gradients are reduced
-    once, in float32. If all were in one precision, this would be ZeRO's 3 times the parameters (section 7.2).
+    once, in float32. If all were in one precision, this would be nearly ZeRO's 3 times the parameters (section 7.2).
     """
     tensor_bytes = (
         BFLOAT16_BYTES * (2 * sum(size.blocks) + size.parameters_outside_blocks) + FLOAT32_BYTES * size.parameters
@@ -251,7 +251,8 @@ def ring_speed(gpu: Gpu, gpus: int) -> float:
     """Return the bytes/s that each GPU sends to its neighbours, summed over all rings.
 
     Within a node, this is `link`. With several nodes, there are as many rings as GPUs per node, and each ring leaves a
-    node through another GPU's network card, so a GPU sends as fast as all cards of its node together, at most `link`.
+    node through the network card of a different GPU, so a GPU sends as fast as all network cards of its node together,
+    at most `link`.
     """
     nodes = -(-gpus // gpu.node)
     return gpu.link if nodes == 1 else min(gpu.link, gpu.network * (gpus // nodes))

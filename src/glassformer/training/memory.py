@@ -136,7 +136,7 @@ def limit_shape_caches(config: Config) -> None:
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Reset the peak that `peak_memory` returns, where that is possible: on GPUs, and on Linux (proc(5))."""
+    """Reset the peak that `peak_memory` returns, where that is possible: on CUDA GPUs, and on Linux (proc(5))."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     elif CLEAR_REFS.exists():
@@ -147,8 +147,9 @@ def reset_peak_memory(device: torch.device) -> None:
 def peak_memory(device: torch.device) -> int | None:
     """Return the peak memory of this process in bytes since `reset_peak_memory`; None if it is not known.
 
-    On a GPU: memory allocated by torch. On Linux: peak resident size without the pages of files, which the system can
-    drop when it needs memory. On macOS: peak resident size since the start of the process, with the pages of files.
+    On a CUDA GPU: memory allocated by torch. Otherwise, on Linux: peak resident size minus the present size of shared
+    memory and of the pages of files, which the system can drop when it needs memory. On macOS: peak resident size since
+    the start of the process, with the pages of files.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)

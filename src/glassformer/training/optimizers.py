@@ -21,7 +21,8 @@ def freeze(model: Model, parts: Sequence[str]) -> None:
     """Freeze components of a model in place: they get no gradients, no optimizer state and no updates.
 
     Raises:
-        GlassError: a component has no parameters, like the head of a tied model, or no parameter is left to train.
+        GlassError: a component has no parameters, such as a head that only uses the embedding's matrix, or no parameter
+            is left to train.
     """
     for part in parts:
         prefixes = frozen_names([part], model.config)

@@ -45,7 +45,7 @@ class OomRetries:
 
         Raises:
             GlassError: memory ran out with micro-batches of one row.
-            MemoryError, RuntimeError: memory ran out with several processes.
+            MemoryError, RuntimeError: memory ran out with several processes, or the error has another cause.
         """
         try:
             yield

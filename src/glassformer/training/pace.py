@@ -85,7 +85,7 @@ class Pace:
         return self.budget.allows_evaluation(self.clock.now, self.state.times.evaluations, self.rows, first)
 
     def measure(self, loss: Callable[[int], object], sample: Callable[[], float]) -> None:
-        """Measure the cost of an evaluation, choose its rows unless already chosen, and call `training_begins`.
+        """Measure the cost of an evaluation, choose its rows before the first one, and call `training_begins`.
 
         Args:
             loss: function that computes the loss over the given number of rows.
@@ -174,7 +174,8 @@ class Pace:
     def is_final_part_known(self) -> bool:
         """Return whether the rows of the final evaluation were chosen when the last step was saved.
 
-        They were not if an older version saved it, or if a signal stopped the run at that step.
+        They were not if an older version saved it, or if the step was not yet the last when it was saved, for example
+        because a signal stopped the run.
         """
         return self.state.times.final_rows is not None
 

@@ -115,9 +115,10 @@ def find_parent_text(
 
 
 def _open_parent_text(parent: ParentEntry, folder: Path, config: Config, data: Prepared) -> ParentText:
-    """Return the parent's text if it exists and the model of the run has a head for the parent's task.
+    """Return the parent's text, or a `ParentText` with the reason why it cannot be used.
 
-    Otherwise return a `ParentText` with the reason why it cannot be used.
+    It can be used if its encoded copy is found unchanged, the tokenizers and labels are those of the run, and the model
+    of the run has a head for the parent's task.
     """
     task = parent.task
     same_head = any(task in tasks and config.train.task in tasks for tasks in (PAIRS, OF_DECODERS))

@@ -28,7 +28,7 @@ CHECKPOINTS = 3
 """Maximum number of checkpoints on the disk at a time: the best, the last, and one that is being written."""
 MANY_EPOCHS = 20
 LARGE_VOCABULARY = 0.5
-"""Fraction of the parameters in embeddings and output head above which a warning is given."""
+"""Fraction of the parameters in token embeddings and output head above which a warning is given."""
 VOCABULARY = ("source embedding", "token embedding", "output head")
 
 

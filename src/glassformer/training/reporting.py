@@ -20,7 +20,7 @@ class Status:
         loss: mean training loss since the last report, in nats per target.
         validation_loss: last validation loss, in nats per target; None before the first evaluation.
         learning_rate: learning rate of AdamW.
-        tokens_per_second: number of targets per second of training time.
+        tokens_per_second: mean number of targets per second of training time, since the run began.
         seconds_left: estimated seconds until the run ends; None if its length is not known.
     """
 
@@ -51,7 +51,7 @@ class Reporter(Protocol):
     """Interface of reporters, which show the progress of a run and do not affect training."""
 
     def status(self, status: Status) -> None:
-        """Report the progress; the trainer calls this at each logged step, which includes each evaluated step."""
+        """Report the progress; the trainer calls this after each line that it adds to `metrics.jsonl`."""
 
     def note(self, text: str) -> None:
         """Report a note of one line."""
@@ -71,14 +71,14 @@ class Silent:
 
 
 class PlainLines:
-    """Reporter that prints a line on standard error for each evaluation and for each tenth of the run."""
+    """Reporter that prints lines on standard error: notes, and the progress at evaluations and tenths of the run."""
 
     def __init__(self) -> None:
         self._reported_fraction = -1.0
         self._reported_validation_loss: float | None = None
 
     def status(self, status: Status) -> None:
-        """Print a line if there is a new evaluation or another tenth of the run is done."""
+        """Print a line if there is a new evaluation, or if a tenth of the run was done since the last line."""
         fraction = 0.0 if status.fraction_done is None else status.fraction_done
         is_new_evaluation = status.validation_loss != self._reported_validation_loss
         if is_new_evaluation or fraction - self._reported_fraction >= 0.1:

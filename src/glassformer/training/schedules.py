@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from glassformer.base.config import TrainConfig
 
 LONGEST_WARMUP = 0.1
-"""Maximum fraction of a run for warm-up, so that a short run reaches its peak learning rate; not used by "noam"."""
+"""Maximum fraction of a run of known length for warm-up, so that a short run reaches its peak learning rate; not used
+by "noam"."""
 
 
 def rate_factor(config: TrainConfig, step: int, progress: float, plateau: float = 1.0) -> float:
@@ -48,6 +49,11 @@ class Plateau:
     """State of the schedule "plateau", which lowers the learning rate when the validation loss stops falling.
 
     It behaves like torch's ReduceLROnPlateau with threshold 0.
+
+    Attributes:
+        factor: current factor on the peak learning rate.
+        best: lowest validation loss so far; None before the first evaluation.
+        waited: number of evaluations since the best one or since the factor was lowered, whichever is later.
     """
 
     factor: float = 1.0

@@ -261,8 +261,9 @@ def resume_training(
 ) -> Iterator[Trainer]:
     """Yield a trainer that resumes from the newest complete checkpoint of a run, while holding the run's lock.
 
-    Nothing in the folder changes before the lock is held and settings, text and checkpoint have been checked, except
-    that files which a killed process left incomplete are restored or removed.
+    A run that was stopped before its first checkpoint starts at step 0. Nothing in the folder changes before the lock
+    is held and settings, text and checkpoint have been checked, except that files which a killed process left
+    incomplete are restored or removed.
 
     Args:
         folder: folder of the run.
@@ -337,10 +338,11 @@ def _settings_to_resume(run: Run, changes: dict[str, str]) -> tuple[Config, list
 def _checkpoints_to_resume(run: Run, config: Config) -> tuple[list[Path], list[str]]:
     """Return the complete checkpoints, oldest first, and notes on newer damaged checkpoints and edited settings.
 
-    Both lists are empty if the run was stopped before its first checkpoint.
+    Both lists are empty if the run was stopped before its first checkpoint. Incomplete files of a killed process are
+    restored or removed first.
 
     Raises:
-        GlassError: none of the checkpoints is complete, or a setting that must not change was edited.
+        GlassError: training has begun but no checkpoint is complete, or a setting that must not change was edited.
     """
     run.clean_up()
     complete: list[Path] = []

@@ -31,10 +31,10 @@ SHAPES = (
 )
 """(layers, width, context) of each candidate model, smallest first."""
 TOKENS_PER_STEP = (512, 65_536)
-"""Minimum and maximum number of tokens per step."""
+"""Minimum and maximum number of tokens per step, before the batch is rounded to a power of two."""
 EVALUATIONS = 16
 HEAD_WIDTH = {64: 16, 192: 32}
-"""Maximum model width -> head width; `WIDE_HEAD` for wider models."""
+"""Maximum model width -> usual head width; `WIDE_HEAD` for wider models."""
 WIDE_HEAD = 64
 RATES = {"adamw": 3e-3, "muon": 1e-2}
 """Optimizer -> peak learning rate of AdamW at a width of `RATE_WIDTH`; "muon": AdamW beside Muon."""
@@ -42,7 +42,8 @@ MUON_RATE = 0.03
 RATE_WIDTH = 128
 MATRICES = {"decoder": 12, "encoder": 12, "encoder-decoder": 14}
 """Model family -> mean number of weights that a token uses per layer, in units of width². Attention has 4, feed-forward
-8; in an encoder-decoder, half of the tokens use 4 more for cross-attention."""
+8; in an encoder-decoder, cross-attention adds 2: key and value of a source token, query and output of a target
+token."""
 FIRST_SPEED = {"cpu": 5e10, "mps": 1e12, "cuda": 5e13}
 """FLOP/s assumed before the first measurement; it determines only the first shape to measure."""
 CONTEXT_STEP = 16
@@ -289,7 +290,8 @@ def _with_given_sizes(shape: ModelShape, case: SizingCase, given_settings: Mappi
     """Return the shape with the given sizes; if no context is given, choose the context to suit the data.
 
     For examples, the context fits nearly all of them, but is at most `LONGEST_CONTEXT`; for windows over running text,
-    it is at most a quarter of the text; for rows of documents, it is unchanged.
+    it is the context of the shape, but at most `SizingRules.context` and a quarter of the text; for rows of documents,
+    it is unchanged.
     """
     sizes = {
         name: int(given_settings[f"model.{name}"])

@@ -49,7 +49,7 @@ from glassformer.training.validation import validation_loss
 WARM_UP = 3
 """Maximum number of steps at the start that are not counted, because they allocate memory and optimizer state."""
 THREADS_SHARE = 1 / 6
-"""Fraction of the time for trying each number of threads, if the run will choose the number."""
+"""Time for trying each number of threads, as a fraction of the time for steps, if the run will choose the number."""
 SAMPLED = 16
 """Maximum number of tokens that the probe generates to estimate the time of a full sample."""
 SEARCHED_STEPS = 1000

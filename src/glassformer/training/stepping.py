@@ -57,8 +57,7 @@ class Stepper:
     """Model, optimizers and loss for training steps. Its only state is weights, optimizer state and `oom_retries`.
 
     Attributes:
-        loss: the `TrainingLoss` of the model, wrapped if there are several processes, compiled if `train.compile` is
-            set.
+        loss: the `TrainingLoss` of the model, wrapped by `Processes.wrap`, and compiled if `train.compile` is set.
         oom_retries: counter of the retries after running out of memory; each retry halves the micro-batch.
 
     Args:
@@ -124,7 +123,10 @@ class Stepper:
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.config.train.clip, norm)
 
     def update(self, gradients: Gradients, factor: float) -> None:
-        """Clip the gradients and update the weights, with every learning rate at `factor` times its peak."""
+        """Clip the gradients, and update the weights with every learning rate at `factor` times its peak.
+
+        Return when the device has finished the step.
+        """
         set_rate(self.optimizers, factor)
         self.clip(gradients.norm)
         for optimizer in self.optimizers:

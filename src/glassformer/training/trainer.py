@@ -33,7 +33,7 @@ from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import NOISE, verdict
 
 WATCHED_EVALUATIONS = 3
-"""Number of evaluations at the start of a run after which the task's concerns about the data are reported."""
+"""Number of evaluations, from the start of a run, with which the task's concerns about the data are reported."""
 RISING_EVALUATIONS = 3
 """Number of evaluations without improvement after which a rising validation loss is reported."""
 SHORT_SAMPLE = 16
@@ -85,7 +85,7 @@ class Observer(Protocol):
         """Observe the model before the first step and after every step; `last`: whether the run ends here."""
 
     def forget_after(self, step: int) -> None:
-        """Delete the data that a killed process recorded after the checkpoint being resumed."""
+        """Delete the data recorded after `step`, the step of the checkpoint being resumed."""
 
 
 class Trainer:
@@ -187,8 +187,8 @@ class Trainer:
     def begin(self) -> None:
         """Prepare the logs, and save step 0 of a new run; then check whether the run has already ended.
 
-        If it has not, measure the costs of a run with a time limit, and a fine-tuned run's losses before training.
-        Process 0 must hold the run's lock.
+        If it has not, measure the costs of a run with a time limit, and the losses before training of a run with a
+        parent, unless they are already known. Process 0 must hold the run's lock.
         """
         self.processes.on_rank_zero(self._forget_later_steps)
         if self.state.step == 0 and not self.processes.on_rank_zero(self.run.complete_checkpoints):
@@ -426,7 +426,10 @@ class Trainer:
             self._note_rising_loss(estimate.loss, state.best_loss)
 
     def _note_rising_loss(self, loss: float, best_loss: float) -> None:
-        """Report once that the validation loss rises, so that a person need not wait for the end of the run."""
+        """Report a rising validation loss, so that a person can stop the run.
+
+        It is reported at most once after each best evaluation.
+        """
         if self.state.waited == RISING_EVALUATIONS and loss > best_loss * (1 + NOISE):
             self.reporter.note(
                 f"step {self.state.step:>6}  the validation loss has risen since step {self.state.best_step}: more "
@@ -504,7 +507,7 @@ class Trainer:
                 self.observer.observe(self.model, self.state.step, last)
 
     def checkpoint_is_due(self) -> bool:
-        """Return whether to save this step: the best and last step, on a signal, and every `train.save_every` steps."""
+        """Return whether to save this step: the best so far, the last, on a signal, every `train.save_every` steps."""
         is_best = self._is_evaluated and self.state.best_step == self.state.step
         return is_best or self.ended or self.stopping or self.state.step % self.config.train.save_every == 0
 

@@ -27,8 +27,8 @@ class LossEstimate:
 
     Attributes:
         loss: mean loss in nats per target: a predicted token or, in classification, a label.
-        ci95: half width of the 95 % confidence interval, with rows as independent clusters of tokens; None for a single
-            row.
+        ci95: half width of the 95 % confidence interval, with rows as independent clusters of tokens; None if there are
+            fewer than two rows.
         tokens: number of targets.
         rows: number of rows that were evaluated.
     """
@@ -105,7 +105,8 @@ def validation_loss(
         rows: rows of one task.
         device, dtype: device of the model, and precision of its matrix multiplications.
         skip: number of targets at the start of each row that do not count; in the first row, all targets count.
-        most_tokens: maximum number of tokens per forward pass; `tokens_at_once` may set a lower limit.
+        most_tokens: maximum number of tokens per forward pass; `tokens_at_once` may set a lower limit. A longer row is
+            a forward pass by itself.
         collate: function that makes a batch of rows; None: `Batch.from_rows`.
         processes: processes that share the work and all get the same result; None: only this process.
         forward: function that is called instead of the model, with the same arguments; None: the model.
@@ -183,7 +184,14 @@ def _add(first: Sequence[Fraction | float], second: Sequence[Fraction | float]) 
 
 
 def _estimate(moments: Sequence[float], rows: int) -> LossEstimate:
-    """Return the ratio of sums with the linearized variance of a ratio over clusters (Cochran 1977, section 6.4)."""
+    """Return the mean loss with its confidence interval, from the linearized variance of a ratio of sums over rows.
+
+    Cochran 1977, section 6.4.
+
+    Args:
+        moments: sums over all rows, as in `_moments`.
+        rows: number of rows.
+    """
     nats, counts, nats2, product, counts2 = moments
     total = max(1.0, counts)
     loss = nats / total

@@ -93,7 +93,11 @@ def joined(train: TrainConfig) -> Iterator[Processes]:
 
 
 def _device_of_process(name: str) -> torch.device:
-    """Return the device of this process; with several GPUs, the GPU of its local rank."""
+    """Return the device of this process; with CUDA, make the GPU of its local rank the current GPU.
+
+    Raises:
+        GlassError: the machine has no such device, or there is no GPU for this process.
+    """
     device = choose_device(name)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if device.type == "mps":

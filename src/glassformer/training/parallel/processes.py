@@ -23,7 +23,7 @@ from glassformer.training.checkpoint import TrainState, save_checkpoint
 
 Value = TypeVar("Value")
 LossOfBatch = Callable[[Batch, int], Tensor]
-"""Function of a batch and the number of targets in the step; returns (), the batch's contribution to the mean loss."""
+"""Function of a batch and the number of targets in the step; returns the batch's contribution to the mean loss, ()."""
 
 
 class Processes(Protocol):
@@ -45,10 +45,10 @@ class Processes(Protocol):
         """Move the model, or this process's shard of the model, to the device; call this before making optimizers."""
 
     def wrap(self, loss: TrainingLoss) -> LossOfBatch:
-        """Return the loss wrapped so that its backward pass sums the gradients of all processes."""
+        """Return the loss as a function whose backward pass also sums the gradients of all processes."""
 
     def no_sync(self, last: bool) -> AbstractContextManager[object]:
-        """Return a context that does not sum gradients over processes, unless this is the `last` micro-batch."""
+        """Return a context that may skip the sum of gradients over processes, unless this is the `last` micro-batch."""
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
         """Return this process's rows of a step in chunks of at most `at_once` rows, and whether each chunk counts.

@@ -1,4 +1,4 @@
-"""Checkpoints of sharded runs: each process writes and reads only its shards. Pickle is not used.
+"""Checkpoints of sharded runs: each process writes and reads only its shards. No file uses pickle.
 
 ::
 
@@ -6,6 +6,7 @@
     optimizer-1-of-2.safetensors   tensors of the optimizers, one file for each process that saved
     state.json  manifest.json      as in every checkpoint
 
+Before the first step, there is no optimizer state: a single file `optimizer.safetensors` without tensors is written.
 PyTorch's distributed checkpointing divides the tensors among the writing processes, and reassembles them for any number
 of reading processes.
 """
@@ -59,7 +60,10 @@ def save_sharded(
     state: TrainState,
     config: Config,
 ) -> None:
-    """Write `checkpoints/step-N` atomically: the folder gets its name only after every process wrote its shards."""
+    """Write `checkpoints/step-N` atomically, and update `best` and `last` (see `point_to`).
+
+    The folder gets its name only after every process has written its shards.
+    """
     final = run.checkpoints_folder / step_name(state.step)
     tensors, numbers = flattened(optimizers)
     with ExitStack() as stack:
@@ -132,7 +136,7 @@ def _read_tensors(tensors: dict[str, Tensor], folder: Path) -> None:
 
 @contextmanager
 def _clear_errors(folder: Path) -> Iterator[None]:
-    """Raise the first process's error instead of the general error of distributed checkpointing."""
+    """Return a context that raises the error of one process instead of distributed checkpointing's general error."""
     with convert_os_errors(folder):
         try:
             yield

@@ -32,7 +32,7 @@ class Shards(Replicas):
         self._skeleton: Model | None = None
 
     def prepare_model(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
-        """Shard the model: each block is one unit; embedding, last norm and head together are another unit.
+        """Shard the model: each block is one unit; all other parameters together, such as the head, are another unit.
 
         With bfloat16, weights are gathered and used in bfloat16, and gradients are summed in float32.
         """
