@@ -101,8 +101,8 @@ def make_reader(
         model: model that must not change between two reads.
         steps: approximate number of reads to come.
         engine: engine of this model, which computes the logits; None: PyTorch.
-        limit: see `SlotReader`.
-        cached: whether to use a key-value cache.
+        limit: see `SlotReader`; ignored without a cache.
+        cached: whether to use a key-value cache; if not, `steps` and `engine` are ignored too.
     """
     if not cached:
         return PlainReader(model)
@@ -115,7 +115,7 @@ class CachedReader(SlotReader):
     """Reader with a key-value cache that computes with PyTorch.
 
     Args:
-        model: model that must not change between two reads, because reordered copies of its weights are kept for speed.
+        model: model that must not change between two reads, because the cache and copies of its weights are kept.
         steps: approximate number of reads to come; determines whether reordering the weights is worthwhile.
         limit: see `SlotReader`.
     """

@@ -92,7 +92,8 @@ class SlotCache(Cache):
     def fill(self, slots: Sequence[int], other: Cache) -> None:
         """Copy the rows of another cache, and its memory, into slots.
 
-        If the rows fill all slots and the other cache is large enough, take over its tensors without a copy.
+        If the rows fill all slots in order and the other cache is large enough, take over its keys and values without a
+        copy.
         """
         if list(slots) == list(range(len(self.lengths))) and other.capacity >= self.expected:
             for layer, other_layer in zip(self.slots, other.layers, strict=True):

@@ -22,8 +22,8 @@ from glassformer.model.cache import Cache
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
 GROUP_TOKENS = {"cpu": 384}
-"""Device -> maximum number of tokens of new rows per forward pass if `SlotReader` has no `limit`, padding included,
-unless one row has more. A CPU is not faster with more."""
+"""Device -> maximum number of tokens of waiting rows per forward pass if `SlotReader` has no `limit`, padding included,
+unless one row has more. For an encoder-decoder, only source tokens count. A CPU is not faster with more."""
 MOST_GROUP_TOKENS = 16_384  # on other devices
 
 
@@ -58,13 +58,13 @@ class Engine(Protocol):
     torch_threads: int | None
 
     def read_last(self, tokens: Tensor, cache: SlotCache) -> Tensor:
-        """Read one token per slot, ids (slots), and return logits (slots, V)."""
+        """Read one token per slot, ids (slots), into the cache; return next-token logits (slots, V)."""
 
     def read_prompts(self, tokens: Sequence[Sequence[int]], cache: Cache) -> Tensor:
-        """Read decoder prompts, or the next chunk of one prompt, into the cache; return logits (B, V)."""
+        """Read decoder prompts, or the next chunk of one prompt, into the cache; return next-token logits (B, V)."""
 
     def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], cache: Cache) -> Tensor:
-        """Read sources and targets of an encoder-decoder into the cache; return logits (B, V)."""
+        """Read sources and targets of an encoder-decoder into the cache; return next-token logits (B, V)."""
 
 
 @dataclass
