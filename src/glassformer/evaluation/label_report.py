@@ -165,7 +165,10 @@ def _scores_and_metrics(
 def _baselines(
     train: RecordStore, texts: Sequence[str], truth: Sequence[str], labels: Sequence[str]
 ) -> list[tuple[str, float, float | None, str]]:
-    """Return the majority baseline and, if scikit-learn and the data allow it, TF-IDF + logistic regression."""
+    """Return the majority baseline and, if possible, TF-IDF with logistic regression.
+
+    The latter needs scikit-learn, at most `LINEAR_LABELS` labels, and training texts with words.
+    """
     train_examples = list(evenly_spaced_texts(train))
     majority = Counter(label for _, label in train_examples).most_common(1)[0][0]
     majority_row = _baseline_row(

@@ -178,7 +178,7 @@ def paired_permutation(
 
 
 def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the score interval of a proportion (Wilson 1927), also valid for few examples and for 0 or 1.
+    """Return the score interval of a proportion (Wilson 1927), also valid for few examples or a proportion of 0 or 1.
 
     Args:
         right: number of correct examples; a tie may count a half.

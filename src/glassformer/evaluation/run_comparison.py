@@ -82,7 +82,7 @@ class ComparedPrediction:
 
     Attributes:
         name: text of the token, or name of the class.
-        one, other: probability in each run; None if the run cannot predict it.
+        one, other: probability in each run; None if the run has no such token or class.
     """
 
     name: str
@@ -91,7 +91,7 @@ class ComparedPrediction:
 
 
 def compare_predictions(one: Prediction, other: Prediction, n: int) -> list[ComparedPrediction]:
-    """Return the n most probable tokens or classes of each run, most probable first, with both probabilities."""
+    """Return the n most probable tokens or classes of each run with both probabilities, sorted by the higher one."""
     first_probabilities = _by_name(one)
     second_probabilities = _by_name(other)
     names = dict.fromkeys(prediction.name(id) for prediction in (one, other) for id in prediction.best(n))

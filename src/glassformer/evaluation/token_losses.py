@@ -73,7 +73,8 @@ class Prediction:
 
     Attributes:
         what: name of the prediction, such as "the next token".
-        position: position of the prediction's logits in the row; 0 for a classifier.
+        position: position of the prediction's logits in the row or, from `predict_token`, of the predicted token; 0 for
+            a classifier.
         probabilities: (V) or (classes) float64 probabilities; special tokens that cannot be predicted have 0.
         name: function that returns the text of a token, or the name of a class.
     """
@@ -91,9 +92,9 @@ class Prediction:
 def surprisals(model: AnyTextModel, text: str, target: str | None = None, forward: Forward | None = None) -> Surprisals:
     """Return the surprisal of each token of a text, or of the target for a run that translates or summarizes.
 
-    For a masked language model, each token is masked in turn while all others are visible; special tokens, such as
-    masks that are already in the text, have no surprisal. For a chat run, the text is a question, whose tokens have no
-    loss. A classifier assigns no probability to tokens.
+    The first token that a language model reads has no surprisal. For a masked language model, each token is masked in
+    turn while all others are visible; special tokens, such as masks that are already in the text, have no surprisal.
+    For a chat run, the text is a question, whose tokens have no loss. A classifier assigns no probability to tokens.
 
     Args:
         model: the run.

@@ -74,8 +74,8 @@ class SurprisalResult:
         parts: three groupings of the tokens: "place in the row", "times in ...", "seen earlier in its row".
         learning: in-context learning: mean surprisal at position `ends[1]` minus mean surprisal at `ends[0]`, negative
             if more context helps (Olsson et al. 2022); None if rows are too short.
-        ends: an early and a late position: the late position is the median row length, the early position a tenth of
-            it.
+        ends: an early and a late position: the late position is the median row length, the early position a tenth of it
+            (at least 1).
         notes: notes for the user.
         each: surprisal of the first tokens one by one; empty unless requested.
         before: text of the token before the first predicted token.
@@ -209,7 +209,7 @@ def seen_earlier(row: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
 def _group_by_range(
     nats: npt.NDArray[np.float64], values: npt.NDArray[np.int64], edges: Sequence[int], end: int | None
 ) -> list[SurprisalGroup]:
-    """Group tokens by ranges of a value, each range from one edge up to the next; empty ranges are left out."""
+    """Group tokens by ranges of a value, each from one edge up to, not including, the next; leave out empty ranges."""
     parts = []
     for low, high in zip(edges, (*edges[1:], end), strict=True):
         selected = (values >= low) & (values < (np.inf if high is None else high))

@@ -32,7 +32,7 @@ from glassformer.text.store import TokenStore
 
 Counts = npt.NDArray[np.int64]
 MOST_HOLES = 20_000
-"""Approximate maximum number of tokens whose surprisal a masked language model measures, each in its own masked row."""
+"""Approximate maximum number of tokens whose surprisal a masked language model measures, each in a separate row."""
 
 
 def surprisal_of_file(

@@ -46,7 +46,8 @@ FORBIDDEN: Mapping[str, Any] = {
     "attn_logit_softcapping": None,
     "final_logit_softcapping": None,
 }
-"""Fields that change the result, each with its only allowed value; the family determines `is_encoder_decoder`."""
+"""Fields that change the result, each with its only allowed value besides null; the family determines
+`is_encoder_decoder`."""
 
 
 @dataclass(frozen=True)

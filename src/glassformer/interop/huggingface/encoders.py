@@ -277,7 +277,7 @@ _ESM_FIELDS: tuple[Field, ...] = (
 
 
 def _esm_rules(head: dict[str, str]) -> tuple[Rule, ...]:
-    """Return the rules of an ESM class. `head` maps the head's layers to theirs."""
+    """Return the rules of an ESM class. `head` maps the layers of our head to theirs."""
     our_block = "stack.blocks.{i}"
     their_block = "esm.encoder.layer.{i}"
     names = {

@@ -60,7 +60,8 @@ def export(request: ExportRequest) -> ExportReport:
 
     Raises:
         GlassError: `request.dtype` is another type than float32, the package transformers is missing, the run cannot be
-            read, no class can express it, `request.out` exists, or the reloaded export does not match the run.
+            read, Hugging Face cannot express its model or tokenizer, `request.out` exists, or the reloaded export does
+            not match the run.
     """
     if request.dtype not in (None, "float32", "f32"):
         raise GlassError(
@@ -119,7 +120,10 @@ def export(request: ExportRequest) -> ExportReport:
 
 
 def _sampling_arguments(sample: SampleConfig) -> str:
-    """Return the arguments of transformers' `generate` that sample from the distribution of `glass generate`."""
+    """Return the arguments of transformers' `generate` that sample from the distribution of `glass generate`.
+
+    At temperature 0, return the argument for greedy decoding.
+    """
     if not sample.temperature:
         return "do_sample=False"
     arguments = {"temperature": sample.temperature, "top_k": sample.top_k or 0}

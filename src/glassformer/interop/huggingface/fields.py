@@ -56,7 +56,7 @@ class ConfigReader:
     read_names: set[str] = field(default_factory=set)
 
     def get(self, name: str, default: Any = REQUIRED) -> Any:
-        """Return a field's value, or the default if it is missing."""
+        """Return a field's value, or the default if it is missing; a missing field without a default is an error."""
         self.read_names.add(name)
         if name in self.values:
             return self.values[name]
@@ -111,7 +111,7 @@ class NumberField:
         ours: name of the setting.
         kind: type of the value.
         default: value of a missing field.
-        otherwise: computes the value if the field is null or missing; None: use `default`.
+        otherwise: function that computes the value if the field is null or missing; None: use `default`.
         less: value of the field minus value of the setting.
     """
 
@@ -201,7 +201,7 @@ class RestrictedField:
         theirs: name of the field.
         values: the allowed values; export writes the first.
         default: value of a missing field.
-        written: whether export writes the field; False for fields that current versions no longer have.
+        written: whether export writes the field; False for fields that current versions of the class set or lack.
     """
 
     theirs: str

@@ -93,7 +93,7 @@ class TransformerEstimator(BaseEstimator):
         "device": ("train.device",),
         "threads": ("train.threads",),
     }
-    """The settings that take the value of each parameter."""
+    """Parameter -> the settings that take its value."""
 
     def _config(self, **data_settings: Any) -> Config:
         """Return the settings of a fit; `data_settings` (SECTION__FIELD) are settings that the data determines."""
@@ -160,8 +160,9 @@ class TransformerEstimator(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Save the fitted estimator as a run folder: weights as safetensors, everything else as JSON and TOML.
 
-        `load` reads the folder, and so does the command for its task: `glass classify`, or `glass generate` for the
-        other estimators. A `random_state` that is not an integer is not saved, because it is not needed after `fit`.
+        `load` reads the folder, and so does the command for its task: `glass classify` for classifiers, and `glass
+        generate` for the other estimators. A `random_state` that is not an integer is not saved, because it is not
+        needed after `fit`.
 
         Raises:
             NotFittedError: the estimator is not fitted.

@@ -114,7 +114,7 @@ def _fit(job: FitJob, folder: Path, reporter: Reporter, seconds: Seconds) -> Fit
 
 
 def warn_of_cut_texts(store: RecordStore, config: Config, what: str) -> None:
-    """Warn about texts that are longer than the context, or raise a `GlassError`, as `data.too_long` says."""
+    """Warn about texts that are longer than the context or, depending on `data.too_long`, raise a `GlassError`."""
     for note in length_notes(store, config, what):
         warnings.warn(note, stacklevel=2)
 
