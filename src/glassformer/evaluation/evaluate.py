@@ -64,7 +64,7 @@ class EvaluationRequest:
             Empty: the usual evaluation.
         instead: kind of ablation, one of `ablation.PART_KINDS`.
         tokens: with `ablate`, approximate number of evenly spaced targets to measure on; None: all.
-        note: called with each note for the user.
+        note: function that is called with each note for the user.
         moved: "source" or "target" -> current location of that file of the run's own text, if the user gave it.
         backend: backend that generates text.
     """
@@ -89,6 +89,8 @@ class EvaluationRequest:
 
 def evaluate_run(request: EvaluationRequest) -> Report:
     """Evaluate a run, and return a report for its task.
+
+    If `source` is the training data of the run, only its validation split is evaluated.
 
     Raises:
         GlassError: there is no such run, its text is missing, the other data does not fit its task, or an option is
@@ -386,7 +388,8 @@ def _own_data(request: EvaluationRequest, config: Config, note: Callable[[str], 
 def _reading_config(config: Config, request: EvaluationRequest) -> Config:
     """Return the run's settings, with the section `data` changed for reading the other data.
 
-    Settings that decide how rows are cut are kept from training; settings of the file format start from the defaults.
+    Settings that determine how text is cut into rows are those of the run; settings of the file format have their
+    defaults, unless the request changes them.
     """
     data_config = config.data
     task = config.train.task

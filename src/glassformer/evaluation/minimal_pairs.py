@@ -37,7 +37,7 @@ class Proportion:
     """The proportion of pairs, or of groups of twins, that are correct.
 
     Attributes:
-        right: number of correct pairs or groups; a tied pair counts a half, and a group the product of its pairs.
+        right: number of correct pairs or groups. A tied pair counts 0.5; a group counts the product over its pairs.
         count: total number of pairs or groups.
     """
 
@@ -55,7 +55,7 @@ class Proportion:
         return wilson(self.right, self.count)
 
     def facts(self) -> dict[str, Any]:
-        """Return the proportion as JSON, with its interval."""
+        """Return the proportion and its interval as JSON values."""
         return {"share": self.value, "ci95": list(self.interval), "right": self.right, "count": self.count}
 
 

@@ -151,7 +151,7 @@ def pair_report(
         model: the run.
         text: name of the evaluation data, for the report.
         examples: (source, reference) pairs.
-        estimate: the loss over all pairs.
+        estimate: the loss over all pairs that were not left out.
         store: all pairs.
         train: training pairs, for the nearest-neighbour baseline; None if not available.
         other: a second run to compare with; None: no comparison.

@@ -100,7 +100,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         model: the run.
         text: input text, or the source.
         target: target text, for a run that translates or summarizes.
-        forward: called instead of the model.
+        forward: function that is called instead of the model; None: the model.
 
     Raises:
         GlassError: the text or the target is longer than the context (or, for a masked language model, than
@@ -202,7 +202,7 @@ def predict(model: AnyTextModel, subject: Subject, forward: Forward | None = Non
     Args:
         model: the run.
         subject: the input.
-        forward: called instead of the model.
+        forward: function that is called instead of the model; None: the model.
         first: whether to predict the first token of the target, for a run that translates or summarizes.
 
     Raises:

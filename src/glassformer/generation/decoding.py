@@ -204,8 +204,8 @@ def generate(
 
     The result for a row depends on the weights, its prompt, the settings and its seed; not on the other rows, their
     number or order, other random numbers (PyTorch's global generator is neither used nor changed) or, for a model with
-    a causal mask, `cached`. Logits agree up to float rounding, about 1e-6, so a sampled token may differ if
-    two tokens are closer than that (measured: fewer than 1 in a million tokens). For texts longer than the context, see
+    a causal mask, `cached`. Logits agree up to float rounding, about 1e-6, so a sampled token may differ if two tokens
+    are closer than that (measured: fewer than 1 in a million tokens). For texts longer than the context, see
     `generation.context_window`.
 
     Args:

@@ -104,7 +104,7 @@ def unsupported_module(model: Decoder | EncoderDecoder) -> str | None:
 
 
 def hooks_of(model: Decoder | EncoderDecoder) -> list[dict[int, Callable[..., object]]]:
-    """Return the dictionaries of all forward hooks that a step calls; hooks registered later appear in them."""
+    """Return the dictionaries of all forward hooks and forward pre-hooks of a step; later hooks appear in them too."""
     parts = [model, *_decoding_parts(model)]
     hooks = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
     return [*hooks, any_module._global_forward_hooks, any_module._global_forward_pre_hooks]

@@ -115,7 +115,8 @@ class CachedReader(SlotReader):
     """Reader with a key-value cache that computes with PyTorch.
 
     Args:
-        model: model that must not change between two reads, because the cache and copies of its weights are kept.
+        model: model that must not change between two reads, because the cache and copies of its weights would not
+            change with it.
         steps: approximate number of reads to come; determines whether reordering the weights is worthwhile.
         limit: see `SlotReader`.
     """

@@ -112,8 +112,8 @@ def sample_token(probabilities: Tensor, noise: Tensor) -> int:
 
     This samples exactly from the given distribution (in logarithms it is the Gumbel-max trick: Maddison et al. 2014,
     section 2). Inverting the cumulative distribution at a uniform number would sample exactly too, but there a rounding
-    error in one probability shifts all later tokens. Here it affects one token only, so rounding (the 7th digit of a
-    row's logits depends on the batch size) rarely changes the sampled token.
+    error in one probability shifts the limits of all later tokens. Here it affects one token only, so rounding (the 7th
+    digit of a row's logits depends on the batch size) rarely changes the sampled token.
 
     Args:
         probabilities: (V,).

@@ -91,7 +91,8 @@ class SlotReader:
     to as many as it allows: shifted rows first, then new rows in order of arrival.
 
     Args:
-        model: model that must not change between two reads, because an engine may keep copies of its weights.
+        model: model that must not change between two reads, because the cache and the engine's copies of its weights
+            (if any) would not change with it.
         engine: engine that computes the logits.
         limit: maximum number of tokens of waiting rows per read, so that running rows are not delayed for long. A
             longer decoder prompt is read in chunks over several reads. For an encoder-decoder, only source tokens
@@ -220,7 +221,7 @@ class SlotReader:
         return chosen
 
     def _unread(self, row: int, tokens: Sequence[int]) -> Sequence[int]:
-        """Return the tokens to read for a row without a slot: its source, or its context window."""
+        """Return the tokens of a row without a slot that count for the limit: its source, or its context window."""
         return self.states[row].source if isinstance(self.model, EncoderDecoder) else window(tokens, self.context)
 
     def _assign_slots(self, chosen: list[int], rows: Sequence[Sequence[int]]) -> list[int]:

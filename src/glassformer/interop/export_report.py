@@ -25,7 +25,7 @@ class ExportRequest:
         architecture: name of the target's architecture; None: the first one that can express the run. It must be None
             for onnx.
         dtype: type of the exported weights, by the target's own name; None: float32.
-        note: receives progress messages.
+        note: function that is called with each progress message.
     """
 
     folder: Path

@@ -53,8 +53,8 @@ class ProbeRequest:
         seed: random seed of the probe texts.
         which: checkpoint to probe.
         device: device to compute on.
-        note: called with each note for the user.
-        on_result: called with each result as soon as it is available.
+        note: function that is called with each note for the user.
+        on_result: function that is called with each result as soon as it is available.
     """
 
     folder: Folder

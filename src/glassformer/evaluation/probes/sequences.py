@@ -78,7 +78,8 @@ def accuracy_by_group(
 def middle_tokens(model: ScorableModel, token_counts: TokenCounts | None) -> npt.NDArray[np.int64]:
     """Return the ids of tokens with medium frequency in the training text.
 
-    With few distinct tokens, return all that occur; without the training text, return all text tokens.
+    With fewer than `MIN_VOCABULARY_TO_TRIM` distinct tokens, return all that occur; without the training text, return
+    all text tokens.
     """
     tokens = model.tokenizer.text_ids
     if token_counts is None:

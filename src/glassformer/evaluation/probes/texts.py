@@ -50,7 +50,7 @@ def surprisal_of_file(
         text: path of the file, or "-" for standard input.
         counts: count of each token in the training text, (V,); None: count the tokens of this text.
         reading: settings of `data` for reading a table, such as its column.
-        note: called with each note for the user on how the file was read.
+        note: function that is called with each note for the user on how the file was read.
         max_tokens: maximum number of tokens; None: no limit.
 
     Raises:

@@ -201,7 +201,7 @@ class RestrictedField:
         theirs: name of the field.
         values: the allowed values; export writes the first.
         default: value of a missing field.
-        written: whether export writes the field; False for fields that current versions of the class set or lack.
+        written: whether export writes the field; False for fields that current versions of the class compute or lack.
     """
 
     theirs: str

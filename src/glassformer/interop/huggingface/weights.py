@@ -51,7 +51,7 @@ class Weight:
         theirs: name of their tensor.
         change: the conversion, applied after our tensors are concatenated.
         always: whether their class always has the tensor; if our model lacks it, export writes zeros.
-        when: returns whether the rule applies to the settings; None: always.
+        when: function that returns whether the rule applies to the settings; None: it always applies.
     """
 
     ours: tuple[str, ...]

@@ -54,7 +54,7 @@ class TransformerEstimator(BaseEstimator):
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".
         threads: CPU threads while fitting; None: torch's number of threads. With `n_jobs`, joblib limits the threads
             of all processes together to the number of cores.
-        verbose: show the progress of training.
+        verbose: whether to show the progress of training.
         settings: other settings of `glass train --help`, as "SECTION.FIELD" -> value; they override the parameters.
             They must not include train.task; of data, only seed, too_long, validation_limit and windows are allowed.
     """
@@ -160,9 +160,9 @@ class TransformerEstimator(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Save the fitted estimator as a run folder: weights as safetensors, everything else as JSON and TOML.
 
-        `load` reads the folder, and so does the command for its task: `glass classify` for classifiers, and `glass
-        generate` for the other estimators. A `random_state` that is not an integer is not saved, because it is not
-        needed after `fit`.
+        `load` reads the folder, and so does the command for its task: `glass classify` for classifiers, and
+        `glass generate` for the other estimators. A `random_state` that is not an integer is not saved, because it is
+        not needed after `fit`.
 
         Raises:
             NotFittedError: the estimator is not fitted.

@@ -62,7 +62,7 @@ def with_steps(config: Config, settings: Mapping[str, Any] | None, epoch: float,
     Args:
         config: the settings.
         settings: settings that the user gave, which do not change.
-        epoch: steps per epoch.
+        epoch: number of steps per epoch.
         epochs: number of epochs; None: keep the number of steps.
 
     Raises:
