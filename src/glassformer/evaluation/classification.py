@@ -126,7 +126,7 @@ class ClassificationScores:
         ]
 
     def text(self) -> str:
-        """Format the confusion matrix as text; with more than `MATRIX_LABELS` labels, list the most confused pairs.
+        """Format the confusion matrix as text; above `MATRIX_LABELS` labels, list up to `PAIRS` most confused pairs.
 
         Label names are at the ends of lines, so that the numbers are aligned even if a terminal draws letters, such as
         Bangla or Chinese, with different widths.

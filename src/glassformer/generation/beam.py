@@ -114,7 +114,7 @@ def beam_search(
     """Return the likeliest hypotheses for each prompt, at most `wanted`, best first.
 
     A decoder continues the prompt. An encoder-decoder reads it as the source and generates a target, which cannot be
-    longer than its context; the tokens that start a target are not part of the result.
+    longer than the model's context; the tokens that start a target are not part of the result.
 
     The search is deterministic. The result for a prompt depends on the weights, the prompt and the settings; other
     prompts and, for a model with a causal mask, `cached` can change it only by float rounding, if two hypotheses differ

@@ -199,8 +199,8 @@ def generate(
     """Generate up to `settings.tokens` tokens for every prompt; return an iterator over the steps.
 
     A decoder continues the prompt. An encoder-decoder reads it as the source and generates a target, which cannot be
-    longer than its context. The tokens that start a target are not part of the result, and the repetition penalty does
-    not count them, because the start token is usually the end token too.
+    longer than the model's context. The tokens that start a target are not part of the result, and the repetition
+    penalty does not count them, because the start token is usually the end token too.
 
     The result for a row depends on the weights, its prompt, the settings and its seed; not on the other rows, their
     number or order, other random numbers (PyTorch's global generator is neither used nor changed) or, for a model with

@@ -20,7 +20,7 @@ from glassformer.text.tokenizers import Tokenizer
 LISTED = 10_000
 """Maximum number of tokens in a given text that `--json` lists one by one."""
 SHOWN = 60
-"""Maximum number of tokens in a given text that the text report lists one by one."""
+"""Maximum length of a given text, in tokens, for which the text report lists all tokens one by one."""
 TENS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
 
 

@@ -48,7 +48,7 @@ class TransformerEstimator(BaseEstimator):
         optimizer: "adamw" or "muon".
         validation_fraction: fraction of the texts that is held out; the weights with the lowest held-out loss are kept.
             0: train on all texts, and keep the last weights.
-        patience: stop after this many evaluations in a row without improvement; a fit has at most eleven evaluations,
+        patience: stop after this many evaluations in a row without improvement; a fit has at most ten evaluations,
             unless `settings` has train.evaluate_every. None: do not stop early.
         random_state: int, RandomState or None (NumPy's global random state); seeds all random choices.
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".

@@ -77,7 +77,7 @@ class FitResult:
 
 
 def fit(job: FitJob) -> FitResult:
-    """Train a model; the global random state and the number of threads are restored afterwards.
+    """Train a model; PyTorch's global random state and number of threads are restored afterwards.
 
     Raises:
         GlassError: a setting is impossible with these texts, or training fails.
@@ -120,7 +120,7 @@ def warn_of_cut_texts(store: RecordStore, config: Config, what: str) -> None:
 
 
 def _held_out_mask(job: FitJob) -> npt.NDArray[np.bool_]:
-    """Return a (texts,) mask of texts to hold out. Equal texts stay together, and labels keep their proportions."""
+    """Return a (texts,) mask of texts to hold out. Equal texts stay together; each label is split in proportion."""
     if not job.held_out:
         return np.zeros(len(job.sources), dtype=np.bool_)
     survey = Survey(RECORD_KINDS[job.config.train.task], records=len(job.sources))
