@@ -42,7 +42,8 @@ class LabelReport:
         unknown_share: fraction of the texts' tokens that are unknown.
         scores: accuracy, F1, confusion matrix, calibration.
         metrics: accuracy and macro-F1 with their intervals.
-        baselines: (name, accuracy, macro-F1 or None, note) of each simple predictor on the same texts.
+        baselines: (name, accuracy, macro-F1 or None, note) of each simple predictor on the same texts; for a generated
+            corpus, also the best possible accuracy on average.
         against: paired tests with another run, by metric; None without another run.
         notes: notes that the user was shown, such as texts that were left out or cut.
     """

@@ -98,7 +98,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
 
     Args:
         model: the run.
-        text: input text, or the source.
+        text: input text, or the source, which is cut to the context.
         target: target text, for a run that translates or summarizes.
         forward: function that is called instead of the model; None: the model.
 
@@ -304,7 +304,7 @@ def next_logits(model: TextModel | Translator, text: str, target: str | None = N
 
     Args:
         model: a run that generates text.
-        text: prompt, or the source.
+        text: prompt, or the source, which is cut to the context.
         target: beginning of the target; None: empty.
 
     Raises:

@@ -78,7 +78,7 @@ def among_top_k(scores: Tensor, k: int) -> Tensor:
 def among_top_p(probabilities: Tensor, p: float) -> Tensor:
     """Return a mask of the smallest set of likeliest tokens with total probability at least p (Holtzman et al. 2020).
 
-    (B, V) probabilities -> (B, V) bool, at least one True in each row.
+    (B, V) probabilities -> (B, V) bool, at least one True in each row. Totals are compared up to rounding (`ROUNDING`).
     """
     ordered, ids = probabilities.sort(dim=-1, descending=True, stable=True)  # (B, V)
     before = ordered.cumsum(dim=-1).roll(1, dims=-1)  # (B, V): total probability of likelier tokens
