@@ -62,7 +62,7 @@ class VocabularyDecoder(Protocol):
         """Id of the token that ends a document."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Decode token ids to text; special tokens are dropped."""
+        """Decode token ids to text; special tokens are dropped, and unknown tokens become U+FFFD."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class Surprisals:
     Attributes:
         tokens: n token ids of the text, or of the target with its end token.
         labels: text of each token.
-        writes: whether each token represents characters of the text; False for special tokens.
+        writes: whether each token represents characters of the text; False for special tokens and unknown tokens.
         nats: -ln P of each token; None if the run assigns it no probability.
         ends: end of each token in the text: one past the last character to which the token contributes.
         text: decoded text of the tokens.
@@ -93,8 +93,9 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
     """Return the surprisal of each token of a text, or of the target for a run that translates or summarizes.
 
     The first token that a language model reads has no surprisal. For a masked language model, each token is masked in
-    turn while all others are visible; special tokens, such as masks that are already in the text, have no surprisal.
-    For a chat run, the text is a question, whose tokens have no loss. A classifier assigns no probability to tokens.
+    turn while all others are visible; unknown tokens and special tokens, such as masks that are already in the text,
+    have no surprisal. For a chat run, the text is a question, whose tokens have no loss. A classifier assigns no
+    probability to tokens.
 
     Args:
         model: the run.
@@ -175,7 +176,7 @@ def _left_to_right(model: AnyTextModel, batch: Batch, forward: Forward | None) -
 
 
 def _masked_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward | None) -> list[float | None]:
-    """Return the nats of each token when only this token is masked; None for special tokens."""
+    """Return the nats of each token when only this token is masked; None for special tokens and unknown tokens."""
     row = np.array(tokens)
     device = model.model.embedding.tokens.weight.device
     positions = [position for position, token in enumerate(tokens) if token not in model.tokenizer.special]

@@ -154,7 +154,10 @@ class TorchEngine:
             return self.model.decode(tokens[:, None], memory, memory_mask, cache)[:, 0]  # (slots, V)
 
     def read_prompts(self, tokens: Sequence[Sequence[int]], cache: Cache) -> Tensor:
-        """Read chunks of prompts and return logits (B, V). Padding is on the right, where no token attends to it."""
+        """Read chunks of prompts, and return next-token logits (B, V).
+
+        Padding is on the right, where no token attends to it.
+        """
         assert isinstance(self.model, Decoder)
         ids, _ = pad_right(tokens, self.weight.device)  # (B, T)
         x = self.model.stack(ids, self.model.embedding, cache=cache)  # (B, T, D)

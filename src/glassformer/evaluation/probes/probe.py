@@ -32,8 +32,8 @@ TAUGHT_BY = {
 """Probe -> generated corpus that trains its skill."""
 PROBES = (*TAUGHT_BY, "surprisal")
 SIZE = 1280
-"""Default number of minimal pairs, for an interval of at most ±2.7 %; in `agreement`, 80 for each of four cells and
-four lengths."""
+"""Default number of minimal pairs, for an interval of at most about ±2.7 %; in `agreement`, 80 for each of four cells
+and four lengths."""
 ROWS = 64
 """Number of rows of the probes `induction` and `recall` when `size` is 1,280 pairs."""
 

@@ -51,7 +51,7 @@ class TokenSurprisal(NamedTuple):
     Attributes:
         token: text of the token.
         nats: surprisal in nats.
-        place: position of the token in its row, from 1.
+        place: position of the token among the scored tokens of its row, from 1.
         times: count of the token in the training text or in this text, as the title of the table says.
         hit: whether the token's bigram occurs earlier in the row.
     """

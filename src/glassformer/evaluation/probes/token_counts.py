@@ -20,7 +20,7 @@ class TokenCounts:
     Args:
         tokens: token ids, (N,); an end token follows every document.
         vocab_size: vocabulary size V.
-        text_ids: ids of all tokens except special tokens, in ascending order.
+        text_ids: ids of all tokens except special tokens and the unknown token, in ascending order.
     """
 
     def __init__(self, tokens: npt.NDArray[np.integer], vocab_size: int, text_ids: npt.NDArray[np.int64]) -> None:
@@ -34,7 +34,7 @@ class TokenCounts:
 
     @property
     def majority(self) -> int:
-        """Id of the most frequent token that is not a special token."""
+        """Id of the most frequent token in `text_ids`."""
         return int(self.text_ids[self.counts[self.text_ids].argmax()])
 
     def follower(self, token: int) -> int:

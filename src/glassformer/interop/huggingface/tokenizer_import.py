@@ -205,7 +205,7 @@ def _step_types(part: Any) -> list[str]:
 
 
 def _prepends_space(document: Json) -> bool:
-    """Return whether the tokenizer adds a space before the first word."""
+    """Return whether the first word gets a leading space: always with WordPiece, else if the pre-tokenizer adds one."""
     step = document.get("pre_tokenizer") or {}
     if document["model"].get("type") == "WordPiece":
         return True

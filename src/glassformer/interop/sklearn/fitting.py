@@ -42,9 +42,9 @@ class FitJob:
     """Settings and training data of one fit.
 
     Attributes:
-        config: all settings except the number of steps.
+        config: all settings; the number of steps is replaced if `epochs` is given.
         settings: settings that the user gave by name, which must not change.
-        epochs: passes over the texts; None: the settings give the number of steps.
+        epochs: passes over the texts; None, or train.steps in `settings`: the settings give the number of steps.
         sources: the texts.
         answers: a target or label name for each text; None for running text.
         labels: the names of all labels, in the order of their indices; empty without labels.
