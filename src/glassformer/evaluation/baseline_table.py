@@ -5,8 +5,8 @@ except the very first is predicted; in document windows, every token is predicte
 end token. Total nats are the loss times the number of predicted tokens; bits per byte are total nats / ln 2 / bytes.
 
 If the validation text has unknown tokens, there are no bits per byte (see `TokenStore.recoverable_bytes`), and two
-baselines are left out: gzip, which would compress the text without the unknown words, and the true entropy, which
-includes them.
+baselines are left out: gzip, which would compress the text with U+FFFD in place of each unknown symbol, and the true
+entropy, which includes the unknown symbols.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class VocabularyDecoder(Protocol):
         """Id of the token that ends a document."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Decode token ids to text; special tokens are dropped."""
+        """Decode token ids to text; special tokens are dropped, and unknown tokens become U+FFFD."""
 
 
 @dataclass(frozen=True)

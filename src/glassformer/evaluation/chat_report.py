@@ -37,7 +37,7 @@ def chat_report(
         text: name of the evaluation data, for the report.
         store: all conversations.
         indices: indices of the conversations whose last answer is generated.
-        estimate: the loss over all answers.
+        estimate: the loss over all answers of the conversations that were not left out.
         train: training conversations, for the baseline "the most frequent answer"; None if not available.
         other: a second run to compare with; None: no comparison.
         notes: notes that the user was shown.

@@ -38,7 +38,7 @@ class ClassScores:
         name: name of the label.
         precision: fraction of the predictions of this label that are correct; 0 if the label was never predicted.
         recall: fraction of the examples with this label that are predicted correctly; 0 if there are no such examples.
-        f1: harmonic mean of precision and recall.
+        f1: harmonic mean of precision and recall; 0 if both are 0.
         support: number of examples with this label.
     """
 
@@ -79,7 +79,7 @@ class ClassificationScores:
         calibration_error: expected calibration error, the mean absolute difference between confidence and accuracy
             over the bins, weighted by the number of examples (Naeini et al. 2015; Guo et al. 2017).
         reliability: the nonempty bins.
-        log_loss: mean of -ln p(true label), in nats.
+        log_loss: mean of -ln p(true label), in nats; p below 2.2e-16 counts as 2.2e-16.
         brier: Brier score, 0 to 2: the squared difference between probability and truth, summed over labels and
             averaged over examples (Brier 1950).
     """
@@ -104,7 +104,7 @@ class ClassificationScores:
         return int(np.trace(self.confusion))
 
     def facts(self) -> dict[str, Any]:
-        """Return the scores as JSON; with more than `JSON_LABELS` labels, `confusion` lists only nonzero entries."""
+        """Return the scores as JSON values; above `JSON_LABELS` labels, `confusion` lists only nonzero entries."""
         return {
             "accuracy": self.accuracy,
             "macro_f1": self.macro_f1,
@@ -126,7 +126,7 @@ class ClassificationScores:
         ]
 
     def text(self) -> str:
-        """Format the confusion matrix as text; with more than `MATRIX_LABELS` labels, list the most confused pairs.
+        """Format the confusion matrix as text; above `MATRIX_LABELS` labels, list up to `PAIRS` most confused pairs.
 
         Label names are at the ends of lines, so that the numbers are aligned even if a terminal draws letters, such as
         Bangla or Chinese, with different widths.

@@ -205,7 +205,10 @@ class _Windows:
         self._cached_hashes: tuple[int, Hashes] | None = None  # (window length, hashes of the windows of that length)
 
     def stretches(self, block: str, length: int) -> Iterator[tuple[int, int]]:
-        """Yield the bounds of each maximal range of a block whose windows of this length all occur in the sample."""
+        """Yield the bounds of each maximal range of a block whose windows of this length all occur in the sample.
+
+        Only hashes are compared, so a window may also be one with the same hash as a window of the sample.
+        """
         if min(len(block), len(self.sums) - 1) < length:
             return
         sample_hashes = self._hashes(length)

@@ -53,16 +53,18 @@ class EvaluationRequest:
         source, target: other data to evaluate on (both for two parallel files); None: the run's own validation split.
         which: checkpoint to evaluate.
         device: device to compute on.
-        precision: precision of matrix multiplications; None: as in training, which gives the same losses as training.
-        seed: seed for sampling text, such as the sample of the copy meter; None: the run's own seed.
+        precision: precision of matrix multiplications when the loss is computed; None: `train.precision` of the run.
+        seed: seed for sampling text, such as the sample of the copy meter; None: `sample.seed` of the run.
         changes: setting -> value as text; settings of `data` for reading `source`, of `sample` for generating text.
         examples: for translate, summarize and chat, the maximum number of evenly spaced examples to generate text
             for; None: all.
-        against: another run of the same task to compare with, on the same examples.
+        against: another run of the same task to compare with, on the same examples; only for tasks with examples, so
+            not for lm and masked. None: no comparison.
         ablate: components to ablate, such as dec.1.self.2; then only the loss is measured, with and without them.
+            Empty: the usual evaluation.
         instead: kind of ablation, one of `ablation.PART_KINDS`.
         tokens: with `ablate`, approximate number of evenly spaced targets to measure on; None: all.
-        note: called with each note for the user.
+        note: function that is called with each note for the user.
         moved: "source" or "target" -> current location of that file of the run's own text, if the user gave it.
         backend: backend that generates text.
     """
@@ -87,6 +89,8 @@ class EvaluationRequest:
 
 def evaluate_run(request: EvaluationRequest) -> Report:
     """Evaluate a run, and return a report for its task.
+
+    If `source` is the training data of the run, only its validation split is evaluated.
 
     Raises:
         GlassError: there is no such run, its text is missing, the other data does not fit its task, or an option is
@@ -159,7 +163,8 @@ def _check_request(request: EvaluationRequest, config: Config) -> None:
 def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
     """Return whether DATA has the same hash as the run's training data.
 
-    Return False if settings of `data` change how DATA is read, or if DATA is a generated corpus.
+    Return False if settings of `data` change how DATA is read, if DATA is a generated corpus, or if it is not an
+    existing file or folder.
     """
     if request.source is None or not Path(request.source).expanduser().exists():
         return False
@@ -203,7 +208,7 @@ def _check_ablation(request: EvaluationRequest) -> None:
 
 
 def _sample_changes(request: EvaluationRequest) -> dict[str, str]:
-    """Return the changed settings of `sample`."""
+    """Return the changed settings of `sample`, including the requested seed."""
     changes = {key: value for key, value in request.changes.items() if key.startswith("sample.")}
     return changes if request.seed is None else {**changes, "sample.seed": str(request.seed)}
 
@@ -333,7 +338,7 @@ def _evaluation_examples(
 def _loss(
     request: EvaluationRequest, model: Translator | TextClassifier | ChatModel, store: RecordStore, config: Config
 ) -> LossEstimate:
-    """Compute the loss over all examples, or over those that fit the context, as `data.too_long` says."""
+    """Compute the loss over all examples or, depending on `data.too_long`, over those that fit the context."""
     device = next(model.model.parameters()).device
     dtype = choose_precision(request.precision or config.train.precision, device)
     rows_of = ROWS_OF[TASK_FACTS[config.train.task].records]
@@ -383,7 +388,8 @@ def _own_data(request: EvaluationRequest, config: Config, note: Callable[[str], 
 def _reading_config(config: Config, request: EvaluationRequest) -> Config:
     """Return the run's settings, with the section `data` changed for reading the other data.
 
-    Settings that decide how rows are cut are kept from training; settings of the file format start from the defaults.
+    Settings that determine how text is cut into rows are those of the run; settings of the file format have their
+    defaults, unless the request changes them.
     """
     data_config = config.data
     task = config.train.task

@@ -42,7 +42,8 @@ class LabelReport:
         unknown_share: fraction of the texts' tokens that are unknown.
         scores: accuracy, F1, confusion matrix, calibration.
         metrics: accuracy and macro-F1 with their intervals.
-        baselines: (name, accuracy, macro-F1 or None, note) of each simple predictor on the same texts.
+        baselines: (name, accuracy, macro-F1 or None, note) of each simple predictor on the same texts; for a generated
+            corpus, also the best possible accuracy on average.
         against: paired tests with another run, by metric; None without another run.
         notes: notes that the user was shown, such as texts that were left out or cut.
     """
@@ -165,7 +166,10 @@ def _scores_and_metrics(
 def _baselines(
     train: RecordStore, texts: Sequence[str], truth: Sequence[str], labels: Sequence[str]
 ) -> list[tuple[str, float, float | None, str]]:
-    """Return the majority baseline and, if scikit-learn and the data allow it, TF-IDF + logistic regression."""
+    """Return the majority baseline and, if possible, TF-IDF with logistic regression.
+
+    The latter needs scikit-learn, at most `LINEAR_LABELS` labels, and training texts with words.
+    """
     train_examples = list(evenly_spaced_texts(train))
     majority = Counter(label for _, label in train_examples).most_common(1)[0][0]
     majority_row = _baseline_row(

@@ -29,7 +29,7 @@ class LanguageReport:
         unknown_share: fraction of the text's tokens that are unknown.
         sliding: nats per token with a sliding window, in which every token after the first half context has at least
             half a context before it; None for document windows.
-        baselines: losses of simple predictors on the same tokens.
+        baselines: losses of the baselines on the same tokens; empty if the training text is not available.
         overlap: longest overlap of a new sample with the training text; None if there is none, or if that text is not
             available.
         sample: the new sample.

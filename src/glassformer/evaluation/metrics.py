@@ -86,7 +86,7 @@ def loss_words(loss: float, ci95: float | None, unit: str) -> str:
 
 
 def facts_of(metrics: Sequence[Metric]) -> dict[str, Any]:
-    """Return metrics as JSON: value, interval and, if there is one, signature of each."""
+    """Return metrics as JSON values: the value, the interval and, if there is one, the note of each."""
     facts: dict[str, Any] = {}
     for metric in metrics:
         facts[metric.key] = metric.value

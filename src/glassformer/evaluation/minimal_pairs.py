@@ -37,7 +37,7 @@ class Proportion:
     """The proportion of pairs, or of groups of twins, that are correct.
 
     Attributes:
-        right: number of correct pairs or groups; a tie counts a half.
+        right: number of correct pairs or groups. A tied pair counts 0.5; a group counts the product over its pairs.
         count: total number of pairs or groups.
     """
 
@@ -55,7 +55,7 @@ class Proportion:
         return wilson(self.right, self.count)
 
     def facts(self) -> dict[str, Any]:
-        """Return the proportion as JSON, with its interval."""
+        """Return the proportion and its interval as JSON values."""
         return {"share": self.value, "ci95": list(self.interval), "right": self.right, "count": self.count}
 
 
@@ -69,7 +69,7 @@ class PairResults:
             cells and on no pair of other cells, which `overall` does not show.
         by_attractors: proportion by number of attractors (see `MinimalPair`).
         twins: proportion of twin groups in which every pair is correct; None without groups of two or more.
-        twins_chance: proportion of twin groups that a guessing model gets right.
+        twins_chance: proportion of twin groups that a guessing model gets right; 0.25 without groups.
         mean_log_ratio: mean of ln P(good) - ln P(bad), in nats; positive if good is more likely.
     """
 
@@ -85,7 +85,7 @@ def log_ratios(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> li
     """Return ln P(good) - ln P(bad) of each pair, over the scored tokens; exactly 0 for a tie.
 
     Raises:
-        GlassError: the model's scores do not cover its texts.
+        GlassError: the token scores of a text are not in order, or do not reach its end.
     """
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
     scores = dict(zip(texts, model(texts), strict=True))
@@ -149,10 +149,10 @@ def _proportions(groups: Sequence[Group], outcomes: Sequence[float]) -> dict[Gro
 
 
 def _scoring_start(pair: MinimalPair, good: TokenScores, bad: TokenScores) -> int:
-    """Return the character after which tokens are scored.
+    """Return the number of characters after which tokens are scored.
 
     If the texts are equal up to `scored_from`, but a token of only one text spans this position, scores would begin at
-    different characters. Scoring therefore begins at a token boundary of both texts.
+    different characters. Scoring therefore begins at the last token boundary of both texts that is not after it.
     """
     if pair.good[: pair.scored_from] != pair.bad[: pair.scored_from]:
         return pair.scored_from
@@ -165,7 +165,10 @@ def _score_after(tokens: TokenScores, start: int) -> float:
 
 
 def _check_coverage(text: str, tokens: TokenScores) -> None:
-    """Check that every character is scored once; a text that was cut to fit the context would seem too likely."""
+    """Check that the scores are in order and reach the end of the text.
+
+    A text that was cut to fit the context would seem too likely.
+    """
     ends = [end for end, _ in tokens]
     if ends != sorted(ends) or max(ends, default=0) != len(text):
         raise GlassError(

@@ -127,8 +127,9 @@ def _smoothed(keys: Integers, counts: Integers, contexts: int, vocab_size: int) 
 def _discounts(counts: Integers) -> Floats:
     """Return the discounts for counts of 0, 1, 2, and 3 or more (modified Kneser-Ney, Chen and Goodman 1999).
 
-    The estimates need n-grams of each of the counts 1, 2 and 3. If a count is missing, or if an estimate is outside (0,
-    count), the discount is 0.5; any discount in that range gives a probability distribution.
+    The estimates need n-grams of each of the counts 1, 2 and 3. If one of these counts is missing, all three discounts
+    are 0.5; an estimate outside (0, count) is replaced by 0.5. Any discount in that range gives a probability
+    distribution.
     """
     n1, n2, n3, n4 = (float(np.count_nonzero(counts == count)) for count in (1, 2, 3, 4))
     discounts = np.array([0.0, 0.5, 0.5, 0.5])

@@ -30,10 +30,10 @@ class PairReport:
     Attributes:
         measured_on: name of the evaluation data.
         estimate: loss in nats per target token, with teacher forcing.
-        bits_per_byte: the loss in bits per byte of the targets; None for conversations, or if a target was cut, left
-            out, or has unknown tokens.
+        bits_per_byte: the loss in bits per byte of the targets; None for conversations, or if a source or target is
+            longer than the context, or a target has unknown tokens.
         unknown_share: fraction of the targets' tokens that are unknown.
-        unknown_source_share: fraction of the sources' tokens that are unknown.
+        unknown_source_share: fraction of the sources' tokens that are unknown; 0 for conversations.
         examples: number of sources for which text was generated.
         metrics: metrics of the generated text.
         baselines: name -> metrics of each baseline that needs no model.
@@ -151,7 +151,7 @@ def pair_report(
         model: the run.
         text: name of the evaluation data, for the report.
         examples: (source, reference) pairs.
-        estimate: the loss over all pairs.
+        estimate: the loss over all pairs that were not left out.
         store: all pairs.
         train: training pairs, for the nearest-neighbour baseline; None if not available.
         other: a second run to compare with; None: no comparison.

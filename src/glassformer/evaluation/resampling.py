@@ -42,7 +42,8 @@ class PairedTest:
     Attributes:
         difference: metric of the first run minus metric of the second run, on all examples.
         interval: confidence interval of the difference, by the paired bootstrap; None if there is only one example.
-        p: two-sided p-value: the probability of a difference at least this large if the runs were equally good.
+        p: two-sided p-value: the probability of an absolute difference at least this large if the runs were equally
+            good.
         method: "paired permutation" or "paired bootstrap".
         repeats: number of random samples used for p, which is never below 1 / (repeats + 1).
         level: confidence level of the interval.
@@ -110,10 +111,10 @@ def paired_bootstrap(
 ) -> PairedTest:
     """Test whether two runs differ in a metric, on the same resamples of the examples (Koehn 2004, section 3).
 
-    The p-value is the fraction of resampled differences whose distance from the measured difference is at least the
-    distance of the measured difference from 0 (Noreen 1989; Efron and Tibshirani 1993, chapter 16). The test is
-    two-sided. sacrebleu takes absolute values before centring, so for clear differences it reports about half of this
-    p-value.
+    The p-value is (k + 1) / (repeats + 1), where k is the number of resampled differences whose distance from the
+    measured difference is at least the distance of the measured difference from 0 (Noreen 1989; Efron and Tibshirani
+    1993, chapter 16). The test is two-sided. sacrebleu takes absolute values before centring, so for clear differences
+    it reports about half of this p-value.
 
     Args:
         first, second: metric of each run as a function of example indices.
@@ -143,8 +144,9 @@ def paired_permutation(
     """Test whether two runs differ in the mean of a per-example score (approximate randomization).
 
     If the runs were equally good, the two scores of an example could be exchanged. The test therefore swaps the two
-    scores of random examples; p is the fraction of repeats with a difference at least as large as the measured
-    difference (Noreen 1989; Riezler and Maxwell 2005, who find this test more conservative than the bootstrap).
+    scores of random examples; p is (k + 1) / (repeats + 1), where k is the number of repeats with an absolute
+    difference at least as large as the measured one (Noreen 1989; Riezler and Maxwell 2005, who find this test more
+    conservative than the bootstrap).
 
     Args:
         first, second: (n,) score of each example in each run.
@@ -178,7 +180,7 @@ def paired_permutation(
 
 
 def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the score interval of a proportion (Wilson 1927), also valid for few examples and for 0 or 1.
+    """Return the score interval of a proportion (Wilson 1927), also valid for few examples or a proportion of 0 or 1.
 
     Args:
         right: number of correct examples; a tie may count a half.
@@ -249,5 +251,5 @@ def _at_least(values: Floats, limit: float) -> NDArray[np.bool_]:
 
 
 def _p_value(extreme: int, repeats: int) -> float:
-    """Return the p-value, counting the measured value as a random one, so that a 5 % test errs in at most 5 %."""
+    """Return the p-value. The measured value counts as one of the samples, so that p < 0.05 is wrong in at most 5 %."""
     return (extreme + 1) / (repeats + 1)

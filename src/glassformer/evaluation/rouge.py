@@ -1,10 +1,11 @@
 """ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004) for any script.
 
 Words are lower-cased sequences of letters, marks and digits, so that a Bangla word keeps its vowel signs; all other
-characters separate words. On ASCII text, words and scores equal those of the package rouge-score without stemming.
-Scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese and others) would need a dictionary
-to find words; in these, each ideograph, kana or letter with its marks counts as one word, and scores are comparable
-only within the same script. Text is normalized to NFC before the comparison.
+characters separate words, except joiners (U+200C and U+200D) inside a word. On ASCII text, words and scores equal those
+of the package rouge-score without stemming. Scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer,
+Burmese and others) would need a dictionary to find words; in these, each ideograph, kana or letter with its marks
+counts as one word, and scores are comparable only within the same script. Text is normalized to NFC before the
+comparison.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compare two runs on one text: their surprisal of each token, their predictions, and the attention of their heads.
 
 Tokens can be compared one by one only if both tokenizers split the text in the same way. Otherwise the text is split
-into spans at the characters where tokens of both runs end. The nats of a span are the sum over its tokens, so both runs
-give -ln P of the same characters.
+into spans at the characters where tokens of both runs end. The nats of a span are the sum over its tokens, except
+special tokens and unknown tokens, so both runs give -ln P of the same characters.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SharedSpan:
 
 
 def shared_spans(one: Surprisals, other: Surprisals) -> list[SharedSpan]:
-    """Split the text where tokens of both runs end; tokens without characters, such as end tokens, are ignored.
+    """Split the text where tokens of both runs end; special tokens and unknown tokens are ignored.
 
     Raises:
         GlassError: the tokens of the two runs do not represent the same characters.
@@ -82,7 +82,7 @@ class ComparedPrediction:
 
     Attributes:
         name: text of the token, or name of the class.
-        one, other: probability in each run; None if the run cannot predict it.
+        one, other: probability in each run; None if the run has no such token or class.
     """
 
     name: str
@@ -91,7 +91,7 @@ class ComparedPrediction:
 
 
 def compare_predictions(one: Prediction, other: Prediction, n: int) -> list[ComparedPrediction]:
-    """Return the n most probable tokens or classes of each run, most probable first, with both probabilities."""
+    """Return the n most probable tokens or classes of each run with both probabilities, sorted by the higher one."""
     first_probabilities = _by_name(one)
     second_probabilities = _by_name(other)
     names = dict.fromkeys(prediction.name(id) for prediction in (one, other) for id in prediction.best(n))

@@ -38,7 +38,10 @@ class FastBaseline:
 
 
 def fast_baselines(config: Config, data: Prepared) -> list[FastBaseline]:
-    """Return the fast baselines for a run, the uniform distribution first; empty if there is nothing to predict."""
+    """Return the fast baselines for a run, the uniform distribution first.
+
+    The list is empty for a language model whose validation split has no token to predict.
+    """
     corpus = config.data.source if config.data.source in CORPORA else None
     if data.labels:
         return _label_baselines(data, corpus)
@@ -68,7 +71,7 @@ def _predicted_tokens(store: RecordStore) -> NDArray[np.integer[Any]]:
 
 
 def _label_baselines(data: Prepared, corpus: str | None) -> list[FastBaseline]:
-    """Return the baselines that predict labels without reading the text."""
+    """Return the baselines that predict labels without reading the text and, if known, the best possible accuracy."""
     assert data.train.labels is not None
     assert data.validation.labels is not None
     size = len(data.labels)

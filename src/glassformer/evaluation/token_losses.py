@@ -45,7 +45,7 @@ class Surprisals:
     Attributes:
         tokens: n token ids of the text, or of the target with its end token.
         labels: text of each token.
-        writes: whether each token represents characters of the text; False for special tokens.
+        writes: whether each token represents characters of the text; False for special tokens and unknown tokens.
         nats: -ln P of each token; None if the run assigns it no probability.
         ends: end of each token in the text: one past the last character to which the token contributes.
         text: decoded text of the tokens.
@@ -73,7 +73,8 @@ class Prediction:
 
     Attributes:
         what: name of the prediction, such as "the next token".
-        position: position of the prediction's logits in the row; 0 for a classifier.
+        position: position of the prediction's logits in the row or, from `predict_token`, of the predicted token; 0 for
+            a classifier.
         probabilities: (V) or (classes) float64 probabilities; special tokens that cannot be predicted have 0.
         name: function that returns the text of a token, or the name of a class.
     """
@@ -91,15 +92,16 @@ class Prediction:
 def surprisals(model: AnyTextModel, text: str, target: str | None = None, forward: Forward | None = None) -> Surprisals:
     """Return the surprisal of each token of a text, or of the target for a run that translates or summarizes.
 
-    For a masked language model, each token is masked in turn while all others are visible; special tokens, such as
-    masks that are already in the text, have no surprisal. For a chat run, the text is a question, whose tokens have no
-    loss. A classifier assigns no probability to tokens.
+    The first token that a language model reads has no surprisal. For a masked language model, each token is masked in
+    turn while all others are visible; unknown tokens and special tokens, such as masks that are already in the text,
+    have no surprisal. For a chat run, the text is a question, whose tokens have no loss. A classifier assigns no
+    probability to tokens.
 
     Args:
         model: the run.
-        text: input text, or the source.
+        text: input text, or the source, which is cut to the context.
         target: target text, for a run that translates or summarizes.
-        forward: called instead of the model.
+        forward: function that is called instead of the model; None: the model.
 
     Raises:
         GlassError: the text or the target is longer than the context (or, for a masked language model, than
@@ -174,7 +176,7 @@ def _left_to_right(model: AnyTextModel, batch: Batch, forward: Forward | None) -
 
 
 def _masked_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward | None) -> list[float | None]:
-    """Return the nats of each token when only this token is masked; None for special tokens."""
+    """Return the nats of each token when only this token is masked; None for special tokens and unknown tokens."""
     row = np.array(tokens)
     device = model.model.embedding.tokens.weight.device
     positions = [position for position, token in enumerate(tokens) if token not in model.tokenizer.special]
@@ -201,7 +203,7 @@ def predict(model: AnyTextModel, subject: Subject, forward: Forward | None = Non
     Args:
         model: the run.
         subject: the input.
-        forward: called instead of the model.
+        forward: function that is called instead of the model; None: the model.
         first: whether to predict the first token of the target, for a run that translates or summarizes.
 
     Raises:
@@ -303,7 +305,7 @@ def next_logits(model: TextModel | Translator, text: str, target: str | None = N
 
     Args:
         model: a run that generates text.
-        text: prompt, or the source.
+        text: prompt, or the source, which is cut to the context.
         target: beginning of the target; None: empty.
 
     Raises:

@@ -39,7 +39,7 @@ class TranslationScores:
         bleu_signature: sacrebleu's signature of the BLEU settings, to be reported with the score.
         chrf: chrF++, 0 to 100.
         chrf_signature: sacrebleu's signature of the chrF++ settings.
-        exact: fraction of translations that equal their reference, 0 to 1.
+        exact: fraction of translations that equal their reference as in `exact_matches`, 0 to 1.
         sentences: number of translations.
         tokenize: tokenizer that BLEU used.
     """
@@ -60,7 +60,7 @@ class SentenceStatistics:
     Attributes:
         bleu_counts: (N, 10); words in translation and reference, matching 1- to 4-grams, all 1- to 4-grams.
         chrf_counts: (N, 24); for each n-gram order, n-grams in the translation, in the reference, and in both.
-        right: (N,); 1 if the translation equals its reference, otherwise 0.
+        right: (N,); 1 if the translation equals its reference as in `exact_matches`, otherwise 0.
     """
 
     bleu_counts: NDArray[np.int64]
@@ -88,12 +88,12 @@ class SentenceStatistics:
 
 
 def suitable_tokenization(references: Sequence[str]) -> str:
-    """Return the sacrebleu tokenizer that suits the script of most letters in the references.
+    """Return the sacrebleu tokenizer that suits the most frequent group of scripts in the references.
 
     - Latin, Cyrillic, Greek, Georgian, Hebrew: `13a`, the default of sacrebleu and of most published scores. It
       separates ASCII punctuation only.
-    - Scripts with their own punctuation (Bangla and Devanagari with the danda, Arabic, Armenian, Ethiopic …): `intl`,
-      which separates all Unicode punctuation; `13a` would leave the danda attached to the last word.
+    - Other scripts, many with non-ASCII punctuation (Bangla and Devanagari with the danda, Arabic, Armenian, Ethiopic
+      …): `intl`, which separates all Unicode punctuation; `13a` would leave the danda attached to the last word.
     - Korean: `intl`, because Korean has spaces between words and the usual `ko-mecab` needs a dictionary.
     - Chinese: `zh`, which treats each ideograph as a word.
     - Japanese: `char`, because `ja-mecab` needs a dictionary; kana distinguish Japanese from Chinese.
@@ -208,7 +208,7 @@ def _checked_tokenization(hypotheses: Sequence[str], references: Sequence[str], 
 
 
 def exact_matches(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> NDArray[np.float64]:
-    """Return (N,) values: 1 if a translation equals its reference after NFC and stripping, else 0."""
+    """Return (N,) values: 1 if a translation equals its reference after NFC, stripping and (optional) lower-casing."""
 
     def normalized(text: str) -> str:
         return unicodedata.normalize("NFC", text.lower() if lowercase else text).strip()

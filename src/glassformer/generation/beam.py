@@ -11,10 +11,10 @@ Let b be the number of beams, n the number of tokens of a hypothesis, and log p 
 * **Pool.** A hypothesis that ends enters the pool of its source if it is among the b likeliest continuations; with
   b = 1 the search is therefore greedy. The pool keeps the `wanted` best scores; among equal scores, the earliest.
 * **End.** The search for a source ends when its pool is full and no running hypothesis has, at its present length, a
-  better score than the worst in the pool. With alpha = 0 no score can improve, so a search for fewer hypotheses finds
-  the best hypotheses of a search for more, but ends sooner. With alpha > 0 the score of a longer text could still
-  improve; the search does not wait for it. At the maximum number of tokens, the running hypotheses enter the pool
-  without an end token.
+  better score than the worst in the pool, or when no hypothesis is running. With alpha = 0 no score can improve, so a
+  search for fewer hypotheses finds the best hypotheses of a search for more, but ends sooner. With alpha > 0 the score
+  of a longer text could still improve; the search does not wait for it. At the maximum number of tokens, the running
+  hypotheses enter the pool without an end token.
 * **Ties** go to the hypothesis in the lower row, then to the lower token id.
 
 The rows of one source are adjacent. All sources have the same number of rows at any time, because they start together
@@ -68,7 +68,7 @@ class Child:
     """Continuation of a running hypothesis by one token.
 
     Attributes:
-        parent: row of the running hypothesis that is continued.
+        parent: index of the continued hypothesis among the running hypotheses of its source.
         token: id of the added token.
         log_probability: sum of the log-probabilities of all generated tokens, including the added token.
     """
@@ -114,21 +114,21 @@ def beam_search(
     """Return the likeliest hypotheses for each prompt, at most `wanted`, best first.
 
     A decoder continues the prompt. An encoder-decoder reads it as the source and generates a target, which cannot be
-    longer than its context; the tokens that start a target are not part of the result.
+    longer than the model's context; the tokens that start a target are not part of the result.
 
-    The search is deterministic. The result for a prompt depends on the weights, the prompt and the settings; not on
-    other prompts or on `cached`, except for float rounding if two hypotheses differ by less than about 1e-6. For texts
-    longer than the context, see `generation.context_window`; the hypotheses of one prompt have the same length, so
-    their windows move together.
+    The search is deterministic. The result for a prompt depends on the weights, the prompt and the settings; other
+    prompts and, for a model with a causal mask, `cached` can change it only by float rounding, if two hypotheses differ
+    by less than about 1e-6. For texts longer than the context, see `generation.context_window`; the hypotheses of one
+    prompt have the same length, so their windows move together.
 
     Args:
         model: model that generates; its mode and gradients are not changed.
-        prompts: token ids, at least one each; lengths may differ.
+        prompts: token ids of each prompt, at least one; lengths may differ.
         settings: `tokens`, `beams` and `length_penalty` are used; the other settings are for sampling.
         end_id: end token; None: hypotheses have the maximum number of tokens, unless `extra_end_ids` has one.
         cached: whether to use a key-value cache; False is slow, but right for a model without a causal mask.
-        wanted: number of hypotheses to return, at most `settings.beams`; None: `settings.beams`. A smaller number ends
-            the search sooner.
+        wanted: number of hypotheses to return, at most `settings.beams`; None: `settings.beams`. A smaller number
+            can end the search sooner.
         start: tokens that start the targets of an encoder-decoder; empty: the end token.
         watch: function that is called with each step.
         engine: engine of this model, which computes the logits; None: PyTorch.
@@ -175,7 +175,10 @@ class _SearchSettings:
 
     @property
     def n_candidates(self) -> int:
-        """Return the number of continuations considered per step; at least b of them do not end the text."""
+        """Return the number of continuations considered per step.
+
+        At least `beams` of them do not end the text, if there are that many.
+        """
         return (1 + max(1, len(self.end_ids))) * self.beams
 
 
@@ -282,7 +285,10 @@ def likeliest(logits: Tensor, n: int) -> Tensor:
 
 
 def _advance(beam: _Beam, children: list[Child], search: _SearchSettings, watch: StepCallback | None) -> list[int]:
-    """Replace the rows of a beam by the best continuations; return the parents of the new rows."""
+    """Take one step: add ended hypotheses to the pool, replace the rows by the best continuations, and call `watch`.
+
+    Return the parents of the new rows.
+    """
     rows_before = beam.rows
     for child in children[: search.beams]:
         if child.token in search.end_ids:
@@ -305,7 +311,10 @@ def _generated(rows: Sequence[Sequence[int]], start: int) -> tuple[tuple[int, ..
 
 
 def _in_parents_rows(children: list[Child], n_rows: int) -> list[Child]:
-    """Return the children reordered: the first child of each parent keeps its parent's row and needs no copy."""
+    """Return the children reordered: the first child of each parent keeps its parent's row and needs no copy.
+
+    If there are fewer children than rows, return them unchanged.
+    """
     if len(children) < n_rows:
         return children
     first_children: dict[int, Child] = {}

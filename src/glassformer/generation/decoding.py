@@ -199,18 +199,19 @@ def generate(
     """Generate up to `settings.tokens` tokens for every prompt; return an iterator over the steps.
 
     A decoder continues the prompt. An encoder-decoder reads it as the source and generates a target, which cannot be
-    longer than its context. The tokens that start a target are not part of the result, and the repetition penalty does
-    not count them, because the start token is usually the end token too.
+    longer than the model's context. The tokens that start a target are not part of the result, and the repetition
+    penalty does not count them, because the start token is usually the end token too.
 
     The result for a row depends on the weights, its prompt, the settings and its seed; not on the other rows, their
-    number or order, `cached`, or other random numbers (PyTorch's global generator is neither used nor changed). Logits
-    agree up to float rounding, about 1e-6, so a sampled token may differ if two tokens are closer than that (measured:
-    fewer than 1 in a million tokens). For texts longer than the context, see `generation.context_window`.
+    number or order, other random numbers (PyTorch's global generator is neither used nor changed) or, for a model with
+    a causal mask, `cached`. Logits agree up to float rounding, about 1e-6, so a sampled token may differ if two tokens
+    are closer than that (measured: fewer than 1 in a million tokens). For texts longer than the context, see
+    `generation.context_window`.
 
     Args:
         model: model that generates; its mode and gradients are not changed, not even between steps.
-        prompts: token ids, at least one each; lengths may differ.
-        settings: sampling settings; `prompt` and `stop`, which are text, are not used here.
+        prompts: token ids of each prompt, at least one; lengths may differ.
+        settings: sampling settings; `prompt` and `stop`, which are text, and the settings of beam search are not used.
         end_id: end token; None: no end token.
         stop: function that is called after each token, except an end token, with the row's index and the tokens
             generated so far; True ends the row.
@@ -244,7 +245,7 @@ def candidates(
         model: a decoder, or an encoder-decoder, which reads the prompt as its source.
         prompt: token ids.
         n: number of tokens.
-        start: tokens that start the target of an encoder-decoder, which needs at least one.
+        start: tokens that start the target of an encoder-decoder, at least one; not used for a decoder.
 
     Raises:
         GlassError: the prompt is empty, has an id outside the vocabulary or is a source longer than the context;
@@ -261,7 +262,7 @@ def candidates(
 
 
 def choose(logits: Tensor, rows: Sequence[TokenRow]) -> list[int]:
-    """Return one token for each row from the logits (rows, V), with the row's own settings and noise."""
+    """Return one token for each row from the logits (rows, V), by the settings and noise of that row."""
     groups: dict[tuple[float | None, ...], list[int]] = {}
     for number, row in enumerate(rows):
         settings = row.settings

@@ -9,12 +9,12 @@ equal the model's up to rounding. The model's own modules are used wherever they
   `torch.compile` uses too) if that saves time and this version of torch has the operators. The reordered copy exists
   as long as the decoder.
 * **Masks.** The last token of a row may attend to every key in the window except padding: usually to all keys.
-* **Grouped query attention.** The query heads of a key head attend as if they were several tokens, and so do rows that
-  share a memory.
+* **Grouped query attention.** The query heads of a key head attend as if they were several tokens of one row, and so do
+  the rows that share a memory.
 * **Cache.** On a CPU it is at least float32, because the attention kernel there is slow with a single bfloat16 query.
 
-`fast_decoder` returns None if a model has unsupported modules or hooks (also on the hook points of attention), or if
-autocast is on; the model itself must then run.
+`fast_decoder` returns None if the decoder has unsupported modules, if a step must call hooks (also on the hook points
+of attention), or if autocast is on; the model itself must then run.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def unsupported_module(model: Decoder | EncoderDecoder) -> str | None:
 
 
 def hooks_of(model: Decoder | EncoderDecoder) -> list[dict[int, Callable[..., object]]]:
-    """Return the dictionaries of all forward hooks that a step calls; hooks registered later appear in them."""
+    """Return the dictionaries of all forward hooks and forward pre-hooks of a step; later hooks appear in them too."""
     parts = [model, *_decoding_parts(model)]
     hooks = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
     return [*hooks, any_module._global_forward_hooks, any_module._global_forward_pre_hooks]
@@ -239,7 +239,7 @@ def _sublayers(block: Block, reorder: bool) -> list[tuple[Sublayer, Norm]]:
 
 
 def _norm(norm: nn.Module) -> Norm:
-    """Return a norm as a function, which avoids the overhead of a module call."""
+    """Return a norm as a function; for a LayerNorm this avoids the overhead of a module call."""
     if isinstance(norm, nn.LayerNorm):
         shape = norm.normalized_shape
         weight = norm.weight

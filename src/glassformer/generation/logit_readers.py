@@ -101,8 +101,8 @@ def make_reader(
         model: model that must not change between two reads.
         steps: approximate number of reads to come.
         engine: engine of this model, which computes the logits; None: PyTorch.
-        limit: see `SlotReader`.
-        cached: whether to use a key-value cache.
+        limit: see `SlotReader`; ignored without a cache.
+        cached: whether to use a key-value cache; if not, `steps` and `engine` are ignored too.
     """
     if not cached:
         return PlainReader(model)
@@ -115,7 +115,8 @@ class CachedReader(SlotReader):
     """Reader with a key-value cache that computes with PyTorch.
 
     Args:
-        model: model that must not change between two reads, because reordered copies of its weights are kept for speed.
+        model: model that must not change between two reads, because the cache and copies of its weights would not
+            change with it.
         steps: approximate number of reads to come; determines whether reordering the weights is worthwhile.
         limit: see `SlotReader`.
     """
@@ -153,7 +154,10 @@ class TorchEngine:
             return self.model.decode(tokens[:, None], memory, memory_mask, cache)[:, 0]  # (slots, V)
 
     def read_prompts(self, tokens: Sequence[Sequence[int]], cache: Cache) -> Tensor:
-        """Read chunks of prompts and return logits (B, V). Padding is on the right, where no token attends to it."""
+        """Read chunks of prompts, and return next-token logits (B, V).
+
+        Padding is on the right, where no token attends to it.
+        """
         assert isinstance(self.model, Decoder)
         ids, _ = pad_right(tokens, self.weight.device)  # (B, T)
         x = self.model.stack(ids, self.model.embedding, cache=cache)  # (B, T, D)

@@ -1,4 +1,4 @@
-"""Sample one token from the logits of one position, with pure functions on the CPU in float64.
+"""Sample the next token of each row from its logits, on the CPU in float64.
 
 The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, sampling. If two tokens are equally likely,
 the lower id comes first, so no result depends on how a sort orders equal values.
@@ -78,7 +78,7 @@ def among_top_k(scores: Tensor, k: int) -> Tensor:
 def among_top_p(probabilities: Tensor, p: float) -> Tensor:
     """Return a mask of the smallest set of likeliest tokens with total probability at least p (Holtzman et al. 2020).
 
-    (B, V) probabilities -> (B, V) bool, at least one True in each row.
+    (B, V) probabilities -> (B, V) bool, at least one True in each row. Totals are compared up to rounding (`ROUNDING`).
     """
     ordered, ids = probabilities.sort(dim=-1, descending=True, stable=True)  # (B, V)
     before = ordered.cumsum(dim=-1).roll(1, dims=-1)  # (B, V): total probability of likelier tokens
@@ -112,8 +112,8 @@ def sample_token(probabilities: Tensor, noise: Tensor) -> int:
 
     This samples exactly from the given distribution (in logarithms it is the Gumbel-max trick: Maddison et al. 2014,
     section 2). Inverting the cumulative distribution at a uniform number would sample exactly too, but there a rounding
-    error in one probability shifts all later tokens. Here it affects one token only, so rounding (the 7th digit of a
-    row's logits depends on the batch size) changes the sampled token as rarely as possible.
+    error in one probability shifts the limits of all later tokens. Here it affects one token only, so rounding (the 7th
+    digit of a row's logits depends on the batch size) rarely changes the sampled token.
 
     Args:
         probabilities: (V,).

@@ -22,7 +22,7 @@ from glassformer.base.config import ModelConfig
 from glassformer.model.cache import Cache, LayerCache
 
 COLUMNS = 64
-"""Number of columns by which the allocated memory grows."""
+"""Number of columns by which the tensors of the cache grow when a row has filled all columns."""
 
 
 class SlotCache(Cache):
@@ -92,7 +92,8 @@ class SlotCache(Cache):
     def fill(self, slots: Sequence[int], other: Cache) -> None:
         """Copy the rows of another cache, and its memory, into slots.
 
-        If the rows fill all slots and the other cache is large enough, take over its tensors without a copy.
+        If the rows fill all slots in order and the other cache is large enough, take over its keys and values without a
+        copy.
         """
         if list(slots) == list(range(len(self.lengths))) and other.capacity >= self.expected:
             for layer, other_layer in zip(self.slots, other.layers, strict=True):
@@ -155,7 +156,7 @@ class SlotCache(Cache):
             layer.allocated = [keys, values]
 
     def _reserve_memory(self, memories: Sequence[Tensor]) -> None:
-        """Allocate memory for the keys and values of memories (B, G, S, K), two tensors per layer."""
+        """Allocate tensors for the keys and values of memories (B, G, S, K), two tensors per layer."""
         allocated = [tensor for layer in self.slots for tensor in layer.allocated_memory]
         if not allocated:
             allocated = [memory[:0, :, :0].to(self.dtype) for memory in memories]
@@ -164,7 +165,7 @@ class SlotCache(Cache):
             layer.allocated_memory = [keys, values]
 
     def _update_views(self) -> None:
-        """Update the tensors that the model reads: the slots in use, and the memories without common padding."""
+        """Update the tensors that the model reads: the slots in use, and the memories up to the longest source."""
         width = max(self.source_lengths, default=0)
         for layer in self.slots:
             layer.set_views(len(self.lengths), len(self.source_lengths), width)

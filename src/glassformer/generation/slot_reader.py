@@ -22,8 +22,8 @@ from glassformer.model.cache import Cache
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
 GROUP_TOKENS = {"cpu": 384}
-"""Device -> maximum number of tokens of new rows per forward pass if `SlotReader` has no `limit`, padding included,
-unless one row has more. A CPU is not faster with more."""
+"""Device -> maximum number of tokens of waiting rows per forward pass if `SlotReader` has no `limit`, padding included,
+unless one row has more. For an encoder-decoder, only source tokens count. A CPU is not faster with more."""
 MOST_GROUP_TOKENS = 16_384  # on other devices
 
 
@@ -58,13 +58,13 @@ class Engine(Protocol):
     torch_threads: int | None
 
     def read_last(self, tokens: Tensor, cache: SlotCache) -> Tensor:
-        """Read one token per slot, ids (slots), and return logits (slots, V)."""
+        """Read one token per slot, ids (slots), into the cache; return next-token logits (slots, V)."""
 
     def read_prompts(self, tokens: Sequence[Sequence[int]], cache: Cache) -> Tensor:
-        """Read decoder prompts, or the next chunk of one prompt, into the cache; return logits (B, V)."""
+        """Read decoder prompts, or the next chunk of one prompt, into the cache; return next-token logits (B, V)."""
 
     def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], cache: Cache) -> Tensor:
-        """Read sources and targets of an encoder-decoder into the cache; return logits (B, V)."""
+        """Read sources and targets of an encoder-decoder into the cache; return next-token logits (B, V)."""
 
 
 @dataclass
@@ -91,7 +91,8 @@ class SlotReader:
     to as many as it allows: shifted rows first, then new rows in order of arrival.
 
     Args:
-        model: model that must not change between two reads, because an engine may keep copies of its weights.
+        model: model that must not change between two reads, because the cache and the engine's copies of its weights
+            (if any) would not change with it.
         engine: engine that computes the logits.
         limit: maximum number of tokens of waiting rows per read, so that running rows are not delayed for long. A
             longer decoder prompt is read in chunks over several reads. For an encoder-decoder, only source tokens
@@ -220,7 +221,7 @@ class SlotReader:
         return chosen
 
     def _unread(self, row: int, tokens: Sequence[int]) -> Sequence[int]:
-        """Return the tokens to read for a row without a slot: its source, or its context window."""
+        """Return the tokens of a row without a slot that count for the limit: its source, or its context window."""
         return self.states[row].source if isinstance(self.model, EncoderDecoder) else window(tokens, self.context)
 
     def _assign_slots(self, chosen: list[int], rows: Sequence[Sequence[int]]) -> list[int]:

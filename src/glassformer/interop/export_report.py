@@ -22,9 +22,10 @@ class ExportRequest:
         folder: the run folder.
         out: the output, which must not exist yet: a folder (hf, onnx) or a file (gguf).
         which: the checkpoint to export.
-        architecture: name of the target's architecture; None: the best match.
+        architecture: name of the target's architecture; None: the first one that can express the run. It must be None
+            for onnx.
         dtype: type of the exported weights, by the target's own name; None: float32.
-        note: receives progress messages.
+        note: function that is called with each progress message.
     """
 
     folder: Path
@@ -68,7 +69,7 @@ class ExportReport:
 
     Attributes:
         target: "hf", "onnx" or "gguf".
-        architecture: the target's name for the architecture.
+        architecture: name of the Hugging Face class, the GGUF architecture or, for onnx, glassformer's model class.
         out: the folder or file.
         bytes: total size of the export.
         measured: all comparisons with the run, each within its limit.

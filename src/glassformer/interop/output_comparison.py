@@ -29,7 +29,7 @@ NextLogitsFunction = Callable[[Sequence[int], Sequence[int]], Logits]
 
 
 def logits_limit(run_logits: Sequence[Logits]) -> float:
-    """Return `LOGITS`, or less if the run's logits are all small, so that the check stays strict for them."""
+    """Return `LOGITS`, or less if all logits of the run are between -1 and 1, so that the check stays strict."""
     return LOGITS * min(1.0, max(float(np.abs(each).max()) for each in run_logits))
 
 
@@ -40,7 +40,7 @@ def largest_difference(one: Sequence[Logits], other: Sequence[Logits]) -> float:
 
 
 def random_rows(rows: int, length: int, vocab_size: int) -> list[list[int]]:
-    """Return pseudo-random token ids (rows, length), the same in every call."""
+    """Return pseudo-random token ids (rows, length), always the same for the same arguments."""
     generator = torch.Generator().manual_seed(rows * 100_003 + length)
     return torch.randint(vocab_size, (rows, length), generator=generator).tolist()
 

@@ -70,7 +70,10 @@ def probe_pairs(
 def pair_groups(
     pairs: Sequence[MinimalPair], ratios: Sequence[float], rules: Mapping[str, Sequence[float]]
 ) -> list[Group]:
-    """Return the results of model and heuristics on all pairs, each cell (also by attractors, if any), and twins."""
+    """Return the results of the model and the heuristics on all pairs, on each cell, and on twins.
+
+    Cells are also divided by the number of attractors, if there are any.
+    """
     groups = [
         Group(
             name,
@@ -130,7 +133,7 @@ def _heuristic_scores(
 
 
 def _tie_notes(decoded_pairs: Sequence[MinimalPair]) -> Iterator[str]:
-    """Yield a note on pairs whose two sentences have the same tokens."""
+    """Yield a note on pairs whose two sentences are the same after encoding and decoding."""
     tie_count = sum(pair.good == pair.bad for pair in decoded_pairs)
     if tie_count:
         have = counted(tie_count, "pairs have", "pair has")

@@ -32,10 +32,10 @@ TAUGHT_BY = {
 """Probe -> generated corpus that trains its skill."""
 PROBES = (*TAUGHT_BY, "surprisal")
 SIZE = 1280
-"""Default number of minimal pairs, for an interval of at most ±2.7 %; in `agreement`, 80 for each of four cells and
-four lengths."""
+"""Default number of minimal pairs, for an interval of at most about ±2.7 %; in `agreement`, 80 for each of four cells
+and four lengths."""
 ROWS = 64
-"""Number of rows of the other probes when `size` is 1,280 pairs."""
+"""Number of rows of the probes `induction` and `recall` when `size` is 1,280 pairs."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class ProbeRequest:
         pairs: a file of user-provided minimal pairs; None: no such probe.
         text: a file whose surprisal is measured; None: the run's own validation split.
         reading: settings of `data` for reading `text`, if it is a table.
-        size: number of minimal pairs; the number of rows of the other probes is proportional to it.
+        size: number of minimal pairs of a corpus; the number of rows of `induction` and `recall` is proportional to it.
         seed: random seed of the probe texts.
         which: checkpoint to probe.
         device: device to compute on.
-        note: called with each note for the user.
-        on_result: called with each result as soon as it is available.
+        note: function that is called with each note for the user.
+        on_result: function that is called with each result as soon as it is available.
     """
 
     folder: Folder
@@ -78,7 +78,7 @@ class ProbeReport:
     Attributes:
         run: run folder.
         results: results of each probe.
-        notes: notes that apply to all probes.
+        notes: notes on the whole report, such as probes that were left out.
     """
 
     run: str

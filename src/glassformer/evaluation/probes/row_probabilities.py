@@ -32,11 +32,11 @@ ScorableModel = TextModel | MaskFiller
 
 @dataclass(frozen=True)
 class RowScores:
-    """Negative log-probabilities and most probable tokens of a row of n tokens.
+    """Negative log-probabilities of the n scored tokens of a row, and the most probable tokens at their positions.
 
     Attributes:
-        nats: -ln P of each token, (n,).
-        best: id of the most probable token at each position, (n,).
+        nats: -ln P of each scored token, (n,).
+        best: id of the most probable token at the position of each scored token, (n,).
     """
 
     nats: npt.NDArray[np.float64]

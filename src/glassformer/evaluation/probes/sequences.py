@@ -78,7 +78,8 @@ def accuracy_by_group(
 def middle_tokens(model: ScorableModel, token_counts: TokenCounts | None) -> npt.NDArray[np.int64]:
     """Return the ids of tokens with medium frequency in the training text.
 
-    With few distinct tokens, return all that occur; without the training text, return all text tokens.
+    With fewer than `MIN_VOCABULARY_TO_TRIM` distinct tokens, return all that occur; without the training text, return
+    all text tokens.
     """
     tokens = model.tokenizer.text_ids
     if token_counts is None:
@@ -103,7 +104,7 @@ def induction_rows(
     Tokens are sampled from `middle_tokens`, without replacement within the segment if there are enough.
 
     Raises:
-        GlassError: the context or the vocabulary of the run is too small.
+        GlassError: the context of the run is too small, or its vocabulary or training text has too few distinct tokens.
     """
     symbols = middle_tokens(model, token_counts)
     length = min(LONGEST, max_row_tokens(model) // COPIES)
@@ -126,7 +127,7 @@ def induction_rows(
 def probe_induction(model: ScorableModel, token_counts: TokenCounts | None, size: int, seed: int) -> ProbeResult:
     """Probe induction: test whether the run predicts the next token of a repeated random segment.
 
-    The first token of the second copy cannot be predicted, so it is not scored.
+    The first copy and the first token of the second copy cannot be predicted, so they are not questions.
 
     Args:
         model: the run.
@@ -135,7 +136,7 @@ def probe_induction(model: ScorableModel, token_counts: TokenCounts | None, size
         seed: random seed.
 
     Raises:
-        GlassError: the context or the vocabulary of the run is too small.
+        GlassError: as in `induction_rows`.
     """
     rows, length = induction_rows(model, token_counts, size, seed)
     row_scores = score_rows(model, rows)
@@ -183,8 +184,8 @@ def _frequency_rules(before: int, token: int, token_counts: TokenCounts | None) 
 def probe_recall(model: ScorableModel, token_counts: TokenCounts | None, size: int, seed: int) -> ProbeResult:
     """Probe recall: test whether the run predicts the value of a repeated key (Arora et al. 2023, "Zoology").
 
-    If each character of the corpus `recall` is one token of the run, rows are documents of that corpus. Otherwise keys
-    and values are random tokens of the run's vocabulary, without a separator between the pairs and the questions.
+    If each character of the corpus `recall` is a separate token of the run, rows are documents of that corpus.
+    Otherwise keys and values are sampled from `middle_tokens`, without a separator between the pairs and the questions.
 
     Args:
         model: the run.
@@ -193,7 +194,7 @@ def probe_recall(model: ScorableModel, token_counts: TokenCounts | None, size: i
         seed: random seed.
 
     Raises:
-        GlassError: the context or the vocabulary of the run is too small.
+        GlassError: the context of the run is too small, or its vocabulary or training text has too few distinct tokens.
     """
     rows, values, description = recall_rows(model, token_counts, size, seed)
     if max(map(len, rows)) > max_row_tokens(model):
@@ -215,7 +216,7 @@ def recall_rows(
     """Return the rows, the number of possible values, and a description of the rows.
 
     Raises:
-        GlassError: the vocabulary of the run is too small.
+        GlassError: the vocabulary or the training text of the run has too few distinct tokens.
     """
     tokenizer = model.tokenizer
     codes = [tokenizer.encode(character) for character in (*KEYS, *ALPHABET, "|")]

@@ -20,7 +20,7 @@ from glassformer.text.tokenizers import Tokenizer
 LISTED = 10_000
 """Maximum number of tokens in a given text that `--json` lists one by one."""
 SHOWN = 60
-"""Maximum number of tokens in a given text that the text report lists one by one."""
+"""Maximum length of a given text, in tokens, for which the text report lists all tokens one by one."""
 TENS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
 
 
@@ -51,7 +51,7 @@ class TokenSurprisal(NamedTuple):
     Attributes:
         token: text of the token.
         nats: surprisal in nats.
-        place: position of the token in its row, from 1.
+        place: position of the token among the scored tokens of its row, from 1.
         times: count of the token in the training text or in this text, as the title of the table says.
         hit: whether the token's bigram occurs earlier in the row.
     """
@@ -74,8 +74,8 @@ class SurprisalResult:
         parts: three groupings of the tokens: "place in the row", "times in ...", "seen earlier in its row".
         learning: in-context learning: mean surprisal at position `ends[1]` minus mean surprisal at `ends[0]`, negative
             if more context helps (Olsson et al. 2022); None if rows are too short.
-        ends: an early and a late position: the late position is the median row length, the early position a tenth of
-            it.
+        ends: an early and a late position: the late position is the median row length, the early position a tenth of it
+            (at least 1).
         notes: notes for the user.
         each: surprisal of the first tokens one by one; empty unless requested.
         before: text of the token before the first predicted token.
@@ -209,7 +209,7 @@ def seen_earlier(row: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
 def _group_by_range(
     nats: npt.NDArray[np.float64], values: npt.NDArray[np.int64], edges: Sequence[int], end: int | None
 ) -> list[SurprisalGroup]:
-    """Group tokens by ranges of a value, each range from one edge up to the next; empty ranges are left out."""
+    """Group tokens by ranges of a value, each from one edge up to, not including, the next; leave out empty ranges."""
     parts = []
     for low, high in zip(edges, (*edges[1:], end), strict=True):
         selected = (values >= low) & (values < (np.inf if high is None else high))

@@ -32,7 +32,7 @@ from glassformer.text.store import TokenStore
 
 Counts = npt.NDArray[np.int64]
 MOST_HOLES = 20_000
-"""Approximate maximum number of tokens whose surprisal a masked language model measures, each in its own masked row."""
+"""Approximate maximum number of tokens whose surprisal a masked language model measures, each in a separate row."""
 
 
 def surprisal_of_file(
@@ -50,7 +50,7 @@ def surprisal_of_file(
         text: path of the file, or "-" for standard input.
         counts: count of each token in the training text, (V,); None: count the tokens of this text.
         reading: settings of `data` for reading a table, such as its column.
-        note: called with each note for the user on how the file was read.
+        note: function that is called with each note for the user on how the file was read.
         max_tokens: maximum number of tokens; None: no limit.
 
     Raises:

@@ -15,12 +15,12 @@ MOST = 20_000_000
 
 
 class TokenCounts:
-    """Unigram and bigram counts of a run's training split.
+    """Unigram counts of a run's training split, and bigram counts of its first `MOST` tokens.
 
     Args:
         tokens: token ids, (N,); an end token follows every document.
         vocab_size: vocabulary size V.
-        text_ids: ids of all tokens except special tokens, in ascending order.
+        text_ids: ids of all tokens except special tokens and the unknown token, in ascending order.
     """
 
     def __init__(self, tokens: npt.NDArray[np.integer], vocab_size: int, text_ids: npt.NDArray[np.int64]) -> None:
@@ -34,11 +34,11 @@ class TokenCounts:
 
     @property
     def majority(self) -> int:
-        """Id of the most frequent token that is not a special token."""
+        """Id of the most frequent token in `text_ids`."""
         return int(self.text_ids[self.counts[self.text_ids].argmax()])
 
     def follower(self, token: int) -> int:
-        """Return the token that most often follows a token, or `majority` if none follows it."""
+        """Return the token that most often follows a token in the first `MOST` tokens, or `majority` if none does."""
         if self._followers is None:
             self._followers = np.full(self.vocab_size, self.majority, dtype=np.int64)
             order = np.argsort(self._pair_counts, kind="stable")  # the most frequent successor is assigned last
@@ -47,7 +47,7 @@ class TokenCounts:
         return int(self._followers[token])
 
     def has(self, first: int, second: int) -> bool:
-        """Return whether this bigram occurs in the training text."""
+        """Return whether this bigram occurs in the first `MOST` tokens of the training text."""
         code = first * self.vocab_size + second
         index = int(np.searchsorted(self._pairs, code))
         return index < len(self._pairs) and int(self._pairs[index]) == code

@@ -54,8 +54,8 @@ def export(request: ExportRequest) -> ExportReport:
 
     Raises:
         GlassError: `request.dtype` or `request.architecture` is unknown, a package is missing, `request.out` exists,
-            the run cannot be read or is not a language model, llama.cpp cannot express its settings or tokenizer, or
-            the file does not match the run; then nothing is written.
+            the run cannot be read or is not a language model, llama.cpp cannot express its settings or tokenizer, a
+            matrix cannot be quantized to q8_0, or the file does not match the run; then nothing is written.
     """
     out = request.out
     kind = (request.dtype or "f32").lower()
@@ -107,13 +107,16 @@ def export(request: ExportRequest) -> ExportReport:
 
 
 def answer_end(template: str, tokenizer: Tokenizer) -> int | None:
-    """Return the special token that ends an answer in a chat template; None if it is the end token or plain text."""
+    """Return the id of the special token that ends an answer in a chat template.
+
+    The result is None if answers end with the end token or with plain text.
+    """
     ends, _ = template_tokens(template, tokenizer)
     return next(iter(ends - {tokenizer.end_id}), None)
 
 
 def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
-    """Return the run's model with its weights rounded as in the file, so that both must give the same logits."""
+    """Return the run's model with its weights rounded as in the file, so that logits may differ only by rounding."""
     gguf = need_gguf()
     quantization_type = gguf.GGMLQuantizationType[kind.upper()]
     tensors = {}

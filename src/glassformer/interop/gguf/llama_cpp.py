@@ -34,7 +34,7 @@ from glassformer.text.tokenizers import Tokenizer, frame_of
 PACKAGE = "xllamacpp"
 SCRIPT = Path(__file__).with_name("llama_script.py")
 TEXTS = ("It was", "Once upon a time, there was a fox; it's 3 years old.", "আমি বাংলায় গান গাই। Größe, naïve\n\n\tDON'T …")
-"""Passed as text, so that llama.cpp tokenizes them and adds the start token if the file says so."""
+"""Texts for llama.cpp to tokenize; it adds the start token if the file requires one."""
 LENGTHS = (1, 7, 32, 256)
 GELU = 10
 """Factor by which the limit is larger with GELU, because llama.cpp reads it from a half-precision table
@@ -44,7 +44,7 @@ DISTANCE = {"f16": 5e-2, "q8_0": 5e-1}
 
 
 def llama_cpp_version() -> str | None:
-    """Return the name and version of the installed llama.cpp; None if it is not installed."""
+    """Return "llama.cpp" with the version of the package xllamacpp; None if the package is not installed."""
     if importlib.util.find_spec(PACKAGE) is None:
         return None
     return f"llama.cpp ({version_of(PACKAGE)})"
@@ -55,7 +55,7 @@ def compare_with_llama_cpp(
 ) -> list[Comparison]:
     """Compare llama.cpp with the run: log-probabilities after texts and rows of tokens and, for f32, greedy tokens.
 
-    Texts that fill the context are left out, because llama.cpp needs a position for the next token.
+    Texts that fill or exceed the context are left out, because llama.cpp needs a position for the next token.
 
     Args:
         opened: the run; its context is at least 2.

@@ -70,7 +70,7 @@ TARGETS = {
         GgufArchitecture("gpt2", (GELU, NO_WINDOW), neighbours=False, rms=False, gated=False, biased=True),
     )
 }
-"""If several architectures can express a model, the first one is chosen."""
+"""Name -> architecture; if several architectures can express a model, the first one is chosen."""
 
 
 def choose_target(config: ModelConfig, ours: Tensors, requested_name: str | None) -> GgufArchitecture:

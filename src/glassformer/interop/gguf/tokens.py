@@ -31,7 +31,7 @@ class Tokens:
         merges: merges as "left right", in training order.
         end_id: the token that ends a document.
         unknown_id: the token for symbols outside the vocabulary; None if every text can be encoded.
-        start_id: the token before a text, if training rows began with one; None: the end token.
+        start_id: the start token, which may precede a text; None: the end token.
         answer_end_id: the token that ends a chat answer; None: the end token.
     """
 

@@ -46,7 +46,8 @@ FORBIDDEN: Mapping[str, Any] = {
     "attn_logit_softcapping": None,
     "final_logit_softcapping": None,
 }
-"""Fields that change the result, each with its only allowed value; the family determines `is_encoder_decoder`."""
+"""Fields that change the result, each with its only allowed value besides null; the family determines
+`is_encoder_decoder`."""
 
 
 @dataclass(frozen=True)
@@ -139,15 +140,15 @@ class Architecture:
         return values
 
     def shapes(self, config: ModelConfig, classes: int | None) -> tuple[Tensors, Tensors]:
-        """Return our tensors and theirs for these settings on the device "meta": names and shapes without data."""
+        """Return our tensors and those of the class for these settings, on the device "meta": names and shapes only."""
         with shapes_only():
             ours = dict(build_model(config, classes=classes).state_dict())
         return ours, self.to_theirs(ours, config)
 
     def to_theirs(self, ours: Tensors, config: ModelConfig) -> Tensors:
-        """Convert our tensors to theirs; see `weights.to_theirs`."""
+        """Convert our tensors to those of the class; see `weights.to_theirs`."""
         return to_theirs(self.rules, ours, config, self.name)
 
     def to_ours(self, theirs: Tensors, config: ModelConfig, expected: Tensors) -> Tensors:
-        """Convert their tensors to ours; see `weights.to_ours`."""
+        """Convert tensors of the class to ours; see `weights.to_ours`."""
         return to_ours(self.rules, theirs, expected, config)

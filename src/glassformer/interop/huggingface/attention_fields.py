@@ -61,7 +61,10 @@ class HeadFields:
         return values
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """Return refusals for settings without a field in the class: grouped key heads, or a separate head width."""
+        """Return refusals for grouped key heads or a separate head width, if the class has no field for them.
+
+        Also refuse a separate head width if the class requires that the number of heads divides the width.
+        """
         refusals = []
         if config.heads != config.G and self.kv_heads is None:
             refusals.append(Refusal("kv_heads", config.G, None))

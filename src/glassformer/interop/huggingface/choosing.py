@@ -42,7 +42,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         encoder_decoders.T5,
     )
 }
-"""All supported architectures; if several can express a model, `choose` prefers the first."""
+"""All supported architectures; if several can express a model, `choose` prefers the first one, unless the model was
+imported from another."""
 REFUSED = {
     "olmo3": "Nearest: olmo2, which has no sliding windows.",
     "mistral": "Nearest: llama, or qwen2 with a window.",

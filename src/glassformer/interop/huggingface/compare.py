@@ -168,7 +168,7 @@ def _token_id_comparison(their_tokenizer: Any, opened: OpenedRun) -> Comparison:
 
 
 def _without_spellings(text: str, names: Sequence[str]) -> str:
-    """Remove the spellings of special tokens, which a tokenizer with masks would read as tokens."""
+    """Remove the spellings of special tokens, which a tokenizer with masks or a chat template would read as tokens."""
     for name in names:
         text = text.replace(name, "")
     return text

@@ -15,9 +15,9 @@ from glassformer.interop.huggingface.fields import (
 from glassformer.interop.huggingface.weights import SAME, TRANSPOSED, Change, Implied, Rule, Weight, weight
 
 PLAIN = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu", "relu2": "relu2"}
-"""Our names for their activations without a gate."""
+"""Hugging Face's name of an activation without a gate -> our name."""
 GATES = {"silu": "swiglu", "swish": "swiglu", "gelu": "geglu"}
-"""Our names for their activations with a gate."""
+"""Hugging Face's name of an activation with a gate -> our name."""
 
 
 def _four_widths(theirs: ConfigReader) -> int:

@@ -88,7 +88,8 @@ def _bert_rules(
 ) -> tuple[Rule, ...]:
     """Return the rules of a BERT-like class.
 
-    `head` maps the layers of our head to theirs; `suffix` is appended to the names of the query, key and value layers.
+    `head` maps the layers of our head to those of the class; `suffix` is appended to the names of the query, key and
+    value layers.
     """
     their_block = f"{prefix}.encoder.layer.{{i}}"
     our_block = "stack.blocks.{i}"
@@ -277,7 +278,7 @@ _ESM_FIELDS: tuple[Field, ...] = (
 
 
 def _esm_rules(head: dict[str, str]) -> tuple[Rule, ...]:
-    """Return the rules of an ESM class. `head` maps the head's layers to theirs."""
+    """Return the rules of an ESM class. `head` maps the layers of our head to those of the class."""
     our_block = "stack.blocks.{i}"
     their_block = "esm.encoder.layer.{i}"
     names = {

@@ -23,7 +23,7 @@ WRITERS = ("output.weight", "output.bias", "down.weight", "down.bias")
 
 
 STACKS = {"stack": "", "encoder": "enc", "decoder": "dec"}
-"""The name of each stack in sites, by its name in tensor names; empty: the family determines the name."""
+"""Name of a stack in tensor names -> its name in sites; empty: the family determines the name."""
 
 
 def restored_heads(config: ModelConfig, ours: Tensors) -> Form:
@@ -138,6 +138,9 @@ def centred_stream(config: ModelConfig, ours: Tensors) -> Form:
     added to the stream has mean 0, the subtraction does nothing, and LayerNorm equals RMSNorm (Jiang et al. 2023,
     "Pre-RMSNorm and Pre-CRMSNorm Transformers", section 3). The head keeps the original embedding, so it is no longer
     tied.
+
+    The model is returned unchanged unless it has rotary positions, pre-norm, LayerNorm without a bias, no embedding
+    norm, and no query or key norms.
     """
     plain = config.positions == "rotary" and config.norm_order == "pre" and config.qk_norm == "none"
     if config.norm != "layernorm" or config.norm_bias or config.embedding_norm or not plain:
@@ -216,7 +219,7 @@ IMPORT_FORMS: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
     "two_embeddings": one_embedding,
     "sines_first": sines_interleaved,
 }
-"""The inverses of the forms that import reverses."""
+"""Name of an export form -> its inverse, for the forms that import reverses."""
 
 
 def apply_forms(forms: Iterable[Callable[[ModelConfig, Tensors], Form]], config: ModelConfig, ours: Tensors) -> Form:

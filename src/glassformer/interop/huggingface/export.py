@@ -60,7 +60,8 @@ def export(request: ExportRequest) -> ExportReport:
 
     Raises:
         GlassError: `request.dtype` is another type than float32, the package transformers is missing, the run cannot be
-            read, no class can express it, `request.out` exists, or the reloaded export does not match the run.
+            read, Hugging Face cannot express its model or tokenizer, `request.out` exists, or the reloaded export does
+            not match the run.
     """
     if request.dtype not in (None, "float32", "f32"):
         raise GlassError(
@@ -119,17 +120,22 @@ def export(request: ExportRequest) -> ExportReport:
 
 
 def _sampling_arguments(sample: SampleConfig) -> str:
-    """Return the arguments of transformers' `generate` that sample from the distribution of `glass generate`."""
-    if not sample.temperature:
-        return "do_sample=False"
-    arguments = {"temperature": sample.temperature, "top_k": sample.top_k or 0}
-    if sample.top_p is not None:
-        arguments["top_p"] = sample.top_p
-    if sample.min_p is not None:
-        arguments["min_p"] = sample.min_p
+    """Return the arguments of transformers' `generate` that sample from the distribution of `glass generate`.
+
+    At temperature 0, the arguments select greedy decoding.
+    """
+    arguments: dict[str, float] = {}
+    if sample.temperature:
+        arguments = {"temperature": sample.temperature, "top_k": sample.top_k or 0}
+        if sample.top_p is not None:
+            arguments["top_p"] = sample.top_p
+        if sample.min_p is not None:
+            arguments["min_p"] = sample.min_p
     if sample.repetition_penalty != 1:
         arguments["repetition_penalty"] = sample.repetition_penalty
-    return ", ".join(["do_sample=True", *(f"{name}={value:g}" for name, value in arguments.items())])
+    return ", ".join(
+        [f"do_sample={bool(sample.temperature)}", *(f"{name}={value:g}" for name, value in arguments.items())]
+    )
 
 
 def class_task(opened: OpenedRun) -> Task:

@@ -56,7 +56,7 @@ class ConfigReader:
     read_names: set[str] = field(default_factory=set)
 
     def get(self, name: str, default: Any = REQUIRED) -> Any:
-        """Return a field's value, or the default if it is missing."""
+        """Return a field's value, or the default if it is missing; a missing field without a default is an error."""
         self.read_names.add(name)
         if name in self.values:
             return self.values[name]
@@ -111,7 +111,7 @@ class NumberField:
         ours: name of the setting.
         kind: type of the value.
         default: value of a missing field.
-        otherwise: computes the value if the field is null or missing; None: use `default`.
+        otherwise: function that computes the value if the field is null or missing; None: use `default`.
         less: value of the field minus value of the setting.
     """
 
@@ -147,7 +147,7 @@ class NumberField:
 
 @dataclass(frozen=True)
 class ChoiceField:
-    """A field with a choice by name; `choices` maps their names to ours, and export writes the first matching name."""
+    """A field with a choice by name; `choices` maps Hugging Face's names to ours. Export writes the first match."""
 
     theirs: str
     ours: str
@@ -162,7 +162,7 @@ class ChoiceField:
         return {self.ours: self.choices[value]}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """Return the field with the first of their names for the setting."""
+        """Return the field with the first of Hugging Face's names for the setting."""
         value = getattr(config, self.ours)
         return {self.theirs: next(theirs for theirs, ours in self.choices.items() if ours == value)}
 
@@ -174,7 +174,7 @@ class ChoiceField:
 
 @dataclass(frozen=True)
 class FixedSetting:
-    """A setting of ours that their class fixes; of several possible values, import uses the first."""
+    """One of our settings that the class fixes; of several possible values, import uses the first."""
 
     ours: str
     values: tuple[Any, ...]
@@ -195,13 +195,13 @@ class FixedSetting:
 
 @dataclass(frozen=True)
 class RestrictedField:
-    """A field of theirs of which our models can express only some values.
+    """A field of `config.json` of which our models can express only some values.
 
     Attributes:
         theirs: name of the field.
         values: the allowed values; export writes the first.
         default: value of a missing field.
-        written: whether export writes the field; False for fields that current versions no longer have.
+        written: whether export writes the field; False for fields that current versions of the class compute or lack.
     """
 
     theirs: str

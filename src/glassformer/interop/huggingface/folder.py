@@ -25,7 +25,7 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     """Read a JSON object from a file.
 
     Raises:
-        GlassError: the file is missing, is not JSON, or does not contain an object.
+        GlassError: the file is missing, cannot be read, is not JSON, or does not contain an object.
     """
     try:
         values = json.loads(path.read_bytes().decode("utf-8"))
@@ -89,8 +89,8 @@ def find_tensors(folder: Path) -> TensorFiles:
     """Find the tensors of a folder: in `model.safetensors`, or in the files that its index names.
 
     Raises:
-        GlassError: the folder has only pickles or no weights, or a file is missing, corrupt, truncated or of another
-            format.
+        GlassError: the folder has only pickles or no weights, a file is missing, corrupt, truncated or of another
+            format, or the index is malformed, names a file outside the folder, or names a tensor that its file lacks.
     """
     single = folder / "model.safetensors"
     index = folder / INDEX

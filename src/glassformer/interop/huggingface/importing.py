@@ -31,7 +31,7 @@ IGNORED_GENERATION_FIELDS: dict[str, Any] = {
     "suppress_tokens": None,
     "begin_suppress_tokens": None,
 }
-"""Generation fields that a run does not store -> their values without effect."""
+"""Generation fields that are not imported -> their values without effect."""
 DEFAULT = "default"
 """Name of the chat template that is used by default."""
 MORE_TEMPLATES = "additional_chat_templates"

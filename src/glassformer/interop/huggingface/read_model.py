@@ -189,7 +189,7 @@ def _alias_of(architecture: Architecture, expected_name: str, tensor_files: Tens
 
 
 def _older_name(architecture: Architecture, name: str, tensor_files: TensorFiles) -> str | None:
-    """Return the name of a tensor in an older file; None if no file has such a name."""
+    """Return the name that an older file uses for a tensor; None if the folder has no tensor with such a name."""
     others = (name.removesuffix(new) + old for new, old in architecture.renamed.items() if name.endswith(new))
     return next((other for other in others if other in tensor_files.shapes), None)
 

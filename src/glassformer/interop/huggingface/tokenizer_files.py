@@ -118,6 +118,8 @@ def special_names(tokenizer: Tokenizer, frame: Frame) -> dict[int, str]:
 def rename_mask(document: Json, name: str, takes_space: bool) -> None:
     """Change the spelling of the mask token, unless another token has this spelling.
 
+    A tokenizer that was imported, or that has no mask token, is not changed.
+
     Args:
         document: contents of the tokenizer file; changed in place.
         name: the new spelling; `layout.MASK` restores the original.
@@ -174,7 +176,8 @@ def writing_ids(tokenizer: Tokenizer, config: Config, extra_end_ids: Collection[
 def template_tokens(template: str | None, tokenizer: Tokenizer) -> tuple[frozenset[int], bool]:
     """Return the tokens that end an answer in a chat template, and whether the template writes the start token.
 
-    A template that rejects a plain conversation, for example because it requires tools, is exported unchanged.
+    If the template rejects a plain conversation, for example because it requires tools, return no tokens, and whether
+    it contains `bos_token`.
     """
     if template is None:
         return frozenset(), False

@@ -1,4 +1,7 @@
-"""Import Hugging Face tokenizers with the same token ids; unsupported tokenizers raise a `GlassError`."""
+"""Import Hugging Face tokenizers with the same token ids; unsupported tokenizers raise a `GlassError`.
+
+A frame is the special tokens that a tokenizer adds before and after a text.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ SUPPORTED_TOKENIZERS = "Give a model with a byte-level BPE, WordPiece or Unigram
 
 @dataclass(frozen=True)
 class ImportedTokenizer:
-    """A tokenizer, and whether it frames texts.
+    """A tokenizer, and whether it adds a special token before texts.
 
     Attributes:
         tokenizer: the tokenizer, with as many ids as the model.
-        framed: whether a text begins with a special token.
+        framed: whether a special token is added before a text.
     """
 
     tokenizer: Tokenizer
@@ -202,7 +205,7 @@ def _step_types(part: Any) -> list[str]:
 
 
 def _prepends_space(document: Json) -> bool:
-    """Return whether the tokenizer adds a space before the first word."""
+    """Return whether the first word gets a leading space: always with WordPiece, else if the pre-tokenizer adds one."""
     step = document.get("pre_tokenizer") or {}
     if document["model"].get("type") == "WordPiece":
         return True

@@ -1,4 +1,7 @@
-"""Rules that convert tensors between our models and Hugging Face's classes, each in both directions."""
+"""Rules that convert tensors between our models and Hugging Face's classes, each in both directions.
+
+Names with `ours` are tensors or settings of glassformer's models, names with `theirs` those of a Hugging Face class.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ Step = Callable[[Tensor, ModelConfig], Tensor]
 
 @dataclass(frozen=True)
 class Change:
-    """Conversion of our tensor to theirs (`export`) and back (`read`)."""
+    """Conversion of our tensor to the Hugging Face tensor (`export`) and back (`read`)."""
 
     export: Step
     read: Step
@@ -28,7 +31,7 @@ SAME = Change(lambda t, _: t, lambda t, _: t)
 TRANSPOSED = Change(lambda t, _: t.T if t.ndim == 2 else t, lambda t, _: t.T if t.ndim == 2 else t)
 """GPT-2's Conv1D stores a matrix as (inputs, outputs)."""
 ONE_ROW = Change(lambda t, _: t[None], lambda t, _: t[0])
-"""Our tensor is (V), and theirs is (1, V)."""
+"""Our tensor is (V), and the Hugging Face tensor is (1, V)."""
 UNSCALED = Change(lambda t, c: t / math.sqrt(c.K), lambda t, c: t * math.sqrt(c.K))
 """T5 does not divide scores by sqrt(K); its query matrix includes the factor (Raffel et al. 2020, section 3.1.1)."""
 SHRUNK = Change(
@@ -44,14 +47,14 @@ def rows_before(count: int) -> Change:
 
 @dataclass(frozen=True)
 class Weight:
-    """A tensor of theirs that is made from one tensor of ours, or from several concatenated along the first axis.
+    """A Hugging Face tensor that is made from one of our tensors, or from several concatenated along the first axis.
 
     Attributes:
         ours: names of our tensors; `{i}` is a placeholder for the number of a layer.
-        theirs: name of their tensor.
+        theirs: name of the Hugging Face tensor.
         change: the conversion, applied after our tensors are concatenated.
-        always: whether their class always has the tensor; if our model lacks it, export writes zeros.
-        when: returns whether the rule applies to the settings; None: always.
+        always: whether the class always has the tensor; if our model lacks it, export writes zeros.
+        when: function that returns whether the rule applies to the settings; None: it always applies.
     """
 
     ours: tuple[str, ...]
@@ -63,7 +66,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Implied:
-    """A tensor of ours that their class lacks; it must equal another tensor (`equals`), or be zero."""
+    """A tensor of our model that the class lacks; it must equal another of our tensors (`equals`), or be zero."""
 
     ours: str
     equals: str | None = None
@@ -71,14 +74,14 @@ class Implied:
 
 @dataclass(frozen=True)
 class Folded:
-    """A table of theirs whose first row is added to every vector, such as BERT's segment table.
+    """A Hugging Face table whose first row is added to every vector, such as BERT's segment table.
 
     Import adds the row to another table; export writes zeros.
 
     Attributes:
         theirs: name of the table.
         rows: number of rows.
-        into: their name for the other table.
+        into: name of the other table in the class.
     """
 
     theirs: str
@@ -88,7 +91,7 @@ class Folded:
 
 @dataclass(frozen=True)
 class Sinusoids:
-    """A table of theirs with the sinusoids of Vaswani et al. 2017, all sines before all cosines; files may omit it."""
+    """A Hugging Face table of the sinusoids of Vaswani et al. 2017, all sines before all cosines; files may omit it."""
 
     theirs: str
 
@@ -102,7 +105,7 @@ class Sinusoids:
 
 @dataclass(frozen=True)
 class Neutral:
-    """A tensor of theirs without effect: an identity matrix (D, D), or a bias (D) of zeros."""
+    """A Hugging Face tensor without effect: an identity matrix (D, D), or a bias (D) of zeros."""
 
     theirs: str
     matrix: bool
@@ -114,7 +117,7 @@ class Neutral:
 
 @dataclass(frozen=True)
 class Unused:
-    """A tensor of theirs that does not affect the outputs we use; export writes zeros.
+    """A Hugging Face tensor that does not affect the outputs that we use; export writes zeros.
 
     Attributes:
         theirs: name of the tensor.
@@ -135,7 +138,7 @@ def weight(
     always: bool = False,
     when: Callable[[ModelConfig], bool] | None = None,
 ) -> Weight:
-    """Return the rule that maps one tensor of ours to one tensor of theirs."""
+    """Return the rule that maps one of our tensors to one Hugging Face tensor."""
     return Weight((ours,), theirs, change, always, when)
 
 
@@ -166,16 +169,16 @@ def expanded(rules: Sequence[Rule], config: ModelConfig) -> list[Rule]:
 
 
 def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: str) -> Tensors:
-    """Convert our state dict into the tensors of their class.
+    """Convert our state dict to the tensors of a Hugging Face class.
 
     Args:
-        rules: rules of their class.
+        rules: rules of the class.
         ours: our state dict, on any device, "meta" included.
         config: settings of our model.
-        owner: name of their class, for error messages.
+        owner: name of the class, for error messages.
 
     Raises:
-        GlassError: their class lacks a tensor of ours, and does not imply its value.
+        GlassError: the class lacks one of our tensors, and does not imply its value.
     """
     unused = dict(ours)
     theirs = Tensors()
@@ -221,11 +224,11 @@ def _zeros(name: str, ours: Tensors) -> Tensor:
 
 
 def to_ours(rules: Sequence[Rule], theirs: Tensors, expected: Tensors, config: ModelConfig) -> Tensors:
-    """Convert the tensors of their class to our state dict.
+    """Convert the tensors of a Hugging Face class to our state dict.
 
     Args:
-        rules: rules of their class.
-        theirs: their tensors, with the shapes that `to_theirs` returns.
+        rules: rules of the class.
+        theirs: tensors of the class, with the shapes that `to_theirs` returns.
         expected: our state dict, of which only names and shapes are used.
         config: settings of our model.
 

@@ -48,13 +48,13 @@ class TransformerEstimator(BaseEstimator):
         optimizer: "adamw" or "muon".
         validation_fraction: fraction of the texts that is held out; the weights with the lowest held-out loss are kept.
             0: train on all texts, and keep the last weights.
-        patience: stop after this many evaluations in a row without improvement; a fit has at most eleven evaluations,
+        patience: stop after this many evaluations in a row without improvement; a fit has at most ten evaluations,
             unless `settings` has train.evaluate_every. None: do not stop early.
         random_state: int, RandomState or None (NumPy's global random state); seeds all random choices.
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".
         threads: CPU threads while fitting; None: torch's number of threads. With `n_jobs`, joblib limits the threads
             of all processes together to the number of cores.
-        verbose: show the progress of training.
+        verbose: whether to show the progress of training.
         settings: other settings of `glass train --help`, as "SECTION.FIELD" -> value; they override the parameters.
             They must not include train.task; of data, only seed, too_long, validation_limit and windows are allowed.
     """
@@ -93,7 +93,7 @@ class TransformerEstimator(BaseEstimator):
         "device": ("train.device",),
         "threads": ("train.threads",),
     }
-    """The settings that take the value of each parameter."""
+    """Parameter -> the settings that take its value."""
 
     def _config(self, **data_settings: Any) -> Config:
         """Return the settings of a fit; `data_settings` (SECTION__FIELD) are settings that the data determines."""
@@ -160,8 +160,9 @@ class TransformerEstimator(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Save the fitted estimator as a run folder: weights as safetensors, everything else as JSON and TOML.
 
-        `load` reads the folder, and so does the command for its task: `glass classify`, or `glass generate` for the
-        other estimators. A `random_state` that is not an integer is not saved, because it is not needed after `fit`.
+        `load` reads the folder, and so does the command for its task: `glass classify` for classifiers, and
+        `glass generate` for the other estimators. A `random_state` that is not an integer is not saved, because it is
+        not needed after `fit`.
 
         Raises:
             NotFittedError: the estimator is not fitted.

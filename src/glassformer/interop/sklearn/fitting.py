@@ -42,9 +42,9 @@ class FitJob:
     """Settings and training data of one fit.
 
     Attributes:
-        config: all settings except the number of steps.
+        config: all settings; the number of steps is replaced if `epochs` is given.
         settings: settings that the user gave by name, which must not change.
-        epochs: passes over the texts; None: the settings give the number of steps.
+        epochs: passes over the texts; None, or train.steps in `settings`: the settings give the number of steps.
         sources: the texts.
         answers: a target or label name for each text; None for running text.
         labels: the names of all labels, in the order of their indices; empty without labels.
@@ -77,7 +77,7 @@ class FitResult:
 
 
 def fit(job: FitJob) -> FitResult:
-    """Train a model; the global random state and the number of threads are restored afterwards.
+    """Train a model; PyTorch's global random state and number of threads are restored afterwards.
 
     Raises:
         GlassError: a setting is impossible with these texts, or training fails.
@@ -114,13 +114,13 @@ def _fit(job: FitJob, folder: Path, reporter: Reporter, seconds: Seconds) -> Fit
 
 
 def warn_of_cut_texts(store: RecordStore, config: Config, what: str) -> None:
-    """Warn about texts that are longer than the context, or raise a `GlassError`, as `data.too_long` says."""
+    """Warn about texts that are longer than the context or, depending on `data.too_long`, raise a `GlassError`."""
     for note in length_notes(store, config, what):
         warnings.warn(note, stacklevel=2)
 
 
 def _held_out_mask(job: FitJob) -> npt.NDArray[np.bool_]:
-    """Return a (texts,) mask of texts to hold out. Equal texts stay together, and labels keep their proportions."""
+    """Return a (texts,) mask of texts to hold out. Equal texts stay together; each label is split in proportion."""
     if not job.held_out:
         return np.zeros(len(job.sources), dtype=np.bool_)
     survey = Survey(RECORD_KINDS[job.config.train.task], records=len(job.sources))

@@ -1,7 +1,7 @@
 """Save fitted estimators as run folders, which commands can open, with an additional `estimator.json`.
 
 The folder has no pickles: weights are safetensors, everything else is JSON or TOML. If an estimator is pickled, as
-scikit-learn does between processes, the pickle contains the bytes of the same files.
+scikit-learn does between processes, the pickle contains the bytes of the files of the run folder.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def read_estimator(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, A
     """Return the parameters of a saved estimator and its results of `fit`.
 
     Raises:
-        RefusedError: the folder contains no estimator of this class, or one of another format version.
+        RefusedError: the folder contains no estimator of this class, its `estimator.json` is damaged, or it has another
+            format version.
     """
     path = folder / ESTIMATOR
     try:

@@ -18,7 +18,7 @@ OF_DATA = ("seed", "too_long", "validation_limit", "windows")
 """The settings of `data` that the parameter `settings` may contain; `validation_fraction` is a parameter, and the other
 settings are about files."""
 EVALUATIONS = 10
-"""Largest number of evenly spaced evaluations in a fit, besides the last one."""
+"""Maximum number of evaluations in a fit: they are evenly spaced, except that the last step is always evaluated."""
 
 
 def config_from(task: Task, values: Mapping[str, Any], seed: int, settings: Mapping[str, Any] | None) -> Config:
@@ -62,7 +62,7 @@ def with_steps(config: Config, settings: Mapping[str, Any] | None, epoch: float,
     Args:
         config: the settings.
         settings: settings that the user gave, which do not change.
-        epoch: steps per epoch.
+        epoch: number of steps per epoch.
         epochs: number of epochs; None: keep the number of steps.
 
     Raises:
