@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +103,25 @@ def test_the_printed_lines_generate_text_without_a_warning(home: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("It was")
     assert "max_length" not in ran.stderr
+
+
+def test_the_printed_lines_generate_the_text_of_glass_generate_at_temperature_0(home: Path) -> None:
+    """A greedy text with a repetition penalty is the same in both."""
+    folder = home / "runs/greedy"
+    shutil.copytree(home / "runs/gpt2", folder)
+    settings = (folder / "config.toml").read_text(encoding="utf-8")
+    settings = re.sub(r"(?m)^temperature = .*$", "temperature = 0.0", settings)
+    settings = re.sub(r"(?m)^repetition_penalty = .*$", "repetition_penalty = 1.7", settings)
+    (folder / "config.toml").write_text(settings, encoding="utf-8")
+    done = here("export", "runs/greedy", "--to", "hf", "--out", "greedy-lines", folder=home)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout[done.stdout.index("from transformers") :].replace("TEXT", "It was").replace("50", "20")
+    ran = subprocess.run([sys.executable, "-c", lines], cwd=home, capture_output=True, text=True, check=True)
+    ours, without = (
+        here("generate", "runs/greedy", "It was", "--tokens=20", *more, folder=home).stdout.strip()
+        for more in ((), ("--repetition-penalty=1",))
+    )
+    assert ran.stdout.strip() == ours != without
 
 
 def test_a_frame_stands_around_texts_where_the_model_learnt_one(home: Path) -> None:
