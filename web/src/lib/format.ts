@@ -30,6 +30,13 @@ export function counted(value: number, plural: string, singular = plural.slice(0
   return `${count(value)} ${value === 1 ? singular : plural}`;
 }
 
+const UNITS: Record<string, string | undefined> = { "hidden token": "masked token", example: "text" };
+
+/** Name on the page of the unit over which a loss is averaged. */
+export function unitName(unit: string): string {
+  return UNITS[unit] ?? unit;
+}
+
 /** A token with visible white space; ∅ for an empty token. */
 export function visible(token: string): string {
   return token === "" ? "∅" : token.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥");
