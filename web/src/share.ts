@@ -7,6 +7,7 @@ import { SAMPLING } from "./explanations/sampling";
 import { CHAT, TRANSLATE, WRITE } from "./explanations/write";
 import { setSource } from "./lib/api";
 import { LEVELS } from "./lib/levels";
+import { STOPS } from "./lib/tour";
 import About from "./share/About.svelte";
 import { ANSWERS } from "./share/answers";
 import { Transformer } from "./share/model";
@@ -51,6 +52,8 @@ SAMPLING.check = "each stage sums to 1 over the whole vocabulary and matches the
 for (const level of LEVELS) {
   if (level !== "school") HEADS.depths[level] += " In a shared file, roles and importance are not available.";
 }
+const writeStop = STOPS.find((stop) => stop.view === "write");
+if (writeStop?.taskAttempts) writeStop.taskAttempts.chat = "Ask a question, and then the same question in other words. Is the answer the same?";
 HEADS.check = "each small map is the attention map of its head, pooled.";
 mount(App, {
   target: part("app"),

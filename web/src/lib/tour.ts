@@ -64,7 +64,7 @@ export const STOPS: readonly Stop[] = [
     view: "lens",
     title: "The answer, layer by layer",
     explanation: "The lens shows the prediction after each layer: often uncertain in the first layers, and decided in the last ones.",
-    attempt: "Find the first layer that already gives the final answer. Does it come earlier for easy tokens?",
+    attempt: "Find the first layer that already gives the final answer. Is this layer earlier for easy tokens?",
   },
   {
     view: "ablation",
