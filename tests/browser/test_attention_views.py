@@ -276,7 +276,7 @@ def test_a_window_of_a_long_text(page: Visit, model: Model) -> None:
     head = find_head(own.model, "dec.7.self.3")
     whole = read_maps(own, [head.site], 1024).maps[head]
     assert "largest of 3 × 3" in shown.inner_text(".pooled")
-    assert "too long to keep every score" in shown.inner_text(".view footer")
+    assert "too long to store all scores" in shown.inner_text(".view footer")
     found = copied_map(shown, (342, 342))
     np.testing.assert_allclose(found, pooled(whole, 3), atol=NEAR)
     assert value(shown, ".largest") == pytest.approx(np.nanmax(whole), abs=NEAR)

@@ -133,7 +133,7 @@ def test_the_held_out_loss_is_that_of_training(page: Visit, runs: dict[str, Path
 def test_probes_are_those_of_glass_probe(page: Visit, runs: dict[str, Path]) -> None:
     shown = page("probes", "book", questions=80)
     shown.get_by_role("button", name="Run the probes").click()
-    expect(shown.get_by_text("Done. The results are kept")).to_be_visible(timeout=LONG)
+    expect(shown.get_by_text("Done. The server keeps the results")).to_be_visible(timeout=LONG)
     report = probe_run(ProbeRequest(runs["book"], without=("surprisal",), size=80, device="cpu")).facts()
     for name, result in report["probes"].items():
         shares = values(shown, f"[data-probe={name}]")

@@ -52,7 +52,7 @@ class Bench:
         looked_up = ("rows of", "position vectors", "rotated", "by distance", "slope")
         if not formula or any(words in formula for words in looked_up):
             return None
-        if formula.endswith(", -inf where hidden"):
+        if formula.endswith(", -inf where masked"):
             shown = self.value(formula.split(",")[0])
             return np.where(self.hidden(shown.shape), -np.inf, shown)
         if found := re.fullmatch(r"softmax\((.*)\), row by row", formula):

@@ -2,9 +2,12 @@
 import { mount } from "svelte";
 
 import App from "./App.svelte";
+import { HEADS } from "./explanations/heads";
 import { SAMPLING } from "./explanations/sampling";
 import { CHAT, TRANSLATE, WRITE } from "./explanations/write";
 import { setSource } from "./lib/api";
+import { LEVELS } from "./lib/levels";
+import { STOPS } from "./lib/tour";
 import About from "./share/About.svelte";
 import { ANSWERS } from "./share/answers";
 import { Transformer } from "./share/model";
@@ -46,6 +49,12 @@ WRITE.check = "greedy text and beam search match `glass generate` with the weigh
 TRANSLATE.check = WRITE.check;
 CHAT.check = "greedy text and beam search match `glass chat` with the weights in this file; sampling uses the same probabilities, but other random numbers.";
 SAMPLING.check = "each stage sums to 1 over the whole vocabulary and matches the library; sampling uses other random numbers than the library.";
+for (const level of LEVELS) {
+  if (level !== "school") HEADS.depths[level] += " In a shared file, roles and importance are not available.";
+}
+const writeStop = STOPS.find((stop) => stop.view === "write");
+if (writeStop?.taskAttempts) writeStop.taskAttempts.chat = "Ask a question, and then the same question in other words. Is the answer the same?";
+HEADS.check = "each small map is the attention map of its head, pooled.";
 mount(App, {
   target: part("app"),
   // Here each question is answered separately: the conversation view needs the server.

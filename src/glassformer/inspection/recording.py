@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.inspection.catalogue import Recordable, batch_sizes, current_name, select_entries
 from glassformer.inspection.hooks import Tap, tapped
 from glassformer.inspection.sites import attentions, stacks
@@ -91,7 +92,7 @@ class Recording(Mapping[str, Tensor]):
     def __repr__(self) -> str:
         width = max(map(len, self._values), default=0)
         lines = [f"  {name:<{width}}  {tuple(value.shape)}" for name, value in self._values.items()]
-        return "\n".join([f"Recording of {len(self)} tensors, {_size(self.nbytes)}", *lines])
+        return "\n".join([f"Recording of {counted(len(self), 'tensors')}, {_size(self.nbytes)}", *lines])
 
     @property
     def nbytes(self) -> int:

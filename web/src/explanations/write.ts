@@ -4,7 +4,7 @@ export const LABEL: Explanation = {
   question: "Which label does the model give your text?",
   depths: {
     school: "The model reads your text and says which label fits best, and how sure it is of each label.",
-    student: "The model reads your text and gives each label a probability; the probabilities sum to 1. The first label is the predicted one. Of a text that is longer than the context, it reads only the beginning.",
+    student: "The model reads your text and gives each label a probability; the probabilities sum to 1. The first label is the predicted one. If the text is longer than the context, the model reads only its beginning.",
     practitioner: "The probabilities of all labels show whether the model is uncertain. `glass evaluate` measures how well these probabilities are calibrated.",
     engineer: "The probabilities are the softmax of the class scores of the pooled final vectors, as in `glass classify --json`.",
     researcher: "This is the predictive distribution over all labels. It may be poorly calibrated: `glass evaluate` measures the calibration.",

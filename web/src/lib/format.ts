@@ -25,6 +25,18 @@ export function count(value: number): string {
   return value.toLocaleString("en");
 }
 
+/** A number with its noun: "1 token", "1,234 tokens". `singular`: the singular, unless it is the plural without s. */
+export function counted(value: number, plural: string, singular = plural.slice(0, -1)): string {
+  return `${count(value)} ${value === 1 ? singular : plural}`;
+}
+
+const UNITS: Record<string, string | undefined> = { "hidden token": "masked token", example: "text" };
+
+/** Name on the page of the unit over which a loss is averaged. */
+export function unitName(unit: string): string {
+  return UNITS[unit] ?? unit;
+}
+
 /** A token with visible white space; ∅ for an empty token. */
 export function visible(token: string): string {
   return token === "" ? "∅" : token.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥");

@@ -28,6 +28,13 @@ export interface Roles {
   python: string;
 }
 
+const TOKEN_ROLES: readonly string[] = ["previous", "next", "self", "first", "duplicate"];
+
+/** Name of a role on the page, such as "previous-token" or "rare word". */
+export function roleName(role: string): string {
+  return TOKEN_ROLES.includes(role) ? `${role}-token` : role.replaceAll("_", " ");
+}
+
 const PAUSE = 700;
 
 /** The report, which the server computes once, in the background; wait for it. */

@@ -3,7 +3,7 @@ import { CONNECTION_LOST, GlassError, type Run, type Source } from "./api";
 
 const NO_ANSWER = new GlassError(
   "The server did not answer.",
-  "If `glass serve` has stopped, start it again and open the address that it prints.",
+  "If glass serve has stopped, start it again and open the address that it prints.",
 );
 
 export const SERVER: Source = {
@@ -70,7 +70,7 @@ async function errorOf(reply: Response): Promise<GlassError> {
   } catch {
     return new GlassError(
       `The server answered with ${reply.status} ${reply.statusText}.`,
-      "Open the address that `glass serve` printed, with its token.",
+      "Open the address that glass serve printed, with its token.",
       reply.status,
     );
   }

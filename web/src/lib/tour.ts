@@ -40,7 +40,7 @@ export const STOPS: readonly Stop[] = [
     view: "attention",
     title: "Tokens attend to one another",
     explanation: "In each layer, a token can read information from all tokens that the mask allows. A row of this map is one query token: its weights sum to 1.",
-    attempt: "Point at the cell with the strongest colour in the last row. Then choose another layer: does it attend to the same token?",
+    attempt: "Point at the cell with the strongest colour in the last row. Then choose another head: does it attend to the same token?",
   },
   {
     view: "score",
@@ -51,8 +51,8 @@ export const STOPS: readonly Stop[] = [
   {
     view: "heads",
     title: "Heads have different roles",
-    explanation: "Each layer has several heads. Some have a role that can be measured, such as attending to the previous token. Below each map are the score of the head's clearest role, its interval, and the chance level.",
-    attempt: "Sort by importance, and look at the first head. Does the most important head have a role?",
+    explanation: "A layer can have several heads. Some have a role that can be measured, such as attending to the previous token. If the roles were measured, the score of the head's clearest role, its interval and the chance level are below each map.",
+    attempt: "Sort by importance or, if it is not available, by entropy. Then look at the first head: does it have a role?",
   },
   {
     view: "receipt",
@@ -64,7 +64,7 @@ export const STOPS: readonly Stop[] = [
     view: "lens",
     title: "The answer, layer by layer",
     explanation: "The lens shows the prediction after each layer: often uncertain in the first layers, and decided in the last ones.",
-    attempt: "Find the first layer that already gives the final answer. Does it come earlier for easy tokens?",
+    attempt: "Find the first layer that already gives the final answer. Is this layer earlier for easy tokens?",
   },
   {
     view: "ablation",

@@ -6,7 +6,7 @@ import type { SharedFile } from "./shared-file";
 
 /** Reasons why some views are not available. */
 const UNAVAILABLE: Record<string, string> = {
-  roles: "head roles are measured on the run's own text, which is not in a shared file",
+  roles: "Head roles are measured on the run's own text, which is not in a shared file.",
 };
 
 export class SharedFileSource implements Source {
@@ -31,13 +31,13 @@ export class SharedFileSource implements Source {
 
   async *events(path: string, body: object, signal: AbortSignal): AsyncGenerator<unknown> {
     if (path.endsWith("/write/stream")) yield* generationEvents(this.shared, body as WriteQuestion, signal);
-    else throw new GlassError(`a shared file cannot answer ${path}`, "Serve the run: glass serve RUN.");
+    else throw new GlassError(`A shared file cannot answer ${path}.`, "Serve the run: glass serve RUN.");
   }
 
   async #answer(view: string, question: object): Promise<object> {
     await new Promise((go) => setTimeout(go)); // let the page be drawn before the model runs
     const answer = ANSWERS[view];
-    if (answer === undefined) throw new GlassError(UNAVAILABLE[view] ?? `a shared file has no view ${view}`, "Serve the run: glass serve RUN.");
+    if (answer === undefined) throw new GlassError(UNAVAILABLE[view] ?? `A shared file has no view ${view}.`, "Serve the run: glass serve RUN.");
     return answer(this.shared, question as never);
   }
 }

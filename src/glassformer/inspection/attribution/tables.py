@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor
 
+from glassformer.base.wording import counted
 from glassformer.inspection.attribution.agreement import LEAST, RankAgreement
 from glassformer.inspection.attribution.case import Output
 from glassformer.inspection.attribution.grid import PatchGrid
@@ -118,7 +119,7 @@ def neuron_lines(neurons: Neurons, top: int) -> Iterator[str]:
     for number in order[:top]:
         yield f"{f'neuron {number}':<14}  {float(neurons.values[number]):>+9.4f}"
     if order[top:]:
-        yield f"{f'{len(order) - top:,} others':<14}  {float(neurons.values[order[top:]].sum()):>+9.4f}"
+        yield f"{counted(len(order) - top, 'others'):<14}  {float(neurons.values[order[top:]].sum()):>+9.4f}"
     if neurons.bias:
         yield f"{'bias':<14}  {neurons.bias:>+9.4f}"
 

@@ -256,7 +256,7 @@ class Masked:
 
     @property
     def formula(self) -> str:
-        return f"{self.scores.formula}, -inf where hidden"
+        return f"{self.scores.formula}, -inf where masked"
 
     def compute_matrix(self, context: FormulaContext) -> Numbers:
         return context.hide(self.scores.compute_matrix(context))
@@ -264,7 +264,7 @@ class Masked:
     def derive_cell(self, context: FormulaContext, row: int, column: int) -> CellDerivation:
         value = float(self.compute_matrix(context)[row, column])
         scores_derivation = self.scores.derive_cell(context, row, column)
-        label = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: unchanged"
+        label = f"key {column} is masked for query {row}" if math.isinf(value) else "not masked: unchanged"
         return CellDerivation((*scores_derivation.lines, (label, value)))
 
 

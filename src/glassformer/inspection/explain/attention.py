@@ -193,16 +193,16 @@ def _scores(trace: AttentionTrace, head: int, captions: AttentionCaptions) -> li
     if trace.bias is not None:
         bias = trace.bias[0, head]  # (T, S)
         scores = sum_of("S'", "B")
-        steps.append(Section("bias", "Bias for distance", (score_matrix("B", DistanceBias(captions.positions), bias),)))
+        steps.append(Section("bias", "Distance bias", (score_matrix("B", DistanceBias(captions.positions), bias),)))
     n_hidden = int((~allowed).sum())
     if n_hidden:
         masked = score_matrix("M", Masked(scores), trace.masked[0, head])  # (T, S)
         verb = "are" if n_hidden > 1 else "is"
-        note = f"{n_hidden:,} of the {allowed.numel():,} scores {verb} hidden."
+        note = f"{n_hidden:,} of the {allowed.numel():,} scores {verb} masked."
         steps.append(Section("mask", "Mask", (masked,), notes=(note,)))
         scores = sum_of("M")
     else:
-        steps.append(Section("open", "Mask", notes=("Nothing is hidden.",)))
+        steps.append(Section("open", "Mask", notes=("No score is masked.",)))
     weights = Matrix("A", Softmax(scores), numbers(trace.weights[0, head]), captions.queries, captions.keys, "weights")
     steps.append(Section("softmax", "Softmax", (weights,)))
     return steps

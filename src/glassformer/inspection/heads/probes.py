@@ -122,7 +122,7 @@ def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[He
         if length < 2:
             continue
         description = f"{EXAMPLES} sequences of {length} random tokens"
-        description += f", {copies} times" if copies > 1 else ", all different"
+        description += f", repeated {copies} times" if copies > 1 else ", all different"
         sampled = [_random_segments(generator, source, length, copies) for _ in range(EXAMPLES)]
         if isinstance(model, EncoderDecoder):
             sampled_targets = [_random_segments(generator, target, length, copies) for _ in range(EXAMPLES)]

@@ -28,8 +28,9 @@ def birth_lines(history: History, role: str | None = None, head: str | None = No
                 f"{birth.score:>5.2f}  {birth.last_score:>10.2f}"
             )
     else:
-        subject = "head" if head is None else head
-        yield f"no {subject} had {'any role' if role is None else display_name(role)} in {IN_A_ROW} snapshots in a row"
+        subject = "no head had" if head is None else f"{head} did not have"
+        role_text = "any role" if role is None else f"the role {display_name(role)!r}"
+        yield f"{subject} {role_text} in {IN_A_ROW} consecutive snapshots"
     yield ""
     yield (
         f"{counted(len(steps), 'snapshots')}; loss {losses[0]:.3f} at step {steps[0]:,}, "

@@ -1,6 +1,7 @@
 /** Answers of the attention views; see `app/server/views/attention`. */
 import { GlassError } from "../../lib/api";
 import type { Scale } from "../../lib/colours";
+import { counted } from "../../lib/format";
 import { search } from "../beams";
 import type { SharedFile } from "../shared-file";
 import { dot, largest, logSumExp, rowOf } from "../tensors";
@@ -201,5 +202,5 @@ function strongest(row: Float64Array, count: number): { top: { key: number; weig
 function span(requested: Span, length: number, what: string): [number, number] {
   const [start, stop] = requested ?? [0, length];
   if (start >= 0 && start < stop && stop <= length) return [start, stop];
-  throw new GlassError(`The ${what} [${start}, ${stop}) are empty, or are not within the ${length} tokens.`, `Choose positions from 0 to ${length - 1}.`);
+  throw new GlassError(`The ${what} [${start}, ${stop}) are empty, or are not within the ${counted(length, "tokens")}.`, `Choose positions from 0 to ${length - 1}.`);
 }

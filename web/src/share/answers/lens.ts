@@ -54,7 +54,7 @@ export function lens(shared: SharedFile, question: TextQuestion & { first?: numb
   if (model.settings.norm_order === "post") {
     throw new GlassError(
       "This model's blocks each end with a norm (model.norm_order = post), so the output layer cannot decode earlier layers.",
-      "Choose a run with model.norm_order = pre or output.",
+      "Share a run with model.norm_order = pre or output.",
     );
   }
   const subject = shared.subject(question.text, question.target ?? null);

@@ -80,7 +80,7 @@ function refuseInexact({ model: { settings } }: SharedFile): void {
   if (settings.norm_order === "post") {
     throw new GlassError(
       "This model's blocks each end with a norm (model.norm_order = post), so a logit has no exact split into parts.",
-      "Choose a run with model.norm_order = pre or output.",
+      "Share a run with model.norm_order = pre or output.",
     );
   }
   if (settings.head_transform) {
