@@ -1,1 +1,0 @@
-import{b as e,ct as t}from"./index-B8N_4Rl3.js";function n(...n){let r=e.text+e.target;t(()=>{let t=e.text+e.target;if(t!==r){r=t;for(let t of n)delete e.viewState[t]}})}export{n as t};
