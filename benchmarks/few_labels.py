@@ -106,8 +106,7 @@ def measure(seed: int, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def mean_errors(runs: list[dict[str, Any]], test: int) -> dict[str, Any]:
-    """Return the mean test errors of all seeds, and their ratio with its 95 % interval.
-
+    """Return the mean test errors of all seeds, and their ratio with its 95 % interval (None if a mean error is 0).
     The interval is that of the ratio of two proportions by its logarithm (Katz et al. 1978, "Obtaining confidence
     intervals for the risk ratio in cohort studies"), with all test texts of all seeds. It ignores that both classifiers
     are tested on the same texts, so it is too wide rather than too narrow.

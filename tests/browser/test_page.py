@@ -23,7 +23,7 @@ WRITES = ("alignment", "machines", "write")
 
 
 def test_every_view_can_be_used_by_everyone(page: Visit) -> None:
-    """Audit each view in light mode, its contrast in dark mode, and its width on two phones."""
+    """Audit each view in light mode, its contrast in dark mode, and its size on two phones."""
     shown = page("tokens", "book")
     wrong: dict[str, list[str]] = {}
     for view in views_of(shown):

@@ -156,7 +156,10 @@ def questions(task: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def unlike(one: Any, other: Any, where: str = "") -> Iterator[str]:
-    """Yield the differences between two answers; numbers may differ by the rounding error of float32."""
+    """Yield the differences between an expected and a found answer, without the fields in `NOT_THE_SAME`.
+
+    A float may differ by 1e-4, or by 1e-4 of its size if that is larger.
+    """
     if isinstance(one, dict):
         for name in one.keys() - NOT_THE_SAME:
             yield from unlike(one[name], (other or {}).get(name, "absent"), f"{where}.{name}")
@@ -229,7 +232,7 @@ def printed(script: str) -> str:
 
 
 def largest_difference(expected: Binary, found: list[float | None]) -> float:
-    """Return the largest difference of two cells, in units of the allowed error: 1e-5 of a weight, or 1 for bytes."""
+    """Return the largest difference between two equal cells, in units of the allowed error: 1e-5, or 1 for bytes."""
     in_bytes = expected.header.get("form") == "uint8"
     theirs = np.frombuffer(expected.data, "u1" if in_bytes else "<f4").astype(float)
     ours = np.array(found, dtype=float)

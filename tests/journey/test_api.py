@@ -108,7 +108,7 @@ def as_settings(tokens: int, way: dict[str, Any], choice: int = 0) -> SampleConf
 @pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS, ids=["greedy", "drawn", "penalized"])
 def test_completions_are_what_the_library_writes(client: openai.OpenAI, book: TextModel, way: dict[str, Any]) -> None:
-    """Request two texts for each prompt, longer than the context of 37 tokens, with and without streaming."""
+    """Request two texts of up to 42 tokens for each prompt, with and without streaming; the context has 37 tokens."""
     options = {"model": "book", "prompt": PROMPTS, "max_tokens": 42, "n": 2, **way}
     found = client.completions.create(**options)
     expected = [book.generate([prompt], as_settings(42, way, choice))[0] for prompt in PROMPTS for choice in (0, 1)]
@@ -145,7 +145,7 @@ def test_prompts_may_be_token_ids_and_may_be_echoed(client: openai.OpenAI, book:
 
 
 def test_log_probabilities_are_the_models(client: openai.OpenAI, book: TextModel) -> None:
-    """Log-probabilities come from a plain forward pass over the text so far; temperature does not change them."""
+    """Log-probabilities equal those of a forward pass over the text so far; temperature does not change them."""
     options: dict[str, Any] = {"model": "book", "prompt": "the", "max_tokens": 20, "seed": 3, "temperature": 0.5}
     choice = client.completions.create(**options, logprobs=4).choices[0]
     scores = choice.logprobs

@@ -178,7 +178,7 @@ def test_slow_and_half_closed_and_silent_clients_hold_nobody_up(served: Served) 
 
 @pytest.mark.thorough
 def test_memory_does_not_grow(served: Served) -> None:
-    """Requests are refused, cancelled and answered repeatedly; no finished request stays in memory."""
+    """Requests are refused, cancelled and answered repeatedly; memory and the number of objects hardly grow."""
 
     def round_() -> None:
         for name in ("bad UTF-8", "wrong types", "path as model"):

@@ -1,4 +1,4 @@
-"""Run all commands and all Python code of each page of `docs/`, in order, in one folder.
+"""Run the commands and the Python code of most pages of `docs/`: each page in order, in a separate folder.
 
 The folder contains only the small files that the page names. Runs are made small by settings before the page's own
 options, and end after a few steps. Python and most commands run in this process; `glass serve` and `torchrun` run in

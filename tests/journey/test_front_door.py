@@ -54,7 +54,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def models(home: Path) -> dict[str, gf.Transformer]:
-    """Return these runs, opened, by task."""
+    """Return the opened runs of `home`, by task."""
     return {task: gf.load(home / name) for task, name in RUNS.items()}
 
 
@@ -310,7 +310,7 @@ def test_a_training_that_cannot_be_is_refused(
 
 @pytest.mark.thorough
 def test_a_training_of_minutes_chooses_sizes_and_writes_its_forecast(tmp_path: Path) -> None:
-    """As with `glass train --recipe auto`, `plan.json` contains the forecast and the outcome."""
+    """As with `glass train --recipe auto`, the outcome is added to the forecast in `plan.json`."""
     text = "\n".join(f"It was day {number}, and the old dog slept in the sun." for number in range(500))
     (tmp_path / "book.txt").write_text(text, encoding="utf-8")
     model = gf.fit(tmp_path / "book.txt", minutes=0.15, recipe="auto", out=tmp_path / "run")

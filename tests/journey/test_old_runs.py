@@ -1,5 +1,4 @@
-"""Run folders of version 0.1.0 open, answer as before, and resume bit for bit.
-
+"""Run folders of version 0.1.0 open, answer as before, and resume bit for bit, or within `LIMITS` on other processors.
 `tests/fixtures/runs` contains the folders. `tests/fixtures/expected` contains their expected answers, and the expected
 weights after three more steps. `tests/fixtures/make_runs.py` describes how they were made.
 """

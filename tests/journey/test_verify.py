@@ -66,7 +66,7 @@ def test_the_table_names_every_check_and_ends_in_a_summary(task_home: Path) -> N
 
 @pytest.fixture
 def alone(task_home: Path, tmp_path: Path) -> Path:
-    """Return a copy of the classifier's run without the files beside it."""
+    """Return a copy of the classifier's run folder, without its `verify.json` and without the files beside the run."""
     return Path(
         shutil.copytree(
             task_home / "runs" / "classify", tmp_path / "alone", ignore=shutil.ignore_patterns("verify.json")

@@ -323,7 +323,7 @@ def test_pairs_are_measured_in_their_frames_and_go_back(tmp_path: Path) -> None:
 
 
 def test_files_of_2019_are_read_whole(tmp_path: Path) -> None:
-    """The files have other names of norms, a pooler and a next-sentence head, which do not change predictions."""
+    """These files have other names for norms; their pooler and next-sentence head are ignored."""
     from safetensors.torch import load_file, save_file
 
     from glassformer.interop.huggingface.read_model import read_model

@@ -187,7 +187,7 @@ def test_the_paired_bootstrap_beside_sacrebleus(share: float, seed: int, real_te
 )
 @settings(max_examples=60, deadline=None)
 def test_classification_is_scikit_learns(drawn: tuple[int, list[int]], seed: int, sharpness: float) -> None:
-    """Examples include labels that are never true, never predicted, or neither."""
+    """Random examples may have labels that are never true, never predicted, or both."""
     metrics = pytest.importorskip("sklearn.metrics")
     labels, truth = drawn
     numbers = np.random.default_rng(seed)

@@ -46,7 +46,7 @@ def classifier(folder: Path, shape: str, kind: str = "bpe", **settings: Any) -> 
 
 @pytest.fixture(autouse=True)
 def _no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let transformers copy the code in model folders into `tmp_path` instead of the home folder before it runs."""
+    """Make transformers copy code from model folders into `tmp_path` instead of the home folder."""
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
 
 

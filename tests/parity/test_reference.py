@@ -49,7 +49,7 @@ def _double() -> Iterator[None]:
 
 
 def compare(case: Case, padded: bool) -> None:
-    """Compare logits at all positions, also of padding, and the gradients of a random weighted sum of all logits."""
+    """Compare logits at all positions, including padding, and gradients of a random weighted sum of all logits."""
     config = config_of(case)
     model = grown_model(config)
     inputs = inputs_for(config, padded)
@@ -108,7 +108,7 @@ def test_many_choices_at_once(case: Case, padded: bool) -> None:
 
 
 def test_every_setting_is_known_and_tried() -> None:
-    """Fail if the model has a setting that the reference lacks, or that no case changes."""
+    """Fail if the reference lacks a setting of the model, or if no case changes a setting of the forward pass."""
     names = set(ModelConfig.model_fields)
     assert {field.name for field in fields(Settings)} == names
     defaults = config_of(Case("decoder", {}))

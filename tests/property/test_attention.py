@@ -52,7 +52,7 @@ def test_fused_and_explicit_agree_forward_and_backward(
 @pytest.mark.parametrize("kind", ["everything", "causal", "holes", "holes+bias", "everything+bias"])
 @pytest.mark.parametrize(("T", "heads"), [(7, 1), (7, 6), (EXPLICIT_BF16_TOKENS, 2), (EXPLICIT_BF16_TOKENS + 3, 2)])
 def test_bfloat16_on_a_processor_is_right_short_and_long(kind: str, T: int, heads: int) -> None:
-    """Up to `EXPLICIT_BF16_TOKENS` tokens attention is computed explicitly; with more tokens, by the fused kernel."""
+    """Test both sides of `EXPLICIT_BF16_TOKENS`: longer sequences use the fused kernel instead of the explicit path."""
     generator = torch.Generator().manual_seed(T)
     q, k, v = (torch.randn(2, n, T, 8, generator=generator, dtype=torch.bfloat16) for n in (6, heads, heads))
     mask = random_mask(kind, T, T, 6, seed=3)

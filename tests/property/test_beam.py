@@ -50,7 +50,7 @@ def ids(lengths: Sequence[int]) -> list[list[int]]:
 
 
 def of_prompt(model: Decoder, prompt: list[int]) -> Scorer:
-    """Return log-probabilities by plain forward passes over the visible part of the rows, without cache or padding."""
+    """Return a scorer that makes plain forward passes over the visible part of the rows, without cache or padding."""
 
     def score(rows: Sequence[Sequence[int]]) -> Tensor:
         whole = torch.tensor([[*prompt, *row] for row in rows])
@@ -61,7 +61,7 @@ def of_prompt(model: Decoder, prompt: list[int]) -> Scorer:
 
 
 def of_source(model: EncoderDecoder, source: list[int]) -> Scorer:
-    """Return log-probabilities of targets of one source by plain forward passes."""
+    """Return a scorer of targets of one source, which makes plain forward passes."""
 
     def score(rows: Sequence[Sequence[int]]) -> Tensor:
         target = torch.tensor([[END, *row] for row in rows])
@@ -338,7 +338,7 @@ def test_a_prompt_does_not_depend_on_its_mates() -> None:
 
 
 def test_a_wider_beam_finds_a_better_text_than_greedy_decoding() -> None:
-    """This holds on average, not for every text."""
+    """Compare sums over all sources: for a single source, a wider beam may find a worse text."""
     model = translator(-50.0, positions="sinusoidal")
     sources = ids(range(1, 12))
     best = [
@@ -367,7 +367,7 @@ def test_ties_go_to_the_lower_row_then_to_the_lower_id() -> None:
 @settings(max_examples=100, deadline=None)
 @given(data=st.data(), V=st.integers(1, 40), n=st.integers(1, 12), rows=st.integers(1, 4))
 def test_the_likeliest_are_those_of_a_stable_sort(data: st.DataObject, V: int, n: int, rows: int) -> None:
-    """With few distinct numbers there are ties everywhere."""
+    """There are many ties, because the logits have at most eight distinct values."""
     values = data.draw(st.lists(st.integers(0, 7), min_size=rows * V, max_size=rows * V))
     logits = torch.tensor(values, dtype=torch.float32).reshape(rows, V)
     assert torch.equal(likeliest(logits, n), logits.sort(dim=-1, descending=True, stable=True).indices[:, :n])

@@ -224,7 +224,7 @@ def clash(one: set[str], other: set[str]) -> bool:
 
 
 def test_every_choice_in_a_story_is_decided_by_the_text_that_follows() -> None:
-    """Texts and random choices therefore correspond one to one for all stories, not only for sampled ones."""
+    """No two choices can begin alike, so random choices and texts correspond one to one for all stories."""
     grammar = story_grammar()
     for wordings in grammar.sentences:
         for one, other in combinations(wordings, 2):

@@ -157,7 +157,7 @@ def test_what_is_written_is_the_same_without_it(temperature: float, monkeypatch:
 
 
 def test_whoever_listens_is_heard() -> None:
-    """A hook on any part, before the first token or later, is called; without it, the fast path is used again."""
+    """A hook that is registered during decoding is called; after its removal, the fast path is used again."""
     model = decoder(tiny())
     heard = []
     part = model.stack.blocks[1].feedforward.up

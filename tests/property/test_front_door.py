@@ -58,7 +58,7 @@ def called(model: gf.Transformer, text: str, target: str | None) -> Tensor:
 
 
 def attention_of(model: gf.Transformer, part: str = "attention") -> Any:
-    """Return the first attention of the last stack."""
+    """Return an attention module of the first layer of the last stack."""
     stack = model.model.decoder if isinstance(model.text_model, Translator) else model.model.stack
     return getattr(stack.blocks[0], part)
 

@@ -133,8 +133,8 @@ def named(model: nn.Module) -> list[tuple[str, Attention]]:
 def test_beams_that_share_a_source_have_their_own_gates() -> None:
     """Hypotheses have separate rows in the decoder, but share one row of the source.
 
-    With gates every row attends to its own copy of the source, without gates rows of a source share it: the same terms
-    are added in another order.
+    With gates, every row attends to a separate copy of the source; without gates, rows share one copy. The same terms
+    are then added in another order, so scores may differ by rounding.
     """
     model = encoder_decoder()
     settings = SampleConfig(beams=3, tokens=2)
@@ -178,7 +178,7 @@ def test_training_through_given_gates_and_lower_precision() -> None:
 
 
 def test_every_forward_pass_has_gates_of_its_own() -> None:
-    """Gradients of two batches never accumulate unintentionally."""
+    """Gradients of two batches are not added up."""
     model = model_of("decoder")
     given = inputs("decoder", None)
     with gated(model) as gates:

@@ -74,7 +74,7 @@ def whole_logits(model: Decoder, row: list[int], first: int) -> Tensor:
 def test_cached_equals_uncached_for_256_greedy_steps(
     positions: str, heads: str, window: int | None, lengths: tuple[int, ...]
 ) -> None:
-    """All logits are equal, and so are all tokens: the uncached argmax of each prefix is the generated token."""
+    """All logits agree to 1e-5, and the generated tokens are the argmax of the uncached logits of each prefix."""
     model = small(positions=positions, kv_heads=HEADS[heads], window=window)
     starts = prompts(lengths)
     steps = list(generate(model, starts, GREEDY))
@@ -195,7 +195,7 @@ SAMPLED = SampleConfig(temperature=1.0, top_k=20, top_p=0.95, repetition_penalty
 
 
 def test_a_row_depends_on_its_own_prompt_and_seed_alone() -> None:
-    """Alone or at any position of any batch, with rows that end early or late, the tokens are the same."""
+    """The tokens are the same alone and at several positions of several batches, in which some rows end early."""
     model = small(positions="rotary", kv_heads=2)
     starts = prompts((8, 29, 1, 33, 8))
     seeds = [11, 12, 13, 14, 15]

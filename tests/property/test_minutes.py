@@ -1,4 +1,4 @@
-"""A run ends within 110 % of its time limit for any costs, by a clock that advances only by those costs."""
+"""A run ends within 110 % of its time limit for many costs of its actions, on a clock that only these costs advance."""
 
 from __future__ import annotations
 

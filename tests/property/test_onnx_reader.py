@@ -225,7 +225,7 @@ def test_targets_come_and_go(positions: str, limit: int | None) -> None:
 
 
 def test_a_bfloat16_encoder_decoder_writes() -> None:
-    """PyTorch encodes in bfloat16, and decoding steps are in float32."""
+    """The logits of decoding steps are float32, although PyTorch encodes the sources in bfloat16."""
     model = encoder_decoder(positions="rotary").to(torch.bfloat16)
     visitors = some_guests(29)
     play(TokenLoop(onnx_reader(model, 1, 16), 4), visitors)

@@ -115,7 +115,7 @@ def test_a_failure_in_the_middle_of_a_step_counts_nothing_twice(
 
 
 def test_a_failed_attempt_keeps_no_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second attempt starts with as much free memory as the first."""
+    """The features of the first attempt are freed before the second attempt."""
     forward = TrainingLoss.forward
     cross_entropy = losses.linear_cross_entropy
     made: list[weakref.ref[Tensor]] = []

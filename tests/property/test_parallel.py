@@ -62,7 +62,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 def losses(run: Path) -> list[tuple[float, float]]:
-    """Return the training loss of every step, and the validation loss where there is one."""
+    """Return the training loss of every step, and its validation loss (0 if there is none)."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in lines] == list(range(1, 9))
     return [(line["loss"], line.get("validation_loss", 0.0)) for line in lines]

@@ -208,7 +208,7 @@ def test_a_new_head_cannot_be_frozen(tmp_path: Path) -> None:
 
 
 def test_a_frozen_output_matrix_costs_no_gradient(tmp_path: Path) -> None:
-    """Its gradient is the largest tensor of the loss computation."""
+    """The gradient of the output matrix, the largest tensor of the loss computation, is not computed."""
     parent = parent_of("lm", tmp_path)
     child = child_of(parent, tmp_path, train__freeze="embedding")
     batch = child.stepper.batches(child.task.rows(0))[0]
@@ -220,7 +220,7 @@ def test_a_frozen_output_matrix_costs_no_gradient(tmp_path: Path) -> None:
 
 
 def test_verify_and_pruning_know_frozen_parts(tmp_path: Path) -> None:
-    """Optimizers created again for a run number its parameters as the run's checkpoints do."""
+    """Optimizers that are created again give the parameters the same numbers as in the run's checkpoints."""
     parent = parent_of("lm", tmp_path)
     child = child_of(parent, tmp_path, train__freeze="layers.0")
     train(child)

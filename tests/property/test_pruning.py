@@ -286,7 +286,7 @@ def steps(model: Model, optimizers: list[Any], rows: TaskRows, frozen: dict[str,
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_optimizers_keep_what_they_know_of_the_weights_that_stay(name: Any) -> None:
-    """With AdamW, the model with gates of 0 and the pruned model have equal losses after two more steps."""
+    """With AdamW, the losses of the model with gates of 0 and of the pruned model agree after two more steps."""
     rows = data("encoder-decoder")
     config = TrainConfig(task="translate", optimizer=name, learning_rate=0.01)
     model = model_of("encoder-decoder", kv_heads=2).requires_grad_(True)

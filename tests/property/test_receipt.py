@@ -221,7 +221,7 @@ def test_a_part_that_is_switched_off_takes_its_value_with_it() -> None:
 
 @pytest.mark.parametrize("choice", SOME, ids=lambda choice: str(choice["kv_heads"]))
 def test_the_parts_add_up_where_heads_were_removed(choice: dict[str, Any]) -> None:
-    """Each remaining head keeps its own name."""
+    """Each remaining head keeps its name."""
     model = encoder_decoder(removed_heads=some_heads("encoder-decoder"), **choice)
     assert_adds_up(model)
     assert_adds_up(encoder(removed_heads=some_heads("encoder"), **choice))

@@ -46,7 +46,7 @@ def precisions(trainer: Trainer) -> tuple[str, str]:
 
 
 def begun(folder: Path, speeds: Speeds) -> Trainer:
-    """Return a finished run of 8 steps that can be resumed with more."""
+    """Train a run of 8 steps on a device with the given measured speeds, and return its trainer."""
     cache_speeds(speeds)
     trainer = small_trainer(folder, **MUON)
     train(trainer)

@@ -73,7 +73,7 @@ def test_the_plain_reader_lets_rows_join_and_leave_too(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
 def test_nothing_is_kept_of_rows_that_are_gone(family: str) -> None:
-    """Their slots are reused, memory is freed when no row is left, and removing an unknown row is not an error."""
+    """The cache shrinks, memory is freed when no row is left, and removing an unknown row is not an error."""
     model = decoder(tiny(layers=1)) if family == "decoder" else encoder_decoder(layers=1)
     reader = CachedReader(model, steps=16, limit=512)
     loop = TokenLoop(reader, None, [END])

@@ -311,7 +311,7 @@ def test_cadence_settings_change_what_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
-    """A model whose loss on uniform tokens is below ln V has seen its targets."""
+    """A model whose loss on uniform tokens is clearly below ln V has seen its targets."""
     from glassformer.launch.request import merge_settings, source_settings
     from glassformer.training.setup import new_training
 

@@ -74,7 +74,7 @@ def logits_by_row(steps: Sequence[TokenStep]) -> dict[int, Tensor]:
 def test_cached_equals_one_forward_pass_over_the_whole_target(
     positions: str, heads: int, window: int | None, shared: bool, order: str
 ) -> None:
-    """All logits of a ragged batch up to the context limit, and all tokens of greedy decoding, are equal."""
+    """All logits of a ragged batch up to the context limit, and all tokens of greedy decoding, agree."""
     model = small(-9.0, positions=positions, kv_heads=heads, window=window, shared_embedding=shared, norm_order=order)
     check_cached(model)
 
@@ -106,7 +106,7 @@ def check_cached(model: EncoderDecoder) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_a_target_depends_on_its_own_source_and_seed_alone(positions: str) -> None:
-    """Alone or at any position of any batch, with rows that end early or late, the tokens are the same."""
+    """The tokens are the same alone and at several positions of several batches, in which some rows end early."""
     model = small(positions=positions, kv_heads=2)
     given_ = sources((8, 29, 1, 13, 8))
     seeds = [1, 2, 3, 4, 5]

@@ -1,4 +1,4 @@
-"""References of the first exercises against PyTorch, finite differences and worked examples."""
+"""Reference solutions of the first exercises, compared with PyTorch, finite differences and worked examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References of nine exercises, rotary to training_loop, against PyTorch, our model and finite differences."""
+"""Reference solutions of nine exercises, rotary to training_loop, compared with PyTorch, our model and differences."""
 
 from __future__ import annotations
 

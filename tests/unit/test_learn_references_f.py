@@ -1,4 +1,4 @@
-"""References of exercises against PyTorch, the package's own functions, exhaustive search and finite differences."""
+"""Reference solutions of exercises, compared with PyTorch, the library, exhaustive search and finite differences."""
 
 from __future__ import annotations
 

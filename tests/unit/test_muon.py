@@ -78,7 +78,7 @@ def test_a_zero_gradient_moves_nothing() -> None:
 
 
 def test_the_setting_is_the_precision_in_which_it_multiplies() -> None:
-    """In bfloat16 the result has 8 bits, whatever the precision of the gradients."""
+    """The setting decides the precision of all matrix multiplications of a step; the two steps differ slightly."""
     seen = {}
     for name in ("fp32", "bf16"):
         model = build_model(ModelConfig(vocab_size=11, width=16, layers=1, heads=2), 11)

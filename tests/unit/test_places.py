@@ -105,7 +105,7 @@ def case_of(family: str, **changes: Any) -> AttributionCase:
 
 @pytest.mark.parametrize(("family", "layers"), [("decoder", 1), ("encoder-decoder", 2)])
 def test_without_positions_the_order_of_what_is_only_attended_to_does_not_matter(family: str, layers: int) -> None:
-    """One causal layer or an encoder does not see the order; with positions it does."""
+    """Without positions, one causal layer and an encoder do not see the order; with positions, both do."""
     blind = shuffle_test(case_of(family, positions="none", layers=layers), 0)
     assert float(blind.divergence.abs().max()) < 1e-6
     assert float((blind.after - blind.before).abs().max()) < 1e-5

@@ -32,7 +32,7 @@ def test_equal_values_share_their_mean_rank() -> None:
 
 @pytest.mark.thorough
 def test_it_is_written_once() -> None:
-    """Heads and attribution use the same rank correlation."""
+    """The packages define exactly one function with `spearman` in its name."""
     packages = [Path(str(package.__file__)).parent for package in (glassformer, glassformer_course)]
     files = [path for package in packages for path in package.rglob("*.py")]
     defined = [

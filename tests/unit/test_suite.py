@@ -1,4 +1,4 @@
-"""The quick suite, which `pytest` runs by default, covers every package."""
+"""The quick suite, which `pytest` runs by default, imports every package of the library."""
 
 from __future__ import annotations
 

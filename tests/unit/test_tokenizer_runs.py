@@ -1,4 +1,4 @@
-"""Text without spaces between words: pair counting uses a bounded, even sample of such text, and all other text."""
+"""Pair counting uses a bounded, even sample of text without spaces between words, and the whole of any other text."""
 
 from __future__ import annotations
 

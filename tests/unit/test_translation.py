@@ -298,7 +298,10 @@ def test_french_noun_phrases_agree_by_an_independent_table() -> None:
 
 
 def test_pronouns_and_their_verbs_agree() -> None:
-    """English and French pronouns have the same antecedent; French verbs end in -nt in the plural (and in revient)."""
+    """English and French pronouns correspond; French verbs end in -nt in the plural, and never in the singular.
+
+    The exception is the singular "revient".
+    """
     pairs = {"he": "il", "she": "elle", "it": "il elle", "they": "ils elles"}
     seen: Counter[str] = Counter()
     for english, french in find_pair_corpus("translation").pairs(4000, seed=7):

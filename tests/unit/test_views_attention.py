@@ -127,7 +127,7 @@ def test_every_map_is_the_traces(registry: ModelRegistry, name: str) -> None:
 def test_rows_of_a_long_text_are_those_of_a_recording(
     registry: ModelRegistry, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The patterns are too large to keep, so a few rows are computed at a time, for every attention and position."""
+    """The limits are so low that no patterns are kept: a few rows are computed at a time, for every attention."""
     whole = registry.open(name)
     opened = ServedModel(name, whole.run)
     monkeypatch.setattr(attention_pass, "OBSERVED", 0)
@@ -342,7 +342,7 @@ def test_roles_are_those_of_glass_heads(registry: ModelRegistry) -> None:
 
 @pytest.mark.thorough
 def test_long_texts_are_pooled_into_small_answers(tmp_path: Path) -> None:
-    """4,096 tokens: no weights of all heads exist at once, and every answer is below 1 MB."""
+    """With 4,096 tokens, maps are pooled to at most 512 by 512 cells, and every answer is at most `LIMIT` bytes."""
     folder = make_run(tmp_path / "long", layers=1, heads=2, width=8, head_width=4, hidden=8, context=4096, kv_heads=1)
     opened = ModelRegistry([folder], "cpu").open("long")
     text = "the old dog sleeps; " * 4000
