@@ -67,7 +67,7 @@ def test_every_stored_run_has_its_expectations() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_old_run_answers_as_it_did(name: str, replayed: dict[str, Replayed]) -> None:
+def test_an_old_run_gives_its_recorded_answers(name: str, replayed: dict[str, Replayed]) -> None:
     recorded = expected(name)["answers"]
     for asked, done in zip(recorded, replayed[name].answers, strict=True):
         assert done.code == 0, done.err

@@ -77,7 +77,7 @@ def test_cached_logits_equal_uncached(kind: dict[str, Any], heads: str, window: 
     assert difference <= 1e-5
 
 
-def test_a_cache_that_is_one_place_off_is_seen() -> None:
+def test_a_cache_shifted_by_one_position_is_detected() -> None:
     """The cache test can fail: a masked first token, which also shifts the next position by one, changes the logits."""
     config = tiny(positions="rotary")
     model = decoder(config)
