@@ -7,8 +7,8 @@ context is 256, or more if prompt and generated tokens need more. No text ends e
 
 Memory limits the speed of a batch of one: every weight is read once per token, so tokens per second are at most the
 memory bandwidth divided by the bytes of the weights. The bandwidth is measured in the same run with the same threads,
-by the sum of a tensor much larger than any cache. A processor whose cache holds a large part of the weights can exceed
-this limit. Needs the package `transformers`.
+by the sum of a tensor much larger than any cache. A processor whose cache contains a large part of the weights can
+exceed this limit. Needs the package `transformers`.
 
     python benchmarks/generation.py --threads 2
     python benchmarks/generation.py --threads 2 --precision bf16 --their-precision fp32

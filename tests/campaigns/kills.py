@@ -162,8 +162,8 @@ class Plan:
     def explains(self, code: int | None, log: Path, several: bool) -> bool:
         """Return whether the stop explains an exit code: killed by the signal, or 130 after handling the signal.
 
-        With two processes, any exit code is accepted once the stop was reached, or if it was planned for a moment:
-        torchrun ends the other process in its own way.
+        With two processes, any exit code is accepted once the stop was reached, or if it was planned for a moment,
+        because torchrun ends the other process.
         """
         if several:
             return self.stop is None or len(_operations(log, self.stop.rank)) >= (self.stop.before or 0)

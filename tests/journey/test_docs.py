@@ -2,7 +2,7 @@
 
 The folder contains only the small files that the page names. Runs are made small by settings before the page's own
 options, and end after a few steps. Python and most commands run in this process; `glass serve` and `torchrun` run in
-separate ones. `test_readme.py` runs the README. Pages that are not in `TASKS` have tests of their own
+separate ones. `test_readme.py` runs the README. Pages that are not in `TASKS` have separate tests
 (`scikit-learn.md`, `benchmarks.md`), no commands, or only those of the README.
 """
 

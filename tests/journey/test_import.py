@@ -1,4 +1,4 @@
-"""`glass import` of sound, unusual and damaged folders: what cannot be read exactly is refused, without a new run."""
+"""`glass import` of sound, unusual and damaged folders: inexact imports are refused, without a new run."""
 
 from __future__ import annotations
 

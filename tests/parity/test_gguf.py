@@ -238,7 +238,7 @@ def test_a_missing_package_is_reported_before_any_work(
 
 @pytest.mark.parametrize("target", ["hf", "hf --dtype float32", "gguf --dtype q8_0"])
 def test_the_serve_recipe_can_be_exported_to_every_target(target: str, tmp_path: Path) -> None:
-    """Export a smaller model with the recipe's settings; the recipe's own sizes are multiples of 32.
+    """Export a smaller model with the recipe's settings; the sizes of the recipe are multiples of 32.
 
     `test_onnx` tests the export to ONNX.
     """

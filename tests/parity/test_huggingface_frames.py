@@ -1,4 +1,4 @@
-"""Imported models that put special tokens around texts fill in, label and write what transformers does."""
+"""Imported models with special tokens around texts fill in masks, classify and generate as transformers does."""
 
 from __future__ import annotations
 

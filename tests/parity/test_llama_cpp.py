@@ -1,4 +1,4 @@
-"""llama.cpp loads GGUF exports of every architecture, and writes what `glass generate` writes."""
+"""llama.cpp loads GGUF exports of every architecture, and generates the text of `glass generate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Block` equals PyTorch's own transformer layers with the same weights: outputs and all gradients."""
+"""`Block` equals PyTorch's transformer layers with the same weights: outputs and all gradients."""
 
 from __future__ import annotations
 

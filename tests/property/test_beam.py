@@ -251,7 +251,7 @@ def test_targets_of_every_length(end: float) -> None:
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1000), end=st.sampled_from([None, 3, 1]), alpha=st.sampled_from([0.0, 0.6, 3.0]))
 def test_one_beam_is_greedy_decoding(seed: int, end: int | None, alpha: float) -> None:
-    """This also holds past the context."""
+    """Beam search with one beam equals greedy decoding, also past the context limit."""
     starts = [tokens(1, n, seed=seed + n)[0].tolist() for n in (4, 13, 1)]
     greedy = SampleConfig(tokens=19, temperature=0)
     narrow = SampleConfig(tokens=19, beams=1, length_penalty=alpha)

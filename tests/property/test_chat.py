@@ -103,7 +103,7 @@ def test_a_chat_reads_the_tokens_of_training(tmp_path: Path, kind: str, template
 
 
 def test_the_last_question_is_always_kept(tmp_path: Path) -> None:
-    """This also holds if the conversation begins with an answer."""
+    """The last question is kept, also if the conversation begins with an answer."""
     config = config_of("characters", context=60)
     data = prepared(tmp_path, config)
     chat = ChatModel(model_of(config, data), data.tokenizer, config)
@@ -322,7 +322,7 @@ def test_a_receipt_ends_at_the_templates_end_text(tmp_path: Path) -> None:
 
 
 def test_a_chat_reads_messages_as_training_did(tmp_path: Path) -> None:
-    """This covers role names, consecutive messages of one role, and an empty first message."""
+    """Check role names, consecutive messages of one role, and an empty first message."""
     config = config_of("characters")
     data = prepared(tmp_path, config)
     chat = ChatModel(model_of(config, data), data.tokenizer, config)

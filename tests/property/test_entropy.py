@@ -1,4 +1,4 @@
-"""Closed-form entropies against probabilities, and probabilities against enumeration."""
+"""Closed-form entropies compared with probabilities, and probabilities compared with enumeration."""
 
 from __future__ import annotations
 

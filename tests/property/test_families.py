@@ -174,7 +174,7 @@ def test_source_and_target_may_have_any_lengths() -> None:
 
 @pytest.mark.parametrize(("family", "norm"), list(product(["encoder", "encoder-decoder"], ["layernorm", "rmsnorm"])))
 def test_norms_keep_their_precision_under_autocast(family: str, norm: str) -> None:
-    """This holds for every `norm_order`, although the module before a norm returns bfloat16."""
+    """Inputs and outputs of norms are float32 for every `norm_order`, although the module before returns bfloat16."""
     seen: list[torch.dtype] = []
     for kind in kinds(family):
         model = as_if_trained(tiny(**{"family": family, "norm": norm, **kind}))

@@ -140,8 +140,7 @@ def test_bfloat16_steps_are_as_close_to_float32_as_the_models(changes: dict[str,
 def test_generated_texts_are_the_same_without_the_fast_decoder(
     temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This is checked past the context limit, with prompts of several lengths and enough steps to reorder the
-    weights."""
+    """Compare texts past the context limit, with prompts of several lengths and enough steps to reorder the weights."""
     model = decoder(tiny())
     settings = SampleConfig(tokens=40, temperature=temperature)
     prompts = [tokens(1, length, seed=length)[0].tolist() for length in (3, 17, 28, 9, 29)]

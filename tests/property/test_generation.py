@@ -232,7 +232,7 @@ def test_the_global_random_state_is_neither_used_nor_changed() -> None:
 
 
 def test_mode_and_gradient_settings_are_unchanged() -> None:
-    """This also holds between steps and for an unfinished stream; dropout is off during generation."""
+    """Modes are unchanged between steps and after an exception, too; dropout is off during generation."""
     model = small(dropout_attention=0.5, dropout_residual=0.5, dropout_embedding=0.5)
     start = prompts((6,))
     quiet = grown(start, list(generate(model, start, SAMPLED)))

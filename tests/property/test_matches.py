@@ -1,4 +1,4 @@
-"""Verbatim matches with the training text, against brute force over all substrings."""
+"""Verbatim matches with the training text, compared with brute force over all substrings."""
 
 from __future__ import annotations
 

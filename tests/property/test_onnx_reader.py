@@ -126,7 +126,7 @@ def test_greedy_text_equals_the_models(positions: str) -> None:
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_a_row_equals_the_same_row_decoded_alone(kind: dict[str, Any], data: st.DataObject) -> None:
-    """This holds while rows join and leave, beyond the context, and with prompts that are read in chunks."""
+    """Other rows join and leave; texts grow beyond the context limit, and prompts may be read in chunks."""
     model = decoder(tiny(**{**PLAIN, **kind}))
     visitors = data.draw(guests(45))
     limit = data.draw(st.sampled_from([1, 16, 64, 1000, None]))
@@ -263,8 +263,7 @@ def test_with_8_bits_a_row_is_independent_of_others() -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_logits_of_a_row_are_the_same_alone_and_in_a_batch(precision: Any) -> None:
-    """This is checked at a width for which a processor with AVX-512 may multiply one row and several rows in different
-    ways."""
+    """At this width, a processor with AVX-512 may multiply one row and several rows in different ways."""
     model = decoder(tiny(width=256, heads=4, hidden=1024, layers=2))
     rows = prompts((3, 20, 11, 28, 7, 16, 1, 25))
     together = outputs_of(model, precision, rows)
@@ -294,7 +293,7 @@ def test_quantized_weights_differ_by_at_most_half_a_level() -> None:
 
 @pytest.mark.parametrize("changes", [{"positions": "rotary"}, {"positions": "alibi", "kv_heads": 2}], ids=named)
 def test_the_quantized_cache_approximates_keys_and_values(changes: dict[str, Any]) -> None:
-    """This is checked in the first layer, where 8-bit inputs and weights are the only other difference."""
+    """Compare the first layer, where 8-bit inputs and weights are the only other difference."""
     model = decoder(tiny(**changes))
     row = tokens(1, 20)[0].tolist()
     reader = onnx_reader(model, 1, precision="int8")
@@ -340,7 +339,7 @@ def test_the_requested_number_of_threads_is_used() -> None:
 
 
 def test_weights_are_shared_not_copied() -> None:
-    """This holds except for queries, keys and values, which one matrix multiplication computes; the graph is small."""
+    """All weights are shared except those of queries, keys and values, which are multiplied as one matrix."""
     model = decoder(tiny(positions="rotary", head_width=16, width=64, hidden=256))
     graph = step_graph(model)
     shared = {tensor.data_ptr() for tensor in graph.weights.values()}

@@ -74,8 +74,7 @@ def clean_and_corrupt(family: str, real: Tensor | None = None) -> tuple[dict[str
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "choice"), list(product(FAMILIES, CHOICES)))
 def test_patching_everything_gives_the_clean_pass(family: str, choice: dict[str, Any]) -> None:
-    """This holds exactly for heads with feed-forward layers, for whole attention layers, and for the residual
-    stream."""
+    """Patch all heads or attention layers together with feed-forward layers and embeddings, or one residual stream."""
     model = model_of(family, **choice)
     clean, corrupt = clean_and_corrupt(family, PAD)
     unobserved = [name for name in catalogue(model) if name.split(".")[-1] not in ("scores", "pattern")]

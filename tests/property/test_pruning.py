@@ -153,7 +153,7 @@ def test_resampling_one_row_is_refused() -> None:
 @pytest.mark.parametrize("shape", [{"norm": "none"}, {"norm": "none", "kv_heads": 2, "tied": False}])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_for_the_last_attention_the_direct_effect_is_the_total_effect(family: str, shape: dict[str, Any]) -> None:
-    """This is checked for the last attention layer, followed by a feed-forward layer that returns 0 and no norm."""
+    """Compare for the last attention layer, which is followed by a feed-forward layer that returns 0 and no norm."""
     model = model_of(family, **shape).double()
     rows = data(family)
     last = list(attentions(model))[-1]
@@ -228,7 +228,7 @@ def at_zero(model: Model, names: list[str]) -> dict[str, Tensor]:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "shape"), CASES, ids=named)
 def test_a_gate_of_zero_equals_a_removed_head(family: str, shape: dict[str, Any]) -> None:
-    """This covers unequal groups, a key head without queries, an attention without heads, and removal in two steps."""
+    """Cases: unequal groups, a key head without queries, an attention without heads, and removal in two steps."""
     model = model_of(family, **shape).double()
     rows = data(family)
     names = removable(family)

@@ -120,7 +120,7 @@ def test_a_resume_can_change_the_precision(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("speeds", [SLOW, FAST])
 def test_a_run_of_an_older_version_resumes_bit_for_bit(speeds: Speeds, tmp_path: Path) -> None:
-    """It recorded `auto`, which was float32 on a CPU, and no precision of Muon, which was bfloat16."""
+    """The older version recorded `auto`, which was float32 on a CPU, and no precision of Muon, which was bfloat16."""
     cache_speeds(SLOW)
     explicit = {**MUON, "train__precision": "fp32", "train__muon_precision": "bf16"}
     old = small_trainer(tmp_path, **explicit)

@@ -223,7 +223,7 @@ def test_training_can_be_recorded() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_only_recorded_sites_have_hooks_and_none_remains(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This also holds after an exception inside the model, and after the memory budget is exceeded."""
+    """No hook remains after a recording, an exception inside the model, or an exceeded memory budget."""
     model = model_of(family).train()
     given = inputs(family, None)
     before = full_state(model)

@@ -77,7 +77,7 @@ def say(model: Model, padded: bool) -> Tensor:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "positions", "kv_heads"), list(product(FAMILIES, POSITIONS, KV_HEADS)))
 def test_a_gate_of_0_equals_a_removed_head(family: str, positions: str, kv_heads: str) -> None:
-    """This covers self- and cross-attention, groups that become unequal, and an attention without heads."""
+    """Cases: self- and cross-attention, groups that become unequal, and an attention without heads."""
     index = POSITIONS.index(positions)
     other = {"qk_norm": ("head", "none")[index % 2], "norm_order": ("pre", "post", "output")[index % 3]}
     whole, small = both(

@@ -163,7 +163,7 @@ def test_a_micro_batch_lowered_for_memory_stays_low(tmp_path: Path, monkeypatch:
 
 
 def test_a_checkpoint_of_an_older_version_opens(tmp_path: Path) -> None:
-    """Its state has neither `oom_retries` nor the settings, and the manifest has neither legs nor a format."""
+    """The older state has neither `oom_retries` nor the settings, and the manifest has neither legs nor a format."""
     straight = small_trainer(tmp_path, "straight")
     loop.train(straight)
     trainer = small_trainer(tmp_path)
@@ -224,7 +224,7 @@ def test_edited_limits_and_sampling_are_used_and_reported(folder: Path) -> None:
 
 @pytest.mark.parametrize(("was", "now"), [("adamw", "muon"), ("muon", "adamw")])
 def test_optimizer_state_of_another_optimizer_is_refused(tmp_path: Path, was: str, now: str) -> None:
-    """This also holds for checkpoints without settings: PyTorch would load the state and crash in the next step."""
+    """Checkpoints without settings are refused, too: PyTorch would load the state and crash in the next step."""
     trainer = small_trainer(tmp_path, train__optimizer=was)
     stop_after(trainer, 4)
     change_state(trainer.run, lambda facts: facts.pop("settings"))
@@ -437,7 +437,7 @@ def test_a_resume_without_a_step_is_not_recorded(folder: Path) -> None:
 
 
 def test_a_run_of_a_later_version_is_recognized(folder: Path) -> None:
-    """Its settings have a name that this version does not know, which is not an error of the user."""
+    """The settings have a name that this version does not know, which is not an error of the user."""
     edit("run/manifest.json", '"format": 1', '"format": 2')(folder)
     edit("run/config.toml", "\nlayers = ", "\ndepth = ")(folder)
     for command in (RESUME, ("generate", "run", "the"), ("evaluate", "run")):

@@ -37,7 +37,7 @@ CASES = [(family, kind) for family, each in MODELS.items() for kind in each]
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_a_row_equals_the_same_row_decoded_alone(family: str, kind: dict[str, Any], data: st.DataObject) -> None:
-    """This holds while rows join and leave, beyond the context, with chunked prompts, for any positions and heads."""
+    """Other rows join and leave; texts grow beyond the context limit, and prompts may be read in chunks."""
     changes = {"layers": 2, **PLAIN, **kind} if "removed_heads" not in kind else {**PLAIN, **kind}
     model = decoder(tiny(**changes)) if family == "decoder" else encoder_decoder(**changes)
     visitors = data.draw(guests(45 if family == "decoder" else 29))

@@ -59,7 +59,7 @@ def close(one: Tensor, other: Tensor) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "choice"), EVERY)
 def test_everything_in_a_trace_follows_from_the_rest(family: str, choice: dict[str, Any]) -> None:
-    """With and without padding: logits equal those of an observed pass bit for bit, and the steps fit each other."""
+    """With and without padding: logits equal those of an observed pass bit for bit; the steps agree with each other."""
     model = model_of(family, **choice)
     for real in (None, PAD):
         given = inputs(family, real)

@@ -1,4 +1,4 @@
-"""Training: accumulated equals whole, resumed equals uninterrupted, watched equals unwatched, and it stops in time."""
+"""Training: gradients, resumed runs, evaluation that does not change training, settings, and reasons to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training loss, computed from a few logits at a time, against the loss of all logits at once."""
+"""The training loss, computed from a few logits at a time, compared with the loss of all logits at once."""
 
 from __future__ import annotations
 

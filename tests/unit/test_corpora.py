@@ -1,4 +1,4 @@
-"""Generated corpora: reproducible, well formed, and correct about their own probabilities."""
+"""Generated corpora: reproducible, well formed, and with correct probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks of exercises: every shipped answer passes, and every known mistake is rejected by its own name."""
+"""The checks of exercises: every shipped answer passes, and every known mistake is rejected by its name."""
 
 from __future__ import annotations
 

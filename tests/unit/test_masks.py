@@ -1,4 +1,4 @@
-"""Masks of self-attention against the definition, position by position, and no table where none is needed."""
+"""Masks of self-attention compared with their definition at each position, and full attention without a mask."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def several_files(folder: Path) -> Path:
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_an_older_run_resumes_on_its_own_split(tmp_path: Path, recorded: bool) -> None:
-    """Its settings say split = "tail"; the encoded text is missing, and the tokenizer is the same for every split."""
+    """The run has split = "tail"; the encoded text is missing, and the tokenizer is the same for every split."""
     changes = {
         "data__source": str(several_files(tmp_path)),
         "data__split": "tail",

@@ -1,4 +1,4 @@
-"""Muon: batched matrices take the same steps as single ones and as in torch's own Muon."""
+"""Muon: batched matrices take the same steps as single ones and as in PyTorch's Muon."""
 
 from __future__ import annotations
 

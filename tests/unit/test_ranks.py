@@ -1,4 +1,4 @@
-"""Spearman's rank correlation, against its closed form, numpy, and a value computed by hand."""
+"""Spearman's rank correlation, compared with its closed form, NumPy, and a value computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ROUGE by hand, against a slow implementation, and in scripts that other implementations drop."""
+"""ROUGE compared with values by hand and a slow implementation, and in scripts that other implementations drop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules against their formulas and torch's own, and the verdicts on learning curves."""
+"""Schedules compared with their formulas and PyTorch's schedulers, and the verdicts on learning curves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The attention views of the server against traces of the library: every number, every family, and their scripts."""
+"""The attention views of the server compared with traces of the library, for every family; and their scripts."""
 
 from __future__ import annotations
 

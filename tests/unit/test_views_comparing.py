@@ -1,4 +1,4 @@
-"""The views that ablate or compare models, against library and terminal; and their scripts."""
+"""Views that ablate or compare models: agreement with the library and the terminal, and their scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The views of replay, loss, probes and verification against the library, and their scripts."""
+"""The views of replay, loss, probes and verification compared with the library, and their scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reading views of the server against the library: every number, every family, and the output of their scripts."""
+"""The reading views of the server compared with the library, for every family; and the output of their scripts."""
 
 from __future__ import annotations
 
