@@ -538,7 +538,7 @@ def check_nothing_lost(mistake: Mistake, folder: Path, before: dict[str, str]) -
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("mistake", CATALOGUE, ids=[mistake.name for mistake in CATALOGUE])
-def test_two_lines_and_nothing_lost(
+def test_errors_have_two_lines_and_nothing_is_lost(
     mistake: Mistake, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mistake.set_up(here)

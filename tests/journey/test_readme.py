@@ -43,7 +43,7 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_set_up_is_two_commands() -> None:
+def test_the_installation_commands_come_first() -> None:
     lines = [line for block in blocks(README, "sh") for line in lines_of(block)]
     assert [line for line in lines if line.startswith("pip ")] == SETUP
     assert lines[: len(SETUP)] == SETUP

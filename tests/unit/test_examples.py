@@ -143,7 +143,9 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
 
 
 @pytest.mark.parametrize(("task", "given", "problem", "remedy"), REFUSED)
-def test_refused_in_two_clear_lines(task: Task, given: str, problem: str, remedy: str, tmp_path: Path) -> None:
+def test_bad_examples_are_refused_in_two_lines(
+    task: Task, given: str, problem: str, remedy: str, tmp_path: Path
+) -> None:
     write = writer(tmp_path)
     for name, content in FILES.items():
         write(name, content)

@@ -350,7 +350,7 @@ def test_the_text_sample_reads_long_texts_as_a_stream() -> None:
 
 
 @pytest.mark.thorough
-def test_the_text_sample_keeps_to_its_memory_limit() -> None:
+def test_the_text_sample_respects_its_memory_limit() -> None:
     texts = ("x" * 100 + f" {number}\n" for number in range(200_000))
     tracemalloc.start()
     try:

@@ -43,7 +43,7 @@ def test_a_folder_is_made_once_and_copies_refer_to_their_own_tokens(tmp_path: Pa
     assert len(made) == 1
 
 
-def test_other_settings_and_other_files_are_made_anew(
+def test_other_settings_or_another_package_make_a_new_run(
     tmp_path: Path, made: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained(tmp_path / "a", "book", {"steps": 3}, maker(made))
