@@ -7,9 +7,9 @@ measured in turns. The kinds of work:
 * `varied`: texts have different lengths (by default 13 tokens on average and 20 at most), because weights are set so
   that the end token becomes certain after a number of tokens that depends on the source. Here it is an advantage to
   remove finished sources from the batch.
-* `text`, `by length` (with `--run`): a trained run translates the lines of a file, as `glass generate --input` does, in
-  batches of up to 128 sources of similar length. Hugging Face's `generate` gets `--batch` lines at once, for `text` in
-  the file's order, for `by length` sorted by length.
+* `text`, `by length` (with `--run`): a trained run translates the first `--sentences` lines of a file, as
+  `glass generate --input` does, in batches of up to 128 sources of similar length. Hugging Face's `generate` gets
+  `--batch` lines at once, for `text` in the file's order, for `by length` sorted by length.
 
 The first two kinds use a model with random weights (by default 3 + 3 layers of width 256) and the same batches for
 both. The length penalty is 0, where both definitions of the score are equal. Needs the package `transformers`.
@@ -91,8 +91,8 @@ def never_end(model: EncoderDecoder) -> None:
 def end_after_a_while(model: EncoderDecoder, mean: float, spread: float) -> None:
     """Make the end token impossible at first, and certain after a number of tokens that depends on the source.
 
-    Channel 0 of a target is a clock: only position embeddings write to it, and only the end token's logit reads it.
-    Channel 1 of a source has a number for each token; cross-attention shifts the clock by their mean.
+    Channel 0 of a target is a clock: it grows with the position, and of all logits only the end token's reads it.
+    Channel 1 of a source has a number for each token; the first cross-attention shifts the clock by a mean of them.
     """
     tokens = model.embedding.tokens.weight  # (V, D)
     positions = model.embedding.positions.table.weight  # (C, D)
@@ -178,7 +178,7 @@ def _their_name(name: str, stack: str) -> str:
 
 
 def search_with_ours(model: EncoderDecoder, end: int, options: argparse.Namespace) -> Search:
-    """Return our beam search, with only the best text of each source, as in Hugging Face's."""
+    """Return our beam search, which returns only the best text of each source, as Hugging Face's does."""
     settings = SampleConfig(tokens=options.tokens, beams=options.beams, length_penalty=0)
     engine = open_engine(options.backend, model)
 

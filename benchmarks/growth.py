@@ -105,7 +105,7 @@ def steps_by_size(options: argparse.Namespace) -> Measured:
 
 
 def steps_by_context(options: argparse.Namespace) -> Measured:
-    """Measure training steps of 10 million parameters, with the same number of tokens in rows of several lengths."""
+    """Measure training steps of the 10 M model, with the same number of tokens in rows of several lengths."""
     for context in (64, 256, 1024):
         shape = Shape(layers=6, heads=6, width=384, context=context, batch=STEP_TOKENS // context)
         yield from steps_of(shape, context, options.repeats)

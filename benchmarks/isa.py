@@ -68,7 +68,7 @@ def onnxruntime_without_avx512() -> Path:
 
 
 def answered_no(machine_code: bytes) -> bytes:
-    """Patch the library so that each check for AVX-VNNI and the following check for AVX-512 fail."""
+    """Return the library's code, changed so that each check for AVX-VNNI and the next check for AVX-512 fail."""
     changed = bytearray(machine_code)
     questions = list(ASKS_AVX_VNNI.finditer(machine_code))
     if not questions:

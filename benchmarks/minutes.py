@@ -1,4 +1,4 @@
-"""Time limit of `glass train TEXT --minutes M`: how well a run keeps it, on an idle machine and on a busy one.
+"""Time limit of `glass train TEXT --minutes M`: how well a run respects it, on an idle machine and on a busy one.
 
 On the busy machine, one process per core computes all the time. Each run is a command in a separate folder; its wall
 time is that of the whole process. The ratio is wall time / M; the goal is at most 1.2 for one minute and 1.1 for two.

@@ -73,7 +73,7 @@ def served(folder: Path, options: argparse.Namespace) -> Iterator[tuple[str, flo
 
 
 def address_of(view: str, text: str, **state: object) -> str:
-    """Return the fragment of the page's address for a view, a text and its state."""
+    """Return the fragment of the page's URL for a view, a text and settings of the view."""
     kept = "".join(f"&.{name}={value}" for name, value in state.items())
     return f"#{view}?run=wide&text={quote_plus(text)}{kept}"
 

@@ -2,8 +2,8 @@
 
 Runs of all three families, several contexts, precisions, batch sizes and tokenizers, with rows of equal and different
 lengths, are first planned and then trained for the number of steps (at least 20) that takes --seconds according to the
-plan. Both use the command line. Time is that of training; memory is the peak of the training process (Linux: without
-file pages).
+plan. Both use the command line. Time is that of training; memory is the peak of the training process (on Linux without
+memory-mapped files).
 
     python benchmarks/plan_against_run.py --texts ~/texts --seconds 40 --out benchmarks/results/plan_against_run
     python benchmarks/plan_against_run.py --texts ~/texts --seconds 15 --only classify

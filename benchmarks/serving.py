@@ -5,8 +5,8 @@ parameters) is served by `glass serve` in a separate process. The requests are r
 120 characters, 20 to 200 tokens, greedy or sampled in several ways. First they are sent one at a time, then by
 `--streams` clients, each of which sends its next request when its previous one has ended. The speed of a single stream
 is measured with PyTorch, before and after the many streams, so that a change of the machine's speed is seen; with
-another backend, its own single stream is measured too. Some of the texts are then generated again by the library, one
-by one, and compared. With random weights logits differ clearly, so mixed-up texts would be noticed.
+another backend, a single stream of that backend is measured too. Some of the texts are then generated again by the
+library, one by one, and compared. With random weights logits differ clearly, so mixed-up texts would be noticed.
 
 The clients use plain sockets, because an HTTP library would use much of the CPU time of a small machine.
 

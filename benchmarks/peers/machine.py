@@ -61,7 +61,7 @@ def _version(name: str) -> str | None:
 
 
 def matrix_speed(dtype: torch.dtype, clock: Clock, size: int = 2048, repeats: int = 3, device: str = "cpu") -> float:
-    """Return the FLOP/s of a multiplication of square matrices, the best of several; slow processors use smaller ones.
+    """Return the FLOP/s of the fastest of several multiplications of square matrices, smaller on slow processors.
 
     In float32 PyTorch uses MKL, which does not use AVX-512 on processors not made by Intel; oneDNN does. The speed of
     the faster library is returned, as the peak of the processor.
@@ -90,7 +90,7 @@ def matrix_speed(dtype: torch.dtype, clock: Clock, size: int = 2048, repeats: in
 def precisions(clock: Clock, device: str) -> list[str]:
     """Return the precisions to measure: bfloat16 only if its matrix multiplications are not slower than float32's.
 
-    Without bfloat16 instructions a multiplication takes 80 times as long, and `train.precision=auto` never chooses it.
+    On processors without instructions for it, a bfloat16 multiplication can take 80 times as long as in float32.
     """
     size = 512 if device == "cpu" else 4096
     if matrix_speed(torch.bfloat16, clock, size, device=device) < matrix_speed(

@@ -102,7 +102,7 @@ def our_masked_step(shape: Shape, precision: str, device: str) -> Step:
 
 
 def their_masked_step(shape: Shape, precision: str, device: str) -> Step:
-    """Return a training step of transformers' BERT, with its own loss from labels."""
+    """Return a training step of transformers' BERT, which computes the loss from labels."""
     from transformers import BertConfig, BertForMaskedLM
 
     model = BertForMaskedLM(
@@ -174,7 +174,7 @@ def hugging_face(shape: Shape) -> nn.Module:
 
 
 class TorchLayers(nn.Module):
-    """Language model from torch's own layers, `nn.TransformerEncoder`."""
+    """Language model built from `nn.TransformerEncoder`."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()

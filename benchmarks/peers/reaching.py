@@ -3,10 +3,10 @@
 Two rows: training only, and the whole command from start to end.
 
 The peer's recipe is the one that nanoGPT publishes for CPUs: 4 layers, 4 heads, width 128, context 64, 12 rows per
-step, 2,000 steps of AdamW. With `--nanogpt`, nanoGPT's `train.py` runs it; without `--until-commands`, Hugging Face's
-GPT-2 runs it in a plain loop until the loss is reached. Text and split are the same: the last tenth is held out. The
-time of evaluations counts only in the whole command; the loss of every model is measured over all held-out characters,
-in windows of the context.
+step, 2,000 steps of AdamW. With `--nanogpt`, nanoGPT's `train.py` runs all of it; without `--until-commands`, Hugging
+Face's GPT-2 runs it in a plain loop until the loss is reached. Text and split are the same: the last tenth is held out.
+The time of evaluations counts only in the whole command; the loss of every model is measured over the held-out
+characters, in windows of the context.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Reached:
     Attributes:
         training: seconds of the training steps only.
         whole: seconds of the whole command; None if no command was run.
-        loss: loss over all held-out characters, in nats.
+        loss: loss over the held-out characters, in nats per character.
     """
 
     training: float
@@ -176,7 +176,10 @@ def _factor(step: int) -> float:
 
 @torch.no_grad()
 def whole_loss(logits: Any, model: nn.Module, held_out: Any) -> float:
-    """Return the loss in nats per character over all held-out text, in non-overlapping windows of the context."""
+    """Return the loss in nats per character over the held-out text, in non-overlapping windows of the context.
+
+    An incomplete last window is left out.
+    """
     was = model.training
     T = SHAPE.context
     model.eval()

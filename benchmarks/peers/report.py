@@ -24,7 +24,7 @@ SHOWN = (
 
 
 def write(folder: Path, found: Found) -> None:
-    """Write `results.json`, `results.md` and, if matplotlib is installed, `results.svg`."""
+    """Write `results.json` and `results.md`; also `results.svg` if matplotlib is installed and there are ratios."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / "results.md").write_text(markdown(found), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Train one BPE tokenizer and encode its text, for `tokens.py`, in a separate process to measure its memory."""
+"""Train one BPE tokenizer and encode its training text, for `tokens.py`, in a separate process to measure memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def sentencepiece(text: str, vocabulary: int) -> Encode:
 
 
 def main() -> None:
-    """Print a JSON object with speeds in MB/s and the peak memory of training, including all libraries."""
+    """Print a JSON object with speeds in MB/s, the process's peak memory after training in MB, and bytes per token."""
     facts = json.loads(sys.argv[1])
     os.environ["RAYON_NUM_THREADS"] = str(facts["threads"])
     os.environ["TOKENIZERS_PARALLELISM"] = "true"

@@ -135,7 +135,7 @@ def _case(task: str, chosen: dict[str, Any], bits: Bits, seed: int) -> Case:
 
 
 def _weights(kept: Any) -> dict[str, np.ndarray]:
-    """Return the attention weights of each site, from what the NumPy reference keeps for its backward pass."""
+    """Return the attention weights of each site, from values that the NumPy reference saves for its backward pass."""
     stacks = {"enc": kept.encoder, "dec": kept.decoder} if hasattr(kept, "encoder") else {"": kept.stack}
     return {
         f"{name}.{layer}.{'cross' if residual.name == 'cross' else 'self'}": residual.part.attend.weights[0]

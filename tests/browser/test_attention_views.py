@@ -86,7 +86,7 @@ def colours(page: Page) -> Floats:
     return np.array(found[2:], dtype=np.float64).reshape(found[0], found[1], 4)[:, :, :3]
 
 
-def test_a_map_is_that_of_the_library(page: Visit, subject: Callable[[str], Subject]) -> None:
+def test_the_map_equals_the_librarys(page: Visit, subject: Callable[[str], Subject]) -> None:
     shown = page("attention", CASES[0][0])
     for run, head in CASES:
         expected = weights_of(subject(run), head)
@@ -114,7 +114,7 @@ def test_masked_cells_are_not_drawn_as_zeros(page: Visit, subject: Callable[[str
     assert "hidden by the mask" not in shown.inner_text("aside")
 
 
-def test_a_cell_leads_to_its_score(page: Visit, subject: Callable[[str], Subject]) -> None:
+def test_a_click_on_a_cell_opens_its_score(page: Visit, subject: Callable[[str], Subject]) -> None:
     shown = page("attention", "book", head="dec.1.self.1")
     shape = weights_of(subject("book"), "dec.1.self.1").shape
     box = shown.locator("section.view canvas").bounding_box()
@@ -133,7 +133,7 @@ def test_a_cell_leads_to_its_score(page: Visit, subject: Callable[[str], Subject
     shown.wait_for_selector("h2:text-is('Attention map')")
 
 
-def test_a_score_is_taken_apart_as_it_was_made(page: Visit, subject: Callable[[str], Subject]) -> None:
+def test_the_steps_of_a_score_are_shown(page: Visit, subject: Callable[[str], Subject]) -> None:
     shown = page("score", CASES[0][0])
     for run, head in CASES:
         part, place = traced(subject(run), head)
@@ -153,13 +153,13 @@ def test_a_score_is_taken_apart_as_it_was_made(page: Visit, subject: Callable[[s
         assert products == pytest.approx((q * k).tolist(), abs=NEAR)
 
 
-def test_a_hidden_key_has_no_score(page: Visit) -> None:
+def test_a_masked_key_has_no_score(page: Visit) -> None:
     shown = page("score", "book", head="dec.0.self.0", q=2, k=5)
     assert "masked key" in shown.inner_text(".steps")
     assert value(shown, ".steps .weight") == 0
 
 
-def test_what_if_the_scores_were_divided(page: Visit, subject: Callable[[str], Subject]) -> None:
+def test_scores_can_be_divided_by_a_factor(page: Visit, subject: Callable[[str], Subject]) -> None:
     shown = page("score", "book", head="dec.1.self.0", q=8, k=2)
     assert shown.locator(".other").count() == 0
     shown.get_by_label("Divide all scores by").fill("0.30")
@@ -177,7 +177,7 @@ def test_what_if_the_scores_were_divided(page: Visit, subject: Callable[[str], S
     assert shown.locator(".other").count() == 0
 
 
-def test_all_heads_have_their_roles(page: Visit, runs: dict[str, Path], model: Model) -> None:
+def test_all_heads_show_their_roles(page: Visit, runs: dict[str, Path], model: Model) -> None:
     shown = page("heads", "book")
     report = heads_of_run(OpenedRun.load(runs["book"]))
     expected = {str(found.head): found for found in report.heads}
@@ -214,7 +214,7 @@ def test_heads_are_sorted_and_open_their_map(page: Visit, subject: Callable[[str
     assert shown.inner_text("aside h3") == order[1]
 
 
-def test_a_token_is_looked_from_by_all_heads(page: Visit, subject: Callable[[str], Subject]) -> None:
+def test_one_query_is_shown_in_all_heads(page: Visit, subject: Callable[[str], Subject]) -> None:
     shown = page("focus", CASES[0][0])
     for run, head in CASES:
         expected = weights_of(subject(run), head)
@@ -229,7 +229,7 @@ def test_a_token_is_looked_from_by_all_heads(page: Visit, subject: Callable[[str
         assert value(shown, ".strips .read") == pytest.approx(best[0], abs=NEAR), "the strip that is marked"
 
 
-def test_another_token_is_chosen_by_its_button(page: Visit, subject: Callable[[str], Subject]) -> None:
+def test_a_button_selects_another_token(page: Visit, subject: Callable[[str], Subject]) -> None:
     shown = page("focus", "book", head="dec.0.self.1")
     shown.locator(".tokens button").nth(3).click()
     settled(shown)
@@ -239,7 +239,7 @@ def test_another_token_is_chosen_by_its_button(page: Visit, subject: Callable[[s
 
 
 @pytest.mark.parametrize("head", [None, 1])
-def test_an_alignment_is_that_of_cross_attention(
+def test_the_alignment_equals_cross_attention(
     head: int | None, page: Visit, subject: Callable[[str], Subject], model: Model
 ) -> None:
     shown = page("alignment", "en-de", site="dec.0.cross", of=-1 if head is None else head)
@@ -260,7 +260,7 @@ def test_an_alignment_is_that_of_cross_attention(
     assert shown.locator("td .link").all_inner_texts() == texts
 
 
-def test_a_hypothesis_becomes_the_target(page: Visit) -> None:
+def test_a_hypothesis_can_become_the_target(page: Visit) -> None:
     shown = page("alignment", "en-de")
     text = shown.locator("td .link").nth(1).inner_text()
     shown.locator("td .link").nth(1).click()
@@ -269,7 +269,7 @@ def test_a_hypothesis_becomes_the_target(page: Visit) -> None:
     assert shown.inner_text(".target") == text
 
 
-def test_a_window_of_a_long_text(page: Visit, model: Model) -> None:
+def test_a_long_text_is_shown_pooled_and_in_windows(page: Visit, model: Model) -> None:
     text = long_text(1024)
     shown = page("attention", "long", text, head="dec.7.self.3")
     own = unshortened_subject_of(model("long"), text)
@@ -291,7 +291,7 @@ def test_a_window_of_a_long_text(page: Visit, model: Model) -> None:
     expect_in_url(shown, ".queries=480-512")
 
 
-def test_a_run_without_cross_attention_says_what_to_do(page: Visit) -> None:
+def test_a_run_without_cross_attention_shows_a_remedy(page: Visit) -> None:
     shown: Any = page("tokens", "book")
     shown.get_by_role("button", name="Alignment").click()
     shown.wait_for_selector("main p.card")

@@ -42,7 +42,7 @@ def answers_of(model: Library, tokens: int, temperature: float, seed: int) -> li
     return [message["content"] for message in messages[1::2]]
 
 
-def test_the_second_question_goes_with_the_first(page: Visit, model: Library) -> None:
+def test_the_second_question_is_sent_with_the_first(page: Visit, model: Library) -> None:
     shown = page("write", "talk", tokens=8, t=0.7, seed=3)
     expect(shown.locator(BOX)).to_have_value(TEXTS["talk"])
     for number, question in enumerate(QUESTIONS, start=1):
@@ -90,7 +90,7 @@ BREAKS = """(breaks) => {
 
 @pytest.mark.parametrize("breaks", [True, False])
 @pytest.mark.parametrize("run", ["talk", "book"])
-def test_a_connection_that_breaks_is_said_and_the_question_comes_back(run: str, breaks: bool, page: Visit) -> None:
+def test_a_broken_connection_is_reported_and_the_question_is_restored(run: str, breaks: bool, page: Visit) -> None:
     shown = page("write", run, tokens=8, t=0)
     button = shown.locator(".button.main")
     if run == "talk":
@@ -111,7 +111,7 @@ def test_a_connection_that_breaks_is_said_and_the_question_comes_back(run: str, 
     expect(shown.locator(".problem")).to_have_count(0)
 
 
-def test_messages_that_are_forgotten_are_not_sent_again(page: Visit, model: Library) -> None:
+def test_forgotten_messages_are_not_sent_again(page: Visit, model: Library) -> None:
     shown = page("write", "talk", tokens=8, t=0)
     sent: list[list[dict[str, str]]] = []
 
@@ -140,7 +140,7 @@ def test_messages_that_are_forgotten_are_not_sent_again(page: Visit, model: Libr
     expect(shown.locator("li.assistant p").last).to_have_text(alone or "(nothing)")
 
 
-def test_a_full_context_is_said_and_a_question_that_is_too_long_comes_back(page: Visit) -> None:
+def test_a_full_context_is_reported_and_too_long_a_question_is_restored(page: Visit) -> None:
     shown = page("write", "talk", tokens=8, t=0, refused=True)
     for number in (1, 2, 3):
         ask(shown, QUESTIONS[0], number)
@@ -158,7 +158,7 @@ def test_a_full_context_is_said_and_a_question_that_is_too_long_comes_back(page:
     expect(shown.locator(".problem")).to_have_count(0)
 
 
-def test_every_view_opens_or_says_why_not(page: Visit) -> None:
+def test_every_view_opens_or_explains_why_not(page: Visit) -> None:
     """The `page` fixture fails the test if the console shows an error."""
     shown = page("write", "talk")
     listed = set()
@@ -173,7 +173,7 @@ def test_every_view_opens_or_says_why_not(page: Visit) -> None:
     assert set(views_of(shown)) - listed == UNLISTED
 
 
-def test_a_conversation_can_be_used_by_everyone(page: Visit) -> None:
+def test_a_conversation_is_accessible(page: Visit) -> None:
     shown = page("write", "talk", tokens=8, t=0)
     for number, question in enumerate(QUESTIONS, start=1):
         ask(shown, question, number)

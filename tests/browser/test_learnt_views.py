@@ -50,7 +50,7 @@ STOPS = [
 # training replay
 
 
-def test_the_replay_is_what_the_run_wrote(page: Visit, runs: dict[str, Path]) -> None:
+def test_the_replay_shows_the_recorded_snapshots(page: Visit, runs: dict[str, Path]) -> None:
     run = Run(runs["book"])
     history = read_history(run)
     lines = read_metrics(run)
@@ -106,7 +106,7 @@ def surprisal(
     return found
 
 
-def test_the_loss_of_each_token_is_that_of_the_library(
+def test_the_loss_of_each_token_equals_the_librarys(
     page: Visit, surprisal: Callable[[str, str | None], SurprisalResult]
 ) -> None:
     shown = page("loss", "book")
@@ -119,7 +119,7 @@ def test_the_loss_of_each_token_is_that_of_the_library(
         assert values(shown, ".groups") == pytest.approx(parts, abs=NEAR)
 
 
-def test_the_held_out_loss_is_that_of_training(page: Visit, runs: dict[str, Path]) -> None:
+def test_the_validation_loss_equals_that_of_training(page: Visit, runs: dict[str, Path]) -> None:
     shown = page("loss", "post")
     shown.get_by_role("button", name="Measure the validation split").click()
     expect(shown.locator(".split dl.figures")).to_be_visible(timeout=LONG)
@@ -130,7 +130,7 @@ def test_the_held_out_loss_is_that_of_training(page: Visit, runs: dict[str, Path
 # probes
 
 
-def test_probes_are_those_of_glass_probe(page: Visit, runs: dict[str, Path]) -> None:
+def test_probes_equal_those_of_glass_probe(page: Visit, runs: dict[str, Path]) -> None:
     shown = page("probes", "book", questions=80)
     shown.get_by_role("button", name="Run the probes").click()
     expect(shown.get_by_text("Done. The server keeps the results")).to_be_visible(timeout=LONG)
@@ -170,7 +170,7 @@ def test_the_verification_report_is_made_and_shown(page: Visit, runs: dict[str, 
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_tour_goes_by_keyboard_through_the_views(page: Visit, width: int) -> None:
+def test_the_tour_can_be_taken_with_the_keyboard(page: Visit, width: int) -> None:
     shown = page("tokens", "book", width=width)
     start = shown.locator("#tour-start")
     title = shown.locator("#tour-title")
@@ -192,7 +192,7 @@ def test_the_tour_goes_by_keyboard_through_the_views(page: Visit, width: int) ->
     expect(start).to_be_focused()
 
 
-def test_the_tour_leaves_out_what_a_run_has_not(page: Visit) -> None:
+def test_the_tour_skips_views_that_a_run_lacks(page: Visit) -> None:
     shown = page("tokens", "mails", tour="tokens")
     found = [shown.evaluate("() => location.hash.slice(1).split('?')[0]")]
     while shown.get_by_role("button", name="Next", exact=True).count():
@@ -227,12 +227,12 @@ def listed(route: Route, **changes: Any) -> None:
     route.fulfill(json={"runs": [{**runs[0], **changes}, *runs[1:]]})
 
 
-def test_no_runs_are_said(alone: Callable[[Callable[[Route], None]], Page]) -> None:
+def test_missing_runs_are_reported(alone: Callable[[Callable[[Route], None]], Page]) -> None:
     shown = alone(lambda route: route.fulfill(json={"runs": []}))
     expect(shown.get_by_role("alert")).to_contain_text("glass serve RUN")
 
 
-def test_a_run_without_a_checkpoint_is_waited_for(alone: Callable[[Callable[[Route], None]], Page]) -> None:
+def test_the_page_waits_for_a_first_checkpoint(alone: Callable[[Callable[[Route], None]], Page]) -> None:
     state: dict[str, Any] = {"step": None, "version": None, "training": True}
     shown = alone(lambda route: listed(route, **state))
     expect(shown.locator("main h2")).to_have_text("book has no checkpoint yet")
@@ -240,14 +240,14 @@ def test_a_run_without_a_checkpoint_is_waited_for(alone: Callable[[Callable[[Rou
     expect(shown.locator("section.view")).to_be_visible(timeout=PATIENCE)
 
 
-def test_a_run_that_cannot_be_read_says_why(alone: Callable[[Callable[[Route], None]], Page]) -> None:
+def test_the_reason_is_shown_for_an_unreadable_run(alone: Callable[[Callable[[Route], None]], Page]) -> None:
     error = {"what": "tokenizer.json is damaged", "remedy": "Copy it again."}
     shown = alone(lambda route: listed(route, error=error))
     expect(shown.get_by_role("alert")).to_contain_text("tokenizer.json is damaged")
     assert json.dumps(error["remedy"]).strip('"') in shown.inner_text("[role=alert]")
 
 
-def test_a_server_that_is_gone_is_said_until_it_is_back(alone: Callable[[Callable[[Route], None]], Page]) -> None:
+def test_a_stopped_server_is_reported_until_it_returns(alone: Callable[[Callable[[Route], None]], Page]) -> None:
     gone = False
 
     def answer(route: Route) -> None:

@@ -22,8 +22,8 @@ WRITES = ("alignment", "machines", "write")
 """Views that are tested with an encoder-decoder; all other views are tested with a decoder."""
 
 
-def test_every_view_can_be_used_by_everyone(page: Visit) -> None:
-    """Audit each view in light mode, its contrast in dark mode, and its width on two phones."""
+def test_every_view_is_accessible(page: Visit) -> None:
+    """Audit each view in light mode, its contrast in dark mode, and its size on two phones."""
     shown = page("tokens", "book")
     wrong: dict[str, list[str]] = {}
     for view in views_of(shown):
@@ -47,7 +47,7 @@ def test_every_view_can_be_used_by_everyone(page: Visit) -> None:
     assert wrong == {}
 
 
-def test_the_page_is_walked_by_keyboard(page: Visit) -> None:
+def test_the_page_can_be_used_with_the_keyboard(page: Visit) -> None:
     shown = page("attention", "book", head="dec.0.self.1", q=4, k=2)
     shown.keyboard.press("Tab")
     assert shown.evaluate("() => document.activeElement.textContent") == "Skip to the view"
@@ -63,7 +63,7 @@ def test_the_page_is_walked_by_keyboard(page: Visit) -> None:
     expect_in_url(shown, ".q=5")
 
 
-def test_the_menu_is_reached_and_used_by_keyboard(page: Visit) -> None:
+def test_the_menu_can_be_used_with_the_keyboard(page: Visit) -> None:
     shown = page("tokens", "book")
     for _ in range(12):
         shown.keyboard.press("Tab")
@@ -100,7 +100,7 @@ def box_of(page: Page, selector: str) -> Any:
     return found
 
 
-def test_texts_from_right_to_left_and_in_bangla(page: Visit) -> None:
+def test_right_to_left_and_bangla_texts_are_shown(page: Visit) -> None:
     shown = page("tokens", "bangla", ARABIC[0])
     direction = "(element) => getComputedStyle(element).direction"
     assert shown.locator("textarea").first.evaluate(direction) == "rtl"
@@ -112,7 +112,7 @@ def test_texts_from_right_to_left_and_in_bangla(page: Visit) -> None:
     assert "".join(whole).replace("␣", " ").strip() == BANGLA[0], "no cluster is torn apart"
 
 
-def test_the_address_holds_the_whole_state(page: Visit, server: Served) -> None:
+def test_the_url_contains_the_whole_state(page: Visit, server: Served) -> None:
     first = page("attention", "en-de")
     first.get_by_label("Part").select_option(label="Cross-attention")
     first.get_by_label("Layer").select_option("1")
@@ -157,7 +157,7 @@ def test_a_link_with_the_former_name_of_a_view_opens_it(page: Visit) -> None:
     expect_in_url(shown, "#verification?")  # the new name
 
 
-def test_errors_say_what_to_do(page: Visit) -> None:
+def test_errors_show_a_remedy(page: Visit) -> None:
     shown = page("attention", "book", "the dog " * 60, refused=True)
     lines = shown.locator("[role=alert] p").all_inner_texts()
     assert len(lines) == 2
@@ -168,7 +168,7 @@ def test_errors_say_what_to_do(page: Visit) -> None:
     assert shown.locator("[role=alert]").count() == 0
 
 
-def test_who_has_no_token_is_told_where_it_is(browser: Browser, server: Served) -> None:
+def test_a_missing_token_is_explained(browser: Browser, server: Served) -> None:
     stranger = browser.new_page()
     stranger.goto(server.address)
     lines = stranger.locator("[role=alert] p").all_inner_texts()
@@ -177,7 +177,7 @@ def test_who_has_no_token_is_told_where_it_is(browser: Browser, server: Served) 
     stranger.close()
 
 
-def test_a_server_that_ended_is_said(browser: Browser, server: Served) -> None:
+def test_a_stopped_server_is_reported(browser: Browser, server: Served) -> None:
     reader = browser.new_page()
     reader.goto(server.at("tokens", "book", TEXTS["book"]))
     settled(reader)
@@ -207,7 +207,7 @@ def sizes(page: Visit) -> Iterator[tuple[Page, dict[str, int]]]:
     shown.unroute_all(behavior="ignoreErrors")
 
 
-def test_a_long_text_stays_within_its_bounds(sizes: tuple[Page, dict[str, int]], server: Served) -> None:
+def test_a_long_text_stays_within_size_limits(sizes: tuple[Page, dict[str, int]], server: Served) -> None:
     """The text has 1,024 tokens, the model 12 layers of 12 heads; show heads of several layers, and five views."""
     shown, replies = sizes
     text = long_text(1024)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.mark.parametrize("run", ["book", "bangla"])
-def test_the_ids_are_those_of_the_tokenizer(run: str, page: Visit, model: Callable[[str], AnyTextModel]) -> None:
+def test_the_ids_equal_the_tokenizers(run: str, page: Visit, model: Callable[[str], AnyTextModel]) -> None:
     shown = page("tokens", run)
     ids = model(run).tokenizer.encode(TEXTS[run])
     assert values(shown, "td") == ids

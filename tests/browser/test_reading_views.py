@@ -68,14 +68,14 @@ def test_the_receipt_adds_up(run: str, page: Visit, model: Models) -> None:
     assert near(found, parts[number].sources)
 
 
-def test_no_receipt_where_there_is_no_exact_split(page: Visit) -> None:
+def test_there_is_no_receipt_without_an_exact_split(page: Visit) -> None:
     shown = page("receipt", "post", refused=True)
     expect(shown.get_by_role("alert")).to_contain_text("norm_order = post")
     assert shown.locator(".waterfall").count() == 0
 
 
 @pytest.mark.parametrize("run", ["book", "fill", "en-de"])
-def test_the_lens_ends_with_the_model(run: str, page: Visit, model: Models) -> None:
+def test_the_last_row_of_the_lens_equals_the_model(run: str, page: Visit, model: Models) -> None:
     case = case_of(unshortened_subject_of(model(run), TEXTS[run]), everywhere=True)
     right = lens(case.model, case.tokens, case.outputs, case.target)
     shown = page("lens", run)
@@ -92,7 +92,7 @@ def test_the_lens_ends_with_the_model(run: str, page: Visit, model: Models) -> N
 
 
 @pytest.mark.parametrize("run", ["book", "en-de"])
-def test_importance_three_ways(run: str, page: Visit, model: Models) -> None:
+def test_three_measures_of_importance_equal_the_librarys(run: str, page: Visit, model: Models) -> None:
     case = case_of(unshortened_subject_of(model(run), TEXTS[run]))
     made = case.trace()
     occlusion = occlude(case, *replacements(model(run)))
@@ -141,7 +141,7 @@ def test_the_shuffle_test(run: str, page: Visit, model: Models) -> None:
 
 
 @pytest.mark.parametrize("view", ["tape", "receipt", "lens", "importance", "embeddings", "positions"])
-def test_nothing_is_wider_than_a_phone(view: str, page: Visit) -> None:
+def test_no_view_is_wider_than_a_phone(view: str, page: Visit) -> None:
     shown = page(view, "bangla", width=360, scheme="dark")
     assert shown.evaluate("document.documentElement.scrollWidth") <= 360
     assert shown.evaluate("Math.max(...[...document.querySelectorAll('canvas')].map((each) => each.width), 0)") <= 2048

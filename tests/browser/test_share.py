@@ -156,7 +156,10 @@ def questions(task: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def unlike(one: Any, other: Any, where: str = "") -> Iterator[str]:
-    """Yield the differences between two answers; numbers may differ by the rounding error of float32."""
+    """Yield the differences between an expected and a found answer, without the fields in `NOT_THE_SAME`.
+
+    A float may differ by 1e-4, or by 1e-4 of its size if that is larger.
+    """
     if isinstance(one, dict):
         for name in one.keys() - NOT_THE_SAME:
             yield from unlike(one[name], (other or {}).get(name, "absent"), f"{where}.{name}")
@@ -198,7 +201,7 @@ def computed(page: Page, tried: list[Case]) -> Iterator[tuple[Case, dict[str, An
         yield from zip(batch, page.evaluate(PASSES, [case.page for case in batch]), strict=True)
 
 
-def test_every_kind_of_model_gives_the_numbers_of_the_library(opened: Page) -> None:
+def test_every_kind_of_model_gives_the_librarys_numbers(opened: Page) -> None:
     for case, found in computed(opened, cases(every=5)):
         logits = np.array(found["logits"]).reshape(case.logits.shape)
         assert np.abs(logits - case.logits).max() < 1e-9, case.name
@@ -229,7 +232,7 @@ def printed(script: str) -> str:
 
 
 def largest_difference(expected: Binary, found: list[float | None]) -> float:
-    """Return the largest difference of two cells, in units of the allowed error: 1e-5 of a weight, or 1 for bytes."""
+    """Return the largest difference between two equal cells, in units of the allowed error: 1e-5, or 1 for bytes."""
     in_bytes = expected.header.get("form") == "uint8"
     theirs = np.frombuffer(expected.data, "u1" if in_bytes else "<f4").astype(float)
     ours = np.array(found, dtype=float)
@@ -238,7 +241,7 @@ def largest_difference(expected: Binary, found: list[float | None]) -> float:
 
 
 @pytest.mark.parametrize("task", ["lm", "masked", "classify", "translate", "chat"])
-def test_the_views_answer_as_the_server_does(
+def test_the_views_give_the_servers_answers(
     task: str, opened: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = make_run(tmp_path / "run", task, SCHEMES[task], {"size": 4}, **SETTINGS[task])
@@ -265,7 +268,7 @@ def test_the_views_answer_as_the_server_does(
         assert printed(found["header"]["python"]), view
 
 
-def test_a_file_is_opened_and_writes(opened: Page, tmp_path: Path) -> None:
+def test_a_shared_file_opens_and_generates_text(opened: Page, tmp_path: Path) -> None:
     report = share_run(ShareRequest(make_run(tmp_path / "run"), tmp_path / "b.html", 8, [BANGLA, "the old dog"]))
     page = opened.context.new_page()
     page.goto(report.out.as_uri() + "#write?.t=0&.tokens=40")
@@ -279,7 +282,7 @@ def test_a_file_is_opened_and_writes(opened: Page, tmp_path: Path) -> None:
     page.close()
 
 
-def test_a_file_answers_a_question(opened: Page, tmp_path: Path) -> None:
+def test_a_shared_file_answers_a_question(opened: Page, tmp_path: Path) -> None:
     made = make_run(tmp_path / "run", "chat", SCHEMES["chat"])
     report = share_run(ShareRequest(made, tmp_path / "chat.html", 8, ["the old dog"]))
     page = opened.context.new_page()

@@ -37,7 +37,7 @@ def near(shown: list[float], real: list[float]) -> None:
 
 
 @pytest.mark.parametrize("run", ["book", "en-de"])
-def test_what_is_written_is_shaded(run: str, page: Visit, model: Library, runs: dict[str, Path]) -> None:
+def test_generated_tokens_are_shaded(run: str, page: Visit, model: Library, runs: dict[str, Path]) -> None:
     shown = page("write", run, tokens=30, seed=3, t=0.9, m=0.1)
     writer = model(run)
     assert isinstance(writer, TextModel | Translator)
@@ -56,7 +56,7 @@ def test_what_is_written_is_shaded(run: str, page: Visit, model: Library, runs: 
         expect(shown.locator("blockquote mark")).to_have_text(sample.text[longest.start :][: longest.length])
 
 
-def test_the_address_writes_the_same_text_again(page: Visit) -> None:
+def test_the_url_reproduces_the_generated_text(page: Visit) -> None:
     texts = []
     for _ in range(2):
         shown = page("write", "book", tokens=20, seed=5, wrote=1)
@@ -65,7 +65,7 @@ def test_the_address_writes_the_same_text_again(page: Visit) -> None:
     assert texts[0] == texts[1]
 
 
-def test_labels_and_holes(page: Visit, model: Library) -> None:
+def test_probabilities_of_labels_and_masks_are_shown(page: Visit, model: Library) -> None:
     shown = page("write", "mails")
     (named,) = model("mails").classify([TEXTS["mails"]])  # type: ignore[union-attr]
     near(values(shown, ".labels"), list(named.probabilities.values()))
@@ -74,7 +74,7 @@ def test_labels_and_holes(page: Visit, model: Library) -> None:
 
 
 @pytest.mark.parametrize("run", ["book", "en-de"])
-def test_every_stage_of_sampling_and_the_tree(run: str, page: Visit, model: Library) -> None:
+def test_the_stages_of_sampling_and_the_beam_tree_are_shown(run: str, page: Visit, model: Library) -> None:
     shown = page("sampling", run, t=0.7, k=12, p=0.8, m=0.3, r=1.3, seed=2)
     writer = model(run)
     assert isinstance(writer, TextModel | Translator)
@@ -110,7 +110,9 @@ def test_min_p_is_off_until_its_slider_is_moved(view: str, page: Visit) -> None:
 @pytest.mark.parametrize(
     ("run", "part"), [("book", "dec.0.self.1"), ("fill", "enc.0.self.0"), ("en-de", "dec.0.cross.1")]
 )
-def test_a_part_that_is_switched_off(run: str, part: str, page: Visit, model: Library, runs: dict[str, Path]) -> None:
+def test_an_ablated_part_changes_the_output(
+    run: str, part: str, page: Visit, model: Library, runs: dict[str, Path]
+) -> None:
     shown = page("ablation", run)
     opened = model(run)
     shown.locator(f'button.switch[title$="({part})"]').click()
@@ -132,7 +134,7 @@ def test_a_part_that_is_switched_off(run: str, part: str, page: Visit, model: Li
     assert values(shown, ".loss .off")[1] == pytest.approx(json.loads(said.stdout)["loss"], abs=CLOSE)
 
 
-def test_two_runs_beside_each_other(page: Visit, model: Library) -> None:
+def test_two_runs_are_shown_side_by_side(page: Visit, model: Library) -> None:
     shown = page("compare", "book", other="post", stretch=3, head="dec.1.self.0", head2="dec.0.self.1")
     costs = [surprisals(model(name), TEXTS["book"]) for name in ("book", "post")]
     near(values(shown, ".mean"), [each.mean or 0 for each in costs])
@@ -161,7 +163,7 @@ def test_a_run_is_compared_with_its_parent_or_child_first(run: str, other: str, 
     expect(shown.locator(".sums tbody b")).to_have_text([run, "post"])
 
 
-def test_a_run_without_a_parent_is_compared_with_one_of_its_task(page: Visit) -> None:
+def test_a_run_without_a_parent_is_compared_with_a_run_of_its_task(page: Visit) -> None:
     shown = page("compare", "post")
     pick = shown.get_by_label("Other run")
     expect(pick.locator("option:checked")).to_have_text("book")
@@ -169,7 +171,7 @@ def test_a_run_without_a_parent_is_compared_with_one_of_its_task(page: Visit) ->
     expect(shown.locator(".relation")).to_have_count(0)
 
 
-def test_three_machines_with_one_text(page: Visit, model: Library) -> None:
+def test_three_families_are_shown_with_one_text(page: Visit, model: Library) -> None:
     text = "It was a small day when the child met the cat."
     at = text.index("child")
     shown = page("machines", "book", text, at=at, decoder="book", encoder="fill", **{"encoder-decoder": "en-de"})

@@ -25,7 +25,7 @@ For each room:
    effect or the tests have a gap.)
 
 The same seed makes the same faults for the same revisions. A test run that exceeds the time limit is ended; tests that
-it did not reach notice nothing.
+it did not reach count as not noticing the fault.
 
 Exit code: 0 if every room has a fault that is noticed in both trees; 1 if a fault is noticed in the old tree but not in
 the new one, or if a room has no fault that is noticed in both; 2 for bad arguments.

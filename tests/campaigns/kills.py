@@ -3,7 +3,7 @@
 For each configuration, an uninterrupted run is trained first. Each round starts the same run again, stops it up to
 three times (by SIGKILL, SIGTERM or SIGINT; at a random moment, before a random file operation, or before the first
 evaluation), resumes it until it ends, and compares the two folders: weights, optimizer state, metrics, samples, state,
-pointers. Only times, and the commands and paths in the manifest, may differ.
+pointers. Times are ignored; of the run's manifest, only the text hash and the tokenizers are compared.
 
   python -m tests.campaigns.kills --rounds 500 --seed 7
   python -m tests.campaigns.kills --rounds 20 --only lm-plateau-dropout,translate-plateau-muon
@@ -162,8 +162,8 @@ class Plan:
     def explains(self, code: int | None, log: Path, several: bool) -> bool:
         """Return whether the stop explains an exit code: killed by the signal, or 130 after handling the signal.
 
-        With two processes, any exit code is accepted once the stop was reached, or if it was planned for a moment:
-        torchrun ends the other process in its own way.
+        With two processes, any exit code is accepted once the stop was reached, or if it was planned for a moment,
+        because torchrun ends the other process.
         """
         if several:
             return self.stop is None or len(_operations(log, self.stop.rank)) >= (self.stop.before or 0)

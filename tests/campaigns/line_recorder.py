@@ -1,4 +1,4 @@
-"""Pytest plugin that runs chosen tests and records, for each, the outcome, the marker and the executed lines of a file.
+"""Pytest plugin that runs chosen tests and records the outcome of each and the lines of a file that it executes.
 
 `faults.py` loads it in the source trees that it compares; the plugin imports nothing from the project.
 """

@@ -112,7 +112,10 @@ def parses(lines: list[str]) -> bool:
 
 
 def nodes_in_functions(module: ast.Module) -> Iterator[ast.AST]:
-    """Yield all nodes in function bodies except annotations and f-strings, whose positions are wrong in Python 3.11."""
+    """Yield all nodes in function bodies except annotations and f-strings.
+
+    In Python 3.11, the positions of nodes inside f-strings are wrong.
+    """
     seen = set[ast.AST]()
     for function in ast.walk(module):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -55,7 +55,7 @@ def changes(run: Path) -> Iterator[tuple[str, bytes]]:
                 yield name, content.replace(bytes([digit]), b"7" if digit != ord("7") else b"8")
 
 
-def test_every_change_of_a_run_is_found(run: Path) -> None:
+def test_every_change_to_a_run_is_found(run: Path) -> None:
     copy = run.with_name("copy")
     shutil.copytree(run, copy)
     assert differences(run, copy) == []
@@ -79,7 +79,7 @@ def test_times_may_differ(run: Path) -> None:
     assert differences(run, copy) == []
 
 
-def test_configurations_cover_all_that_they_promise(tmp_path: Path) -> None:
+def test_configurations_cover_all_promised_settings(tmp_path: Path) -> None:
     assert len(CONFIGURATIONS) >= 16
     settings = [each.sections(tmp_path) for each in CONFIGURATIONS]
     train = [each["train"] for each in settings]
@@ -94,7 +94,7 @@ def test_configurations_cover_all_that_they_promise(tmp_path: Path) -> None:
     assert sum(each.several for each in CONFIGURATIONS) == 2
 
 
-def test_a_process_stops_before_the_file_operation_that_was_chosen(tmp_path: Path) -> None:
+def test_a_process_stops_before_the_chosen_file_operation(tmp_path: Path) -> None:
     code = (
         "import json, sys; from tests.campaigns.stopping import Stop, install\n"
         "from pathlib import Path; from glassformer.base.files import write_text\n"

@@ -21,7 +21,7 @@ def campaign(name: str, *arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.thorough
-def test_runs_that_are_stopped_and_resumed_equal_runs_that_nobody_stopped() -> None:
+def test_stopped_and_resumed_runs_equal_uninterrupted_runs() -> None:
     code, said = campaign("kills", "--rounds", "20", "--seed", "0", "--only", FEW)
     assert code == 0, said
     assert "0 of 20 rounds differ" in said

@@ -80,14 +80,14 @@ def mini_lm(tied: bool, causal: bool) -> tuple[Decoder | Encoder, torch.Tensor, 
     return model, inputs, targets
 
 
-def test_the_first_loss_without_mask_and_untied() -> None:
+def test_the_first_loss_without_mask_and_with_untied_weights() -> None:
     model, inputs, targets = mini_lm(tied=False, causal=False)
     assert cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).item() == pytest.approx(
         4.222940444946289, abs=5e-7
     )
 
 
-def test_five_steps_with_mask_and_tied() -> None:
+def test_five_steps_with_mask_and_tied_weights() -> None:
     model, inputs, targets = mini_lm(tied=True, causal=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     losses = []

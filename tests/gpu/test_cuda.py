@@ -54,7 +54,7 @@ def logits(model: Model) -> Tensor:
 
 
 @pytest.mark.parametrize(("family", "kind"), CASES, ids=named)
-def test_logits_and_gradients_are_those_of_the_processor(family: str, kind: dict[str, Any]) -> None:
+def test_logits_and_gradients_equal_those_of_the_cpu(family: str, kind: dict[str, Any]) -> None:
     """Cases include all position encodings, grouped-query attention, and attention layers with all heads removed."""
     found = []
     for model in on_both(tiny(family=family, **kind)):
@@ -72,7 +72,7 @@ def test_logits_and_gradients_are_those_of_the_processor(family: str, kind: dict
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_texts_are_those_of_the_processor(family: str, temperature: float) -> None:
+def test_texts_equal_those_of_the_cpu(family: str, temperature: float) -> None:
     """Decode greedily, by sampling with seeds, and by beam search, from prompts of different lengths."""
     cpu, gpu = on_both(tiny(family=family, positions="rotary", kv_heads=2))
     prompts = [tokens(1, length, seed=length)[0].tolist() for length in (3, 7, 11)]
@@ -101,7 +101,7 @@ def test_texts_are_those_of_the_processor(family: str, temperature: float) -> No
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("step", [5, 13])
-def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(tmp_path: Path, precision: str, step: int) -> None:
+def test_a_resumed_run_equals_the_uninterrupted_run_bit_for_bit(tmp_path: Path, precision: str, step: int) -> None:
     """Train with dropout, whose random numbers come from the GPU's generator."""
     changes = {"train__device": "cuda", "train__precision": precision}
     straight = small_trainer(tmp_path, "straight", **changes)
@@ -114,7 +114,7 @@ def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(tmp_path: Path, prec
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_loss_by_chunks_is_that_of_all_logits(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunked_loss_equals_the_loss_of_all_logits(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The gradients agree as well, within the rounding error of the precision."""
     monkeypatch.setattr("glassformer.tasks.losses.MOST_LOSS_LOGITS", 31 * 40)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
@@ -134,7 +134,7 @@ def test_the_loss_by_chunks_is_that_of_all_logits(precision: str, monkeypatch: p
         assert (own - other).norm() / other.norm() < limit
 
 
-def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
+def test_a_batch_that_exceeds_memory_is_halved(tmp_path: Path) -> None:
     """Make GPU memory run out; the gradients still equal those of the whole batch."""
     changes: dict[str, Any] = {"train__device": "cuda", "train__precision": "fp32", "train__batch": 512}
     changes |= {"model__width": 224, "model__context": 128, "model__dropout_residual": 0.0}
@@ -167,7 +167,7 @@ def memory_limit(most: int) -> Iterator[None]:
         torch.cuda.set_per_process_memory_fraction(1.0)
 
 
-def test_what_a_gpu_learnt_opens_on_the_processor(tmp_path: Path) -> None:
+def test_a_run_trained_on_a_gpu_opens_on_the_cpu(tmp_path: Path) -> None:
     """The loss on the CPU agrees with the loss that was measured on the GPU."""
     trainer = small_trainer(tmp_path, "run", train__device="cuda", train__precision="fp32", train__steps=6)
     train(trainer)

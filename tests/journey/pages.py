@@ -145,7 +145,7 @@ def with_torchrun(command: str, folder: Path, settings: tuple[str, ...] = ()) ->
 
 
 def quick_python(code: str, folder: Path) -> str:
-    """Run Python code in this process, in a namespace of its own, and return its standard output."""
+    """Run Python code in this process, in a new namespace, and return its standard output."""
     out = io.StringIO()
     names = dict[str, Any](__name__="__page__")
     with contextlib.chdir(folder), contextlib.redirect_stdout(out):

@@ -85,7 +85,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def write_pairs(folder: Path) -> None:
-    """Write `train`, `val` and `test` as `.en` and `.de` files, and further files with the same pairs.
+    """Write `train`, `val` and `test` as `.en` and `.de` files, and further files of sentence pairs.
 
     `pairs.tsv` has the pairs of `train` and `val`, `pairs.jsonl` has all 360 pairs, and `sentences.txt` has four
     English sentences of `test`.

@@ -82,7 +82,7 @@ def until(holds: Any, seconds: float = 10.0) -> None:
         time.sleep(0.01)
 
 
-def test_the_runs_that_write_are_listed(client: openai.OpenAI) -> None:
+def test_runs_that_generate_text_are_listed(client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["book", "chat", "en-de", "story"]
     assert client.models.retrieve("book").owned_by == "glassformer"
     for name in ("mails", "nobody"):
@@ -107,8 +107,8 @@ def as_settings(tokens: int, way: dict[str, Any], choice: int = 0) -> SampleConf
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS, ids=["greedy", "drawn", "penalized"])
-def test_completions_are_what_the_library_writes(client: openai.OpenAI, book: TextModel, way: dict[str, Any]) -> None:
-    """Request two texts for each prompt, longer than the context of 37 tokens, with and without streaming."""
+def test_completions_equal_the_librarys_texts(client: openai.OpenAI, book: TextModel, way: dict[str, Any]) -> None:
+    """Request two texts of up to 42 tokens for each prompt, with and without streaming; the context has 37 tokens."""
     options = {"model": "book", "prompt": PROMPTS, "max_tokens": 42, "n": 2, **way}
     found = client.completions.create(**options)
     expected = [book.generate([prompt], as_settings(42, way, choice))[0] for prompt in PROMPTS for choice in (0, 1)]
@@ -144,8 +144,8 @@ def test_prompts_may_be_token_ids_and_may_be_echoed(client: openai.OpenAI, book:
     assert texts == [text, text]
 
 
-def test_log_probabilities_are_the_models(client: openai.OpenAI, book: TextModel) -> None:
-    """Log-probabilities come from a plain forward pass over the text so far; temperature does not change them."""
+def test_log_probabilities_equal_the_models(client: openai.OpenAI, book: TextModel) -> None:
+    """Log-probabilities equal those of a forward pass over the text so far; temperature does not change them."""
     options: dict[str, Any] = {"model": "book", "prompt": "the", "max_tokens": 20, "seed": 3, "temperature": 0.5}
     choice = client.completions.create(**options, logprobs=4).choices[0]
     scores = choice.logprobs
@@ -188,7 +188,7 @@ def test_translations_are_completions_of_a_source(client: openai.OpenAI, runs: P
         client.chat.completions.create(model="en-de", messages=[{"role": "user", "content": "x"}])
 
 
-def test_a_translation_is_that_of_glass_generate_unless_it_is_to_be_drawn(client: openai.OpenAI, runs: Path) -> None:
+def test_translation_uses_beam_search_unless_sampling_is_requested(client: openai.OpenAI, runs: Path) -> None:
     """The default is beam search with the run's settings; `temperature` or `beams: 1` in a request turns it off."""
     model = OpenedRun.load(runs / "en-de", device="cpu").text_model
     assert isinstance(model, Translator)
@@ -234,7 +234,7 @@ def test_beams_find_the_likeliest_texts(name: str, client: openai.OpenAI, runs: 
         ("book", {"beams": 17}, "beams"),
     ],
 )
-def test_what_beam_search_has_not_is_refused(
+def test_options_without_effect_on_beam_search_are_refused(
     name: str, asked: dict[str, Any], words: str, client: openai.OpenAI
 ) -> None:
     with pytest.raises(openai.BadRequestError, match=words):
@@ -289,7 +289,7 @@ def test_echo_with_logprobs_scores_the_prompt(client: openai.OpenAI, runs: Path,
     assert streamed == scores
 
 
-def test_sources_are_not_scored(client: openai.OpenAI) -> None:
+def test_log_probabilities_of_sources_are_refused(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="its prompts are sources"):
         client.completions.create(model="en-de", prompt="the dog", echo=True, logprobs=1, temperature=0)
 
@@ -307,7 +307,7 @@ def test_a_chat_begins_with_the_start_token_as_a_completion_does(client: openai.
     assert again.usage == found.usage  # a template that writes it does not get a second one
 
 
-def test_a_chat_is_its_template_and_ends_where_the_template_says(client: openai.OpenAI, runs: Path) -> None:
+def test_a_chat_follows_its_template_and_ends_where_the_template_does(client: openai.OpenAI, runs: Path) -> None:
     model = OpenedRun.load(runs / "chat", device="cpu").writer
     messages: Any = [{"role": "system", "content": "be"}, {"role": "user", "content": [{"type": "text", "text": "hi"}]}]
     expected = model.generate(["be;hi;it: "], SampleConfig(tokens=40, stop=(" ", "n"), seed=8, temperature=1))[0]
@@ -338,7 +338,7 @@ def test_a_chat_is_its_template_and_ends_where_the_template_says(client: openai.
     assert "chat_template.jinja" in str(refused.value)
 
 
-def test_what_ends_an_answer_is_read_off_the_template(book: TextModel) -> None:
+def test_the_end_of_an_answer_is_derived_from_the_template(book: TextModel) -> None:
     tokenizer = book.tokenizer
     end = tokenizer.token_text(tokenizer.end_id)
 
@@ -366,12 +366,12 @@ def test_what_ends_an_answer_is_read_off_the_template(book: TextModel) -> None:
         "{{ cycler.__init__.__globals__ }}",
     ],
 )
-def test_a_template_is_a_guest_in_a_sandbox(book: TextModel, source: str) -> None:
+def test_chat_templates_run_in_a_sandbox(book: TextModel, source: str) -> None:
     with pytest.raises(GlassError, match="template"):
         TokenizedTemplate(ChatTemplate(source), book.tokenizer).ids([{"role": "user", "content": "x"}])
 
 
-def test_what_is_wrong_is_said_of_the_form_that_was_given(served: Served) -> None:
+def test_validation_errors_refer_to_the_given_type(served: Served) -> None:
     """The error for five stop texts says that there are too many, not that `stop` should be one text."""
     body = {"model": "book", "prompt": "the", "stop": ["a"] * 5}
     said = served.http.post("/v1/completions", json=body).json()["error"]["message"]
@@ -401,9 +401,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "parameter"), REFUSED, ids=[str(name) for _, name in REFUSED])
-def test_what_would_change_the_meaning_is_refused_by_name(
-    served: Served, change: dict[str, Any], parameter: str
-) -> None:
+def test_unsupported_parameters_are_refused_by_name(served: Served, change: dict[str, Any], parameter: str) -> None:
     answer = served.http.post("/v1/completions", json={"model": "book", "prompt": "the", "max_tokens": 2, **change})
     assert answer.status_code == 400
     error = answer.json()["error"]
@@ -411,7 +409,7 @@ def test_what_would_change_the_meaning_is_refused_by_name(
     assert len(error["message"].splitlines()) == 2
 
 
-def test_neutral_values_and_harmless_parameters_are_taken(served: Served) -> None:
+def test_neutral_values_and_harmless_parameters_are_accepted(served: Served) -> None:
     harmless = {
         "presence_penalty": 0,
         "frequency_penalty": 0.0,
@@ -430,13 +428,13 @@ def test_neutral_values_and_harmless_parameters_are_taken(served: Served) -> Non
     ).is_success
 
 
-def test_runs_that_write_no_text_say_so(client: openai.OpenAI) -> None:
+def test_runs_that_do_not_generate_text_are_refused(client: openai.OpenAI) -> None:
     for name in ("mails", "holes"):
         with pytest.raises(openai.BadRequestError, match="does not generate text"):
             client.completions.create(model=name, prompt="x")
 
 
-def test_many_at_once_become_what_they_are_alone(served: Served, book: TextModel) -> None:
+def test_concurrent_requests_give_the_same_texts_as_single_ones(served: Served, book: TextModel) -> None:
     prompts = [PROMPTS[number % 3] for number in range(24)]
 
     async def ask(client: openai.AsyncOpenAI, number: int) -> str:
@@ -458,7 +456,7 @@ def test_many_at_once_become_what_they_are_alone(served: Served, book: TextModel
 LONG = {"model": "book", "prompt": "the", "max_tokens": MOST_TOKENS, "temperature": 0, "stream": True}
 
 
-def test_whoever_goes_away_is_not_written_for(served: Served, client: openai.OpenAI) -> None:
+def test_generation_stops_when_the_client_disconnects(served: Served, client: openai.OpenAI) -> None:
     engine = served.engines.engine("book")
     stream: Any = client.completions.create(**LONG)
     next(iter(stream))
@@ -470,7 +468,7 @@ def test_whoever_goes_away_is_not_written_for(served: Served, client: openai.Ope
     until(lambda: engine.rows == 0)
 
 
-def test_a_full_queue_says_when_to_ask_again(runs: Path) -> None:
+def test_a_full_queue_reports_when_to_retry(runs: Path) -> None:
     with serving([runs / "book"], rows=1, waiting=1) as small:
         client = openai.OpenAI(base_url=f"{small.url}/v1", api_key=TOKEN, max_retries=0)
         engine = small.engines.engine("book")
@@ -489,7 +487,7 @@ def test_a_full_queue_says_when_to_ask_again(runs: Path) -> None:
             client.completions.create(model="book", prompt=["a", "b"])  # both, or none
 
 
-def test_large_models_write_fewer_texts_at_once(served: Served, book: TextModel) -> None:
+def test_large_models_generate_fewer_texts_at_once(served: Served, book: TextModel) -> None:
     loaded = served.engines.engine("book").load()
     cache = Cache(book.model.config, 1, loaded.context, torch.device("cpu"), torch.float32)
     config = book.config.model
@@ -506,7 +504,7 @@ def test_large_models_write_fewer_texts_at_once(served: Served, book: TextModel)
 
 
 @pytest.mark.thorough
-def test_a_newer_checkpoint_serves_who_comes_after_it(runs: Path, tmp_path: Path) -> None:
+def test_later_requests_use_a_newer_checkpoint(runs: Path, tmp_path: Path) -> None:
     run = Run(make_run(tmp_path / "growing", tied=False))
     with serving([run.folder]) as small:
         client = openai.OpenAI(base_url=f"{small.url}/v1", api_key=TOKEN, max_retries=0)
@@ -532,7 +530,7 @@ def test_a_newer_checkpoint_serves_who_comes_after_it(runs: Path, tmp_path: Path
         assert text == old.generate(["the"], SampleConfig(tokens=600, temperature=0))[0].text
 
 
-def test_an_error_of_one_text_is_its_own(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_one_text_does_not_affect_others(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
     take = TextJob.take
 
     def sometimes(self: TextJob, *rest: Any) -> Any:
@@ -550,7 +548,7 @@ def test_an_error_of_one_text_is_its_own(client: openai.OpenAI, monkeypatch: pyt
     assert "".join(chunk.choices[0].text for chunk in stream) == expected
 
 
-def test_after_a_step_that_failed_others_are_served(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_served_after_a_failed_step(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(TokenLoop, "step", lambda self: 1 / 0)
         with pytest.raises(openai.InternalServerError, match="division"):
@@ -558,7 +556,7 @@ def test_after_a_step_that_failed_others_are_served(client: openai.OpenAI, monke
     assert client.completions.create(model="book", prompt="a").choices[0].text
 
 
-def test_what_is_counted(served: Served, client: openai.OpenAI) -> None:
+def test_metrics_count_requests_and_tokens(served: Served, client: openai.OpenAI) -> None:
     def numbers() -> dict[str, float]:
         text = served.http.get("/metrics").text
         return {
@@ -582,7 +580,7 @@ def test_what_is_counted(served: Served, client: openai.OpenAI) -> None:
     assert served.http.get("/health").json() == {"status": "ok", "runs": 6}
 
 
-def test_events_are_those_of_the_standard(served: Served) -> None:
+def test_server_sent_events_follow_the_standard(served: Served) -> None:
     answer = served.http.post("/v1/completions", json={**LONG, "max_tokens": 3})
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = answer.text.split("\n\n")

@@ -74,7 +74,7 @@ OF_THE_RUN = [schemathesis.checks.CHECKS.get_one("positive_data_acceptance")]
 
 @schema.parametrize()
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
-def test_every_answer_is_one_that_the_document_names(case: schemathesis.Case, served: Served) -> None:
+def test_every_response_conforms_to_the_openapi_document(case: schemathesis.Case, served: Served) -> None:
     """Check status, media type and schema, for bodies that fit the document and for bodies that do not."""
     case.call_and_validate(base_url=served.url, headers=AUTHORIZED, excluded_checks=OF_THE_RUN)
 
@@ -120,7 +120,7 @@ def test_odd_bodies_are_refused_in_two_lines(served: Served, path: str, name: st
     assert len(answer.content) < 2000
 
 
-def test_large_bodies_are_refused_before_they_are_kept(served: Served) -> None:
+def test_large_bodies_are_refused_before_they_are_stored(served: Served) -> None:
     body = b'{"model": "book", "prompt": "' + b"a" * 10_000_000 + b'"}'
     for content in (body, (body[start : start + 100_000] for start in range(0, len(body), 100_000))):
         with contextlib.suppress(httpx.WriteError):  # the server may hang up while the rest is still being sent
@@ -154,7 +154,7 @@ def idle(served: Served) -> bool:
     return True
 
 
-def test_slow_and_half_closed_and_silent_clients_hold_nobody_up(served: Served) -> None:
+def test_slow_and_half_closed_clients_do_not_block_others(served: Served) -> None:
     """Clients send byte by byte, never read, disconnect at once, or close one half of the connection."""
     slow = socket.create_connection(("127.0.0.1", served.port))
     for byte in raw(served)[:40]:
@@ -178,7 +178,7 @@ def test_slow_and_half_closed_and_silent_clients_hold_nobody_up(served: Served) 
 
 @pytest.mark.thorough
 def test_memory_does_not_grow(served: Served) -> None:
-    """Requests are refused, cancelled and answered repeatedly; no finished request stays in memory."""
+    """Requests are refused, cancelled and answered repeatedly; memory and the number of objects hardly grow."""
 
     def round_() -> None:
         for name in ("bad UTF-8", "wrong types", "path as model"):

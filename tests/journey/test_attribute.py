@@ -45,7 +45,7 @@ def shown(name: str, folder: Path, *more: str) -> str:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_view_of_every_family(name: str, task_home: Path) -> None:
+def test_every_view_works_for_every_family(name: str, task_home: Path) -> None:
     found = {view: told(name, task_home, "--view", view) for view in VIEWS}
     lines = {view: shown(name, task_home, "--view", view) for view in VIEWS}
     assert all(facts["view"] == view for view, facts in found.items())
@@ -83,7 +83,7 @@ def test_every_view_of_every_family(name: str, task_home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_two_texts_are_compared_place_by_place(name: str, task_home: Path) -> None:
+def test_patching_compares_two_texts_by_position(name: str, task_home: Path) -> None:
     answers = ["--token", "spam", "--against", "work"] if name == "classify" else ["--token", "5", "--against", "6"]
     for part in ("resid", "heads"):
         facts = told(name, task_home, "--view", "patching", "--corrupt", CORRUPT[name], "--part", part, *answers)
@@ -102,7 +102,7 @@ def test_two_texts_are_compared_place_by_place(name: str, task_home: Path) -> No
     assert "all patched" in text
 
 
-def test_one_place_is_told_in_detail(task_home: Path) -> None:
+def test_one_position_is_shown_in_detail(task_home: Path) -> None:
     whole = told("lm", task_home, "--token", "5", "--against", "6")
     one = told("lm", task_home, "--token", "5", "--against", "6", "--position", "1")
     for part, same in zip(whole["parts"], one["parts"], strict=True):
@@ -118,7 +118,7 @@ def test_one_place_is_told_in_detail(task_home: Path) -> None:
     assert "the likeliest" in shown("lm", task_home, "--view", "lens", "--position", "0", "--top", "2")
 
 
-def test_a_target_that_is_given_is_answered_to_its_end(task_home: Path) -> None:
+def test_a_given_target_is_attributed_to_its_end_token(task_home: Path) -> None:
     facts = told("two", task_home, "--view", "lens", "--target", "der alte Hund schläft .")
     assert [output["known"] for output in facts["outputs"]] == [True] * len(facts["row"])
     assert facts["outputs"][-1]["text"] == "<|end|>"
@@ -136,14 +136,14 @@ def test_a_lens_and_a_rollout_are_drawn(name: str, task_home: Path, tmp_path: Pa
         assert ("source tokens" in picture.read_text(encoding="utf-8")) == (view == "rollout" and name == "two")
 
 
-def test_a_run_that_is_still_training_is_said_to_be(task_home: Path) -> None:
+def test_a_run_that_is_still_training_is_reported(task_home: Path) -> None:
     with folder_lock(task_home / "runs/lm"):
         done = here("attribute", "runs/lm", DOES["lm"][1], folder=task_home)
     assert done.returncode == 0, done.stderr
     assert "still training" in done.stderr
 
 
-def test_what_cannot_be_is_refused(task_home: Path) -> None:
+def test_invalid_requests_are_refused(task_home: Path) -> None:
     def error(text: str, *more: str, run: str = "lm") -> str:
         return " ".join(refused("attribute", f"runs/{run}", text, *more, folder=task_home))
 

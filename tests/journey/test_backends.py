@@ -57,21 +57,21 @@ def test_both_backends_generate_the_same_text(home: Path, run: str, how: tuple[s
     assert (other["backend"], other["precision"]) == ("onnxruntime", "float32")
 
 
-def test_8_bits_are_named(home: Path) -> None:
+def test_8_bit_precision_is_reported(home: Path) -> None:
     found = generated(home, "lm", "Once", "--tokens", "9", "--backend", "onnxruntime-int8")
     assert (found["backend"], found["precision"], found["tokens"]) == ("onnxruntime", "int8", 9)
     shown = here("generate", "lm", "Once", "--samples", "2", "--tokens", "9", "--backend", ONNX[1], folder=home)
     assert "onnxruntime, int8: " in shown.stdout
 
 
-def test_a_stream_is_the_text(home: Path) -> None:
+def test_a_stream_equals_the_text(home: Path) -> None:
     words = ("generate", "lm", "Once", "--tokens", "20", "--temperature", "0", "--backend")
     found = here(*words, "onnxruntime", folder=home)
     assert found.stdout == here(*words, "torch", folder=home).stdout
     assert found.stderr.endswith("--- onnxruntime, float32\n")
 
 
-def test_what_auto_chose_is_named(home: Path) -> None:
+def test_the_backend_chosen_by_auto_is_reported(home: Path) -> None:
     words = ("generate", "lm", "Once", "--temperature", "0", "--tokens")
     assert "--- onnxruntime, float32" in here(*words, "500", folder=home).stderr
     assert "---" not in here(*words, "20", folder=home).stderr
@@ -88,14 +88,14 @@ def test_what_auto_chose_is_named(home: Path) -> None:
         (SampleConfig(tokens=500, temperature=0), 1, "bf16", False),  # another precision was asked for
     ],
 )
-def test_auto_is_for_much_text_that_is_not_drawn(
+def test_auto_chooses_onnxruntime_for_much_greedy_text(
     home: Path, settings: SampleConfig, texts: int, precision: Any, chosen: bool
 ) -> None:
     model = glassformer.load(home / "lm", device="cpu", precision=precision).run.writer
     assert isinstance(choose_engine("auto", model.model, settings, texts), OnnxEngine) == chosen
 
 
-def test_auto_does_without(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_falls_back_to_pytorch(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = glassformer.load(home / "lm", device="cpu").run.writer.model
     settings = SampleConfig(tokens=500, temperature=0)
 
@@ -109,7 +109,7 @@ def test_auto_does_without(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_engine("auto", model, settings, 1) is None
 
 
-def test_a_backend_that_is_not_installed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_that_is_not_installed_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = glassformer.load(home / "lm", device="cpu")
     monkeypatch.setattr(packages, "installed", lambda name: False)
     with pytest.raises(GlassError, match="the packages onnx, onnxruntime") as caught:
@@ -117,7 +117,7 @@ def test_a_backend_that_is_not_installed(home: Path, monkeypatch: pytest.MonkeyP
     assert '".[backends]"' in caught.value.remedy
 
 
-def test_python_names_it_for_one_text(home: Path) -> None:
+def test_the_backend_can_be_given_for_one_text_in_python(home: Path) -> None:
     model = glassformer.load(home / "lm", device="cpu")
     plain = model.generate("Once", tokens=12, temperature=0)
     assert model.generate("Once", tokens=12, temperature=0, backend="onnxruntime") == plain
@@ -126,7 +126,7 @@ def test_python_names_it_for_one_text(home: Path) -> None:
         model.generate("Once", tokens=3, backend="llama")  # type: ignore[arg-type]
 
 
-def test_evaluate_names_what_generated_its_texts(home: Path) -> None:
+def test_evaluate_reports_the_backend_of_its_texts(home: Path) -> None:
     def evaluated(*words: str) -> Any:
         return here("evaluate", *words, "--json", folder=home)
 
@@ -143,7 +143,7 @@ def test_evaluate_names_what_generated_its_texts(home: Path) -> None:
 
 
 @pytest.mark.parametrize("run", ["lm", "translate"])
-def test_a_served_run_uses_it(home: Path, run: str) -> None:
+def test_a_served_run_uses_the_backend(home: Path, run: str) -> None:
     texts = []
     for backend in ("torch", "onnxruntime"):
         loaded = LoadedCheckpoint(ModelRegistry([home / run], "cpu", backend).open(run), backend)
@@ -156,14 +156,14 @@ def test_a_served_run_uses_it(home: Path, run: str) -> None:
     assert texts[0] == texts[1]
 
 
-def test_a_backend_that_there_is_not(home: Path) -> None:
+def test_an_unknown_backend_is_refused(home: Path) -> None:
     done = here("generate", "lm", "Once", "--backend", "vllm", folder=home)
     assert done.returncode == 2
     assert "onnxruntime-int8" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("--top", "3"), ("--precision", "bf16")])
-def test_options_that_it_would_not_heed_are_refused(home: Path, words: tuple[str, ...]) -> None:
+def test_options_that_the_backend_would_ignore_are_refused(home: Path, words: tuple[str, ...]) -> None:
     done = here("generate", "lm", "Once", "--backend", "onnxruntime", *words, folder=home)
     assert done.returncode == 2
     assert words[0] in done.stderr

@@ -58,7 +58,7 @@ def test_training_refuses_in_two_lines(arguments: str, cause: str, remedy: str, 
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
 
 
-def test_looking_tells_of_pairs_and_of_labels(folder: Path) -> None:
+def test_data_look_describes_pairs_and_labels(folder: Path) -> None:
     shown = here("data", "look", "pairs.tsv", "--task", "translate", "--tokenizer.kind=bytes", folder=folder)
     assert shown.returncode == 0, shown.stderr
     assert "pairs.tsv: source: column 1, target: column 2" in shown.stdout

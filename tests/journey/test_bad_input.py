@@ -538,7 +538,7 @@ def check_nothing_lost(mistake: Mistake, folder: Path, before: dict[str, str]) -
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("mistake", CATALOGUE, ids=[mistake.name for mistake in CATALOGUE])
-def test_two_lines_and_nothing_lost(
+def test_errors_have_two_lines_and_nothing_is_lost(
     mistake: Mistake, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mistake.set_up(here)
@@ -551,7 +551,7 @@ def test_two_lines_and_nothing_lost(
 
 
 @pytest.mark.parametrize("name", IN_A_PROCESS)
-def test_the_same_in_a_process_of_its_own(name: str, here: Path) -> None:
+def test_the_same_errors_in_a_separate_process(name: str, here: Path) -> None:
     mistake = next(each for each in CATALOGUE if each.name == name)
     mistake.set_up(here)
     before = tree(here)
@@ -560,5 +560,5 @@ def test_the_same_in_a_process_of_its_own(name: str, here: Path) -> None:
     check_nothing_lost(mistake, here, before)
 
 
-def test_the_catalogue_is_long_and_its_names_differ() -> None:
+def test_the_catalogue_is_long_and_its_names_are_unique() -> None:
     assert len({mistake.name for mistake in CATALOGUE}) == len(CATALOGUE) >= 40

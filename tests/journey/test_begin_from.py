@@ -43,7 +43,7 @@ def taught(name: str, home: Path, *more: str, out: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_run_learns_on_and_needs_its_parent_no_more(name: str, task_home: Path, tmp_path: Path) -> None:
+def test_a_child_run_trains_and_works_without_its_parent(name: str, task_home: Path, tmp_path: Path) -> None:
     copy_runs(task_home, tmp_path)
     said = taught(name, tmp_path, out="children/new")
     assert said["steps_done"] == 4
@@ -71,7 +71,7 @@ def test_a_run_learns_on_and_needs_its_parent_no_more(name: str, task_home: Path
     assert again["parent_losses"][0] == before  # the parent's text is stored beside the runs, not in them
 
 
-def test_masked_runs_become_classifiers_and_translators_summarizers(task_home: Path, tmp_path: Path) -> None:
+def test_runs_of_one_task_start_runs_of_another_task(task_home: Path, tmp_path: Path) -> None:
     copy_runs(task_home, tmp_path)
     lines = (tmp_path / "book.txt").read_text(encoding="utf-8").splitlines()
     rows = [f"{line[:60]}\t{['odd', 'even'][number % 2]}\n" for number, line in enumerate(lines) if line.strip()]
@@ -87,7 +87,7 @@ def test_masked_runs_become_classifiers_and_translators_summarizers(task_home: P
     assert "on the parent's held-out text, the loss was" in done.stdout
 
 
-def test_the_text_of_the_parent_may_be_gone(task_home: Path, tmp_path: Path) -> None:
+def test_the_parents_text_may_be_missing(task_home: Path, tmp_path: Path) -> None:
     copy_runs(task_home, tmp_path)
     shutil.rmtree(tmp_path / "runs" / ".tokens")
     done = glass("train", "book.txt", "--from", "runs/lm", *FEW, "--out", "runs/new", folder=tmp_path)
@@ -101,7 +101,7 @@ def test_the_text_of_the_parent_may_be_gone(task_home: Path, tmp_path: Path) -> 
     assert not (tmp_path / "runs/mixed").exists()
 
 
-def test_the_recipe_is_fine_tune_and_the_plan_foresees_it(task_home: Path) -> None:
+def test_plan_from_a_run_uses_the_recipe_fine_tune(task_home: Path) -> None:
     done = glass("plan", "book.txt", "--from", "runs/lm", "--probe", "0", "--json", folder=task_home)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -110,7 +110,7 @@ def test_the_recipe_is_fine_tune_and_the_plan_foresees_it(task_home: Path) -> No
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_the_plan_counts_what_is_measured_of_a_child_and_its_parent(
+def test_the_plan_counts_evaluations_of_child_and_parent(
     is_there: bool, task_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy_runs(task_home, tmp_path)
@@ -135,7 +135,7 @@ def test_the_plan_counts_what_is_measured_of_a_child_and_its_parent(
     assert plan["whole_seconds"] == pytest.approx(once + 2 * twice + 3 * thrice)
 
 
-def test_python_begins_from_a_run_too(task_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_can_train_from_a_run(task_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(task_home)
     settings = {"train.threads": 1, "train.batch": 4}
     model = glassformer.fit("book.txt", begin_from="runs/lm", steps=3, settings=settings, out=tmp_path / "new")
@@ -179,7 +179,7 @@ WRONG = {  # the words of the command, a part of the problem, a part of the reme
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_reuse_is_refused_in_two_lines_and_nothing_is_made(case: str, task_home: Path, tmp_path: Path) -> None:
+def test_invalid_reuse_is_refused_and_nothing_is_written(case: str, task_home: Path, tmp_path: Path) -> None:
     copy_runs(task_home, tmp_path)
     (tmp_path / "bangla.txt").write_text("আমার সোনার বাংলা আমি তোমায় ভালোবাসি\n" * 50, encoding="utf-8")
     command, problem, remedy = WRONG[case]
@@ -193,7 +193,7 @@ def test_wrong_reuse_is_refused_in_two_lines_and_nothing_is_made(case: str, task
     assert after == before
 
 
-def test_a_parent_that_is_being_trained_is_refused(task_home: Path) -> None:
+def test_a_parent_that_is_still_training_is_refused(task_home: Path) -> None:
     with folder_lock(task_home / "runs/lm"):
         problem, remedy = refused("train", "book.txt", "--from", "runs/lm", "--out", "new", folder=task_home)
     assert "is being trained" in problem
@@ -210,7 +210,7 @@ def test_a_damaged_parent_is_refused(task_home: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_help_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_mentions_the_option(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     assert "--from RUN" in capsys.readouterr().out

@@ -16,7 +16,7 @@ from tests.journey.pages import ROOT, blocks
 pytestmark = pytest.mark.thorough
 
 
-def test_the_quick_look_of_the_page_measures_everyone_in_turn(tmp_path: Path) -> None:
+def test_the_quick_benchmark_of_the_page_runs(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     program, script, *words = shlex.split(blocks(ROOT / "docs" / "benchmarks.md", "text")[0].code)
     assert program == "python"

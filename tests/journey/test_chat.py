@@ -22,7 +22,7 @@ NAMED = (
 )
 
 
-def test_a_conversation_goes_on_line_by_line(task_home: Path) -> None:
+def test_a_conversation_continues_line_by_line(task_home: Path) -> None:
     lines = f"{QUESTION}\n\nwho is it ?\n/new\nwho is it ?\n/quit\nnobody reads this\n"
     done = process("chat", "runs/chat", "--temperature", "0", folder=task_home, text=lines)
     assert done.returncode == 0, done.stderr
@@ -36,7 +36,7 @@ def test_a_conversation_goes_on_line_by_line(task_home: Path) -> None:
     assert third == "".join(model.reply(asked[-1:], settings))  # after /new nothing is remembered
 
 
-def test_what_no_longer_fits_is_forgotten_and_said(task_home: Path) -> None:
+def test_messages_that_do_not_fit_are_dropped_and_reported(task_home: Path) -> None:
     lines = f"{QUESTION}\n" * 6
     done = process("chat", "runs/chat", "--temperature", "0", folder=task_home, text=lines)
     assert done.returncode == 0, done.stderr
@@ -72,7 +72,7 @@ def test_a_question_has_no_loss(task_home: Path) -> None:
     assert "glass evaluate" in refusal.value.remedy
 
 
-def test_evaluation_measures_answers_beside_simple_rules(task_home: Path) -> None:
+def test_evaluation_compares_answers_with_baselines(task_home: Path) -> None:
     done = glass("evaluate", "runs/chat", "test-talks.jsonl", "--json", folder=task_home)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -91,7 +91,7 @@ def test_evaluation_measures_answers_beside_simple_rules(task_home: Path) -> Non
     assert "was trained with train.task = lm" in problem
 
 
-def test_data_look_shows_what_counts(task_home: Path) -> None:
+def test_data_look_marks_the_text_that_counts_in_the_loss(task_home: Path) -> None:
     done = glass("data", "look", "talks.jsonl", "--task", "chat", folder=task_home)
     assert done.returncode == 0, done.stderr
     assert "do ?|[[it " in done.stdout
@@ -124,7 +124,7 @@ def test_a_run_of_lm_learns_conversations_and_keeps_its_tokenizer(task_home: Pat
     assert again.returncode == 0, again.stderr
 
 
-def test_a_template_of_ones_own_goes_into_the_run(task_home: Path, tmp_path: Path) -> None:
+def test_a_custom_template_is_stored_in_the_run(task_home: Path, tmp_path: Path) -> None:
     copy_runs(task_home, tmp_path)
     (tmp_path / "named.jinja").write_text(NAMED, encoding="utf-8")
     words = ["train", "talks.jsonl", *TINY, "--task", "chat", "--steps", "20", "--chat-template", "named.jinja"]
@@ -163,7 +163,9 @@ def test_a_template_of_ones_own_goes_into_the_run(task_home: Path, tmp_path: Pat
         (["train", "talks.jsonl", "--task", "translate", "--from", "runs/chat", "--out", "new"], "cannot start from"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_written(task_home: Path, words: list[str], problem: str) -> None:
+def test_invalid_chat_options_are_refused_and_nothing_is_written(
+    task_home: Path, words: list[str], problem: str
+) -> None:
     said, remedy = refused(*words, folder=task_home)
     assert problem in said, said
     assert remedy

@@ -79,7 +79,7 @@ def copy(home: Path, tmp_path: Path) -> Path:
 # ---- train
 
 
-def test_train_says_what_other_programs_rely_on(home: Path) -> None:
+def test_train_prints_the_documented_json_fields(home: Path) -> None:
     said = one_object((home / "train.json").read_text(encoding="utf-8"))
     assert {"run", "step", "loss", "perplexity", "bits_per_byte", "train_seconds"} <= said.keys()
     assert Path(said["run"]) == Path("runs/book")
@@ -109,7 +109,7 @@ def test_the_metrics_have_the_promised_fields(home: Path) -> None:
     assert lines[-1]["loss"] < lines[0]["loss"] - 0.3
 
 
-def test_the_run_folder_has_all_that_is_promised(home: Path) -> None:
+def test_the_run_folder_has_all_promised_files(home: Path) -> None:
     run = Run(home / "runs" / "book")
     files = {"config.toml", "manifest.json", "tokenizer.json", "metrics.jsonl", "samples.txt", "loss.svg"}
     assert {path.name for path in run.folder.iterdir()} - {"lock"} == files | {"checkpoints", "best", "last"}
@@ -125,7 +125,7 @@ def test_the_run_folder_has_all_that_is_promised(home: Path) -> None:
     assert "step" in (run.folder / "loss.svg").read_text(encoding="utf-8")
 
 
-def test_the_loss_said_is_the_loss_of_the_step_kept_and_the_verdict_is_of_this_curve(home: Path) -> None:
+def test_the_reported_loss_and_verdict_belong_to_the_best_step(home: Path) -> None:
     said = one_object((home / "train.json").read_text(encoding="utf-8"))
     seen = [
         (line["step"], line["validation_loss"]) for line in metrics(home / "runs" / "book") if "validation_loss" in line
@@ -164,7 +164,7 @@ def source(kind: str, folder: Path) -> tuple[list[str], str]:
 
 
 @pytest.mark.parametrize("kind", ["gz", "folder", "csv", "jsonl", "stdin", *TEXTS])
-def test_train_takes_every_kind_of_source(kind: str, tmp_path: Path) -> None:
+def test_train_accepts_every_kind_of_source(kind: str, tmp_path: Path) -> None:
     given, text = source(kind, tmp_path)
     said = facts(
         "train",
@@ -222,7 +222,7 @@ def test_an_unchanged_text_is_reused_and_an_edited_one_is_encoded_again(tmp_path
 # ---- the reasons to stop, and going on
 
 
-def test_a_run_goes_on_with_more_steps(copy: Path) -> None:
+def test_a_run_resumes_with_more_steps(copy: Path) -> None:
     before = metrics(copy / "runs" / "book")
     said = facts("train", "--resume", "--out", "runs/book", "--steps", "60", folder=copy)
     assert said["steps_done"] == 60
@@ -232,7 +232,7 @@ def test_a_run_goes_on_with_more_steps(copy: Path) -> None:
     assert Run(copy / "runs" / "book").config().train.steps == 60
 
 
-def test_a_finished_run_that_is_resumed_says_the_same_again(copy: Path) -> None:
+def test_resuming_a_finished_run_repeats_its_report(copy: Path) -> None:
     first = one_object((copy / "train.json").read_text(encoding="utf-8"))
     again = facts("train", "--resume", folder=copy)  # without --out: the newest run
     assert Path(again["run"]) == Path("runs/book")
@@ -252,7 +252,7 @@ def test_a_finished_run_that_is_resumed_says_the_same_again(copy: Path) -> None:
         ),
     ],
 )
-def test_every_reason_to_stop(limit: list[str], reason: str, tmp_path: Path) -> None:
+def test_training_stops_for_every_reason(limit: list[str], reason: str, tmp_path: Path) -> None:
     text_file(tmp_path)
     said = facts("train", "proverbs.txt", "--out", "run", *TINY, "--steps", "9999", *limit, folder=tmp_path)
     assert said["stopped_because"] == reason
@@ -267,7 +267,7 @@ def test_every_reason_to_stop(limit: list[str], reason: str, tmp_path: Path) -> 
 # ---- generate
 
 
-def test_streaming_writes_what_json_says(home: Path) -> None:
+def test_streamed_text_equals_the_json_output(home: Path) -> None:
     said = facts("generate", "runs/book", "still ", "--tokens", "40", folder=home)
     assert {"text", "tokens", "tokens_per_second"} <= said.keys()
     assert said["tokens"] == 40 or said["samples"][0]["ended"] == "end"
@@ -279,7 +279,7 @@ def test_streaming_writes_what_json_says(home: Path) -> None:
     )
 
 
-def test_samples_have_seeds_one_after_another(home: Path) -> None:
+def test_samples_have_consecutive_seeds(home: Path) -> None:
     rows = facts("generate", "runs/book", "a", "--samples", "4", "--seed", "7", folder=home)["samples"]
     assert [row["seed"] for row in rows] == [7, 8, 9, 10]
     alone = [facts("generate", "runs/book", "a", "--seed", str(seed), folder=home)["text"] for seed in (7, 8, 9, 10)]
@@ -303,7 +303,7 @@ def test_input_is_answered_line_by_line(home: Path) -> None:
     assert [(row["prompt"], row["seed"]) for row in rows] == [(prompt, n) for prompt in prompts for n in (0, 1)]
 
 
-def test_a_line_is_what_an_editor_calls_a_line(home: Path) -> None:
+def test_unicode_line_separators_do_not_end_a_line(home: Path) -> None:
     """Other Unicode line separators are part of a prompt: a program expects one answer for each of its lines."""
     (home / "odd.txt").write_text("a\u2028b\x0cc\nd\n", encoding="utf-8", newline="")
     assert len(facts("generate", "runs/book", "--input", "odd.txt", folder=home)["samples"]) == 2
@@ -327,7 +327,7 @@ def test_top_ranks_the_whole_vocabulary(home: Path) -> None:
     assert f"{chances[0]:.4%}" in lines[1]
 
 
-def test_every_way_to_draw_does_what_its_help_says(home: Path) -> None:
+def test_every_sampling_option_does_what_its_help_says(home: Path) -> None:
     def text(*flags: str) -> str:
         return str(facts("generate", "runs/book", "a ", "--tokens", "30", *flags, folder=home)["text"])
 
@@ -351,13 +351,13 @@ def test_every_way_to_draw_does_what_its_help_says(home: Path) -> None:
     assert 0 < abs(bf16 - fp32) < 0.05
 
 
-def test_unseen_characters_are_named(home: Path) -> None:
+def test_unseen_characters_are_reported(home: Path) -> None:
     done = here("generate", "runs/book", "a Ω a É", folder=home)
     assert done.returncode == 0
     assert "É Ω" in done.stderr
 
 
-def test_a_moved_run_writes_the_same_text_without_the_data(copy: Path, tmp_path: Path) -> None:
+def test_a_moved_run_generates_the_same_text_without_its_data(copy: Path, tmp_path: Path) -> None:
     before = facts("generate", "runs/book", "all", "--tokens", "50", folder=copy)["text"]
     shutil.move(copy / "runs" / "book", tmp_path / "taken away")
     shutil.rmtree(copy)
@@ -367,7 +367,7 @@ def test_a_moved_run_writes_the_same_text_without_the_data(copy: Path, tmp_path:
 # ---- evaluate
 
 
-def test_evaluate_says_what_other_programs_rely_on(home: Path) -> None:
+def test_evaluate_prints_the_documented_json_fields(home: Path) -> None:
     said = facts("evaluate", "runs/book", folder=home)
     assert {"loss", "loss_ci95", "perplexity", "bits_per_byte", "tokens", "baselines"} <= said.keys()
     trained = one_object((home / "train.json").read_text(encoding="utf-8"))
@@ -385,7 +385,7 @@ def test_evaluate_says_what_other_programs_rely_on(home: Path) -> None:
     assert f"loss {said['loss']:.4f} ± {said['loss_ci95']:.4f} nats per token" in table
 
 
-def test_evaluate_measures_another_text_whole(home: Path) -> None:
+def test_evaluate_measures_the_whole_of_another_text(home: Path) -> None:
     (home / "other.txt").write_text("still waters run deep 3\n" * 9, encoding="utf-8")
     said = facts("evaluate", "runs/book", "other.txt", folder=home)
     assert said["tokens"] == 9 * 24  # the first token of all is not predicted, the end token is
@@ -394,7 +394,7 @@ def test_evaluate_measures_another_text_whole(home: Path) -> None:
     assert piped["loss"] == said["loss"]
 
 
-def test_evaluate_on_a_generated_corpus_knows_the_true_entropy(tmp_path: Path) -> None:
+def test_evaluate_reports_the_true_entropy_of_a_generated_corpus(tmp_path: Path) -> None:
     shown("train", "recall", "--data.size", "300", "--out", "run", *SMALL, "--steps", "2", folder=tmp_path)
     ladder = {rung["name"]: rung["loss"] for rung in facts("evaluate", "run", "recall", folder=tmp_path)["baselines"]}
     assert 0 < ladder["true entropy"] < ladder["uniform"]
@@ -405,7 +405,7 @@ def test_evaluate_claims_no_interval_for_a_single_window(home: Path) -> None:
     assert "one row: no interval" in shown("evaluate", "runs/book", "-", folder=home, text="still")
 
 
-def test_evaluate_when_the_tokens_and_then_the_text_are_gone(copy: Path) -> None:
+def test_evaluate_without_encoded_text_and_without_text(copy: Path) -> None:
     said = facts("evaluate", "runs/book", folder=copy)
     manifest = json.loads((copy / "runs" / "book" / "manifest.json").read_text(encoding="utf-8"))
     manifest["data"]["tokens"] = str(copy / "runs" / ".tokens" / "gone")
@@ -433,7 +433,7 @@ def test_evaluate_when_the_tokens_and_then_the_text_are_gone(copy: Path) -> None
 # ---- count, data
 
 
-def test_count_of_a_run_is_the_size_of_its_weights(home: Path) -> None:
+def test_count_equals_the_size_of_a_runs_weights(home: Path) -> None:
     from glassformer.model.weights import load_tensors
 
     said = facts("count", "runs/book", folder=home)
@@ -447,7 +447,7 @@ def test_count_of_a_run_is_the_size_of_its_weights(home: Path) -> None:
     assert twice["parameters"] > said["parameters"]
 
 
-def test_data_lists_shows_and_looks(home: Path) -> None:
+def test_data_list_show_and_look_work(home: Path) -> None:
     listed = facts("data", "list", folder=home)
     assert list(listed["corpora"]) == list(CORPORA)
     assert list(listed["recipes"]) == list(recipe_names())
@@ -474,7 +474,7 @@ def test_size_and_seed_of_a_corpus_may_be_given_in_two_ways(home: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_demo_says_how_near_to_the_best_it_came(tmp_path: Path) -> None:
+def test_demo_reports_the_ratio_to_the_entropy(tmp_path: Path) -> None:
     """Run only three steps of the demonstration."""
     said = facts("demo", "--steps", "3", folder=tmp_path)
     assert {"run", "loss", "loss_ci95", "perplexity", "bits_per_byte", "tokens", "baselines", "text"} <= said.keys()
@@ -493,7 +493,7 @@ def test_the_overview_has_every_command_in_one_of_five_groups() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="this system has no such pipes")
 @pytest.mark.parametrize("words", [[], ["--version"]])
-def test_a_reader_that_leaves_early_is_no_fault(words: list[str]) -> None:
+def test_a_closed_pipe_is_not_an_error(words: list[str]) -> None:
     """A reader such as `head -1` closes the pipe early."""
     process = subprocess.Popen(
         [sys.executable, "-m", "glassformer", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE

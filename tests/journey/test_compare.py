@@ -78,7 +78,7 @@ def test_a_comparison_reports_every_cell(home: Path) -> None:
     assert {path.name for path in (home / "grid").glob("*.svg")} == {"curves.svg", "bars.svg"}
 
 
-def test_a_cell_is_what_train_makes_bit_for_bit(home: Path) -> None:
+def test_a_cell_equals_a_run_of_train_bit_for_bit(home: Path) -> None:
     grid = Grid.read(home / "grid")
     job = grid.job(0, seed=1)  # the third run of one process: those before it left nothing behind
     (home / "cell.toml").write_text(job.config.to_toml(), encoding="utf-8")
@@ -90,7 +90,7 @@ def test_a_cell_is_what_train_makes_bit_for_bit(home: Path) -> None:
     assert facts(done.stdout)["loss"] == result["loss"]
 
 
-def test_a_run_without_a_part_is_opened_by_no_other_command(home: Path) -> None:
+def test_other_commands_refuse_a_run_with_a_removed_part(home: Path) -> None:
     whole, open_ = (f"grid/runs/{job.name}" for job in Grid.read(home / "grid").jobs()[:2])
     assert here("generate", whole, "a", "--tokens", "3", folder=home).returncode == 0
     for words in (
@@ -105,7 +105,7 @@ def test_a_run_without_a_part_is_opened_by_no_other_command(home: Path) -> None:
         assert len(refused.stderr.strip().splitlines()) == 2
 
 
-def test_it_goes_on_only_with_what_is_not_done(home: Path, tmp_path: Path) -> None:
+def test_a_comparison_resumes_only_with_unfinished_runs(home: Path, tmp_path: Path) -> None:
     before = tree(home / "grid" / "runs")
     again = here(*MASK, "--steps", "8", "--seeds", "2", "--json", folder=home)
     assert again.stdout == (home / "said.json").read_text(encoding="utf-8")
@@ -144,7 +144,7 @@ def workers(folder: Path) -> list[psutil.Process]:
     return found
 
 
-def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+def test_a_killed_comparison_resumes_to_the_same_result(tmp_path: Path) -> None:
     text_file(tmp_path)
     more = ["--set", "model.dropout_residual=0.1", "--set", "train.evaluate_every=40", "--seeds", "1", "--jobs", "1"]
     words = ["compare", "proverbs.txt", "--vary", "train.steps=4,400", *SMALL, *more, "--out", "grid"]

@@ -1,8 +1,8 @@
-"""Run all commands and all Python code of each page of `docs/`, in order, in one folder.
+"""Run the commands and the Python code of most pages of `docs/`: each page in order, in a separate folder.
 
 The folder contains only the small files that the page names. Runs are made small by settings before the page's own
 options, and end after a few steps. Python and most commands run in this process; `glass serve` and `torchrun` run in
-separate ones. `test_readme.py` runs the README. Pages that are not in `TASKS` have tests of their own
+separate ones. `test_readme.py` runs the README. Pages that are not in `TASKS` have separate tests
 (`scikit-learn.md`, `benchmarks.md`), no commands, or only those of the README.
 """
 
@@ -95,7 +95,7 @@ def fields(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", TASKS)
-def test_everything_on_a_page_runs_and_writes_what_it_shows(page: str, tmp_path: Path) -> None:
+def test_all_code_of_a_page_runs_and_prints_the_documented_fields(page: str, tmp_path: Path) -> None:
     if page in NEEDS and importlib.util.find_spec(NEEDS[page]) is None:
         pytest.skip(f"{page} is about a library that is not installed: {NEEDS[page]}")
     write_all(tmp_path)
@@ -122,7 +122,7 @@ def test_a_page_has_one_title_and_every_block_is_of_a_known_kind(page: str) -> N
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_setting_and_command_that_is_named_exists(page: str) -> None:
+def test_every_named_setting_and_command_exists(page: str) -> None:
     known = {f"{name}.{field}" for name, section in Config().model_dump().items() for field in section}
     for span in spans(page):
         for setting in re.findall(r"\b((?:model|tokenizer|data|train|sample)\.[a-z]\w*)", span):
@@ -132,7 +132,7 @@ def test_every_setting_and_command_that_is_named_exists(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", TASKS)
-def test_every_message_that_is_quoted_is_one_of_ours(page: str) -> None:
+def test_every_quoted_message_is_in_the_source(page: str) -> None:
     """The page's table of messages writes `…` for numbers and names."""
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     code = re.sub(r'"\s*\n\s*f?"', "", code)

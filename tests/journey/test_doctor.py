@@ -15,7 +15,7 @@ from tests.journey.task_runs import refused
 from tests.parity.written_runs import make_run
 
 
-def test_it_says_what_there_is_and_that_all_agree(tmp_path: Path) -> None:
+def test_doctor_reports_the_system_and_agreement(tmp_path: Path) -> None:
     done = here("doctor", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     for word in (
@@ -34,7 +34,7 @@ def test_it_says_what_there_is_and_that_all_agree(tmp_path: Path) -> None:
     assert "All agree (" in done.stdout
 
 
-def test_a_run_and_a_recipe_give_their_own_settings(tmp_path: Path) -> None:
+def test_doctor_uses_the_settings_of_a_run_or_a_recipe(tmp_path: Path) -> None:
     make_run(tmp_path / "run", "classify", positions="relative", layers=3)
     for name, cut in (
         ("run", ["layers 3 -> 2"]),
@@ -50,7 +50,7 @@ def test_a_run_and_a_recipe_give_their_own_settings(tmp_path: Path) -> None:
         assert {"name", "device", "logits", "limit", "gradients", "gradient_limit", "ok"} <= set(facts["checks"][0])
 
 
-def test_a_wrong_device_is_told_and_ends_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_device_is_reported_with_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = F.scaled_dot_product_attention
 
     def wrong(q: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
@@ -63,7 +63,7 @@ def test_a_wrong_device_is_told_and_ends_with_1(tmp_path: Path, monkeypatch: pyt
     assert done.stdout.count("TOO FAR") >= 2
 
 
-def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_missing_runs_and_devices_are_named(tmp_path: Path) -> None:
     assert refused("doctor", "servo", folder=tmp_path) == (
         "servo is neither a run folder nor a recipe",
         "Did you mean serve?",

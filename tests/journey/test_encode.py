@@ -49,7 +49,7 @@ def tokens(folder: Path) -> dict[str, bytes]:
 
 
 @DATATROVE
-def test_many_processes_write_what_one_does_and_a_run_learns_from_it(folder: Path) -> None:
+def test_several_processes_encode_the_same_and_a_run_trains_on_it(folder: Path) -> None:
     one = here("data", "encode", "proverbs.txt", "--out", "one", *SETTINGS, folder=folder)
     many = glass("data", "encode", "proverbs.txt", "--out", "many", *SETTINGS, *MANY, "--json", folder=folder)
     assert (one.returncode, many.returncode) == (0, 0), one.stderr + many.stderr
@@ -70,7 +70,7 @@ def test_many_processes_write_what_one_does_and_a_run_learns_from_it(folder: Pat
 
 
 @DATATROVE
-def test_a_killed_encode_is_gone_on_with(folder: Path) -> None:
+def test_a_killed_encode_is_resumed(folder: Path) -> None:
     text = "".join(f"{number} is a number, and {number * 7} another one\n" for number in range(20_000))
     (folder / "long.txt").write_text(text, encoding="utf-8")
     words = ["data", "encode", "long.txt", "--out", "out", *SETTINGS, "--engine", "datatrove", "--parts", "5"]
@@ -111,7 +111,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_done_is_said_in_two_lines_and_leaves_nothing(case: str, folder: Path) -> None:
+def test_invalid_options_are_refused_and_leave_nothing(case: str, folder: Path) -> None:
     words, problem = REFUSED[case]
     done = here("data", "encode", *words, folder=folder)
     assert done.returncode == 2
@@ -135,6 +135,6 @@ def test_a_missing_package_is_named_with_its_extra(folder: Path, monkeypatch: py
     assert not (folder / "out.encoding").exists()
 
 
-def test_another_action_takes_none_of_its_arguments(folder: Path) -> None:
+def test_other_data_actions_refuse_its_options(folder: Path) -> None:
     done = here("data", "look", "proverbs.txt", "--workers", "2", folder=folder)
     assert done.stderr.splitlines()[0] == "glass data look takes no --workers"

@@ -67,7 +67,7 @@ def test_a_class_has_the_probability_of_classify(task_home: Path) -> None:
 
 
 @pytest.mark.parametrize("task", ["translate", "two", "summarize"])
-def test_without_a_target_it_explains_what_generate_writes(task: str, task_home: Path) -> None:
+def test_without_a_target_the_generated_text_is_explained(task: str, task_home: Path) -> None:
     run = f"runs/{task}"
     text = DOES[task][1]
     explained = told("explain", run, text, folder=task_home)
@@ -89,7 +89,7 @@ def test_a_target_that_is_cut_leaves_room_for_the_start_token(task_home: Path) -
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_has_a_walk_and_a_page(task: str, task_home: Path, tmp_path: Path) -> None:
+def test_every_task_is_explained_as_text_and_as_page(task: str, task_home: Path, tmp_path: Path) -> None:
     run = f"runs/{task}"
     text = DOES[task][1]
     done = here("explain", run, text, "--level", "researcher", folder=task_home)
@@ -109,7 +109,7 @@ def test_the_example_is_explained_at_every_level(tmp_path: Path) -> None:
     assert all("sat  0.0870  0.8259  0.0870" in page for page in pages.values())
 
 
-def test_a_head_is_chosen_by_its_name_or_its_number(task_home: Path) -> None:
+def test_a_head_can_be_chosen_by_name_or_number(task_home: Path) -> None:
     named = here("explain", "runs/lm", "It", "--head", "dec.0.self.1", "--json", folder=task_home)
     numbered = here("explain", "runs/lm", "It", "--layer", "0", "--head", "1", "--json", folder=task_home)
     assert named.returncode == 0
@@ -121,7 +121,7 @@ def test_a_head_is_chosen_by_its_name_or_its_number(task_home: Path) -> None:
     assert other_layer == ("--head dec.0.self.1 is not in the layer of --layer 1", "Remove --layer.")
 
 
-def test_a_head_that_is_chosen_is_shown_in_full(task_home: Path) -> None:
+def test_a_chosen_head_is_shown_in_full(task_home: Path) -> None:
     text = DOES["translate"][1]
     few = here("explain", "runs/translate", text, folder=task_home)
     assert "5 of 6 heads have one line each" in few.stderr
@@ -156,7 +156,7 @@ def test_a_head_that_is_chosen_is_shown_in_full(task_home: Path) -> None:
         (["--html", "book.txt/page.html"], "there is no folder book.txt", "Create it first"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_two_lines(
+def test_invalid_arguments_are_refused_in_two_lines(
     words: list[str], problem: str, remedy: str, task_home: Path
 ) -> None:
     before = (task_home / "book.txt").read_bytes()
@@ -173,7 +173,7 @@ def test_two_spaces_are_a_text(task_home: Path) -> None:
     assert here("receipt", "runs/lm", "  ", folder=task_home).returncode == 0
 
 
-def test_the_page_of_the_documentation_shows_what_is_printed(tmp_path: Path) -> None:
+def test_the_documentation_shows_the_printed_output(tmp_path: Path) -> None:
     shown = [block.code.rstrip() for block in blocks(ROOT / "docs" / "explain.md", "text")]
     assert shown
     printed = here("explain", folder=tmp_path).stdout

@@ -66,7 +66,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_run_that_was_exported_and_imported_says_the_same(name: str, home: Path) -> None:
+def test_an_exported_and_imported_run_gives_the_same_output(name: str, home: Path) -> None:
     task, _, kind = SETTINGS[name]
     said: dict[str, Any] = json.loads((home / f"{name}.json").read_text(encoding="utf-8"))
     assert said["architecture"] == kind
@@ -82,7 +82,7 @@ def test_a_run_that_was_exported_and_imported_says_the_same(name: str, home: Pat
     assert one == other != ""
 
 
-def test_the_folder_speaks_without_glassformer(home: Path) -> None:
+def test_the_exported_folder_works_without_glassformer(home: Path) -> None:
     """transformers' classes alone generate the same text."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -124,7 +124,7 @@ def test_the_printed_lines_generate_the_text_of_glass_generate_at_temperature_0(
     assert ran.stdout.strip() == ours != without
 
 
-def test_a_frame_stands_around_texts_where_the_model_learnt_one(home: Path) -> None:
+def test_special_tokens_are_added_as_in_training(home: Path) -> None:
     from transformers import AutoTokenizer
 
     ids = AutoTokenizer.from_pretrained(home / "out/llama")("It was")["input_ids"]
@@ -133,7 +133,7 @@ def test_a_frame_stands_around_texts_where_the_model_learnt_one(home: Path) -> N
     assert ids[-1] == AutoTokenizer.from_pretrained(home / "out/marian").eos_token_id
 
 
-def test_what_is_there_is_never_written_over(home: Path) -> None:
+def test_existing_files_are_never_overwritten(home: Path) -> None:
     before = sorted(path.name for path in (home / "out/gpt2").iterdir())
     problem, remedy = refused("export", "runs/gpt2", "--to", "hf", "--out", "out/gpt2", folder=home)
     assert "out/gpt2 already exists" in problem
@@ -150,7 +150,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_exported_is_refused_and_leaves_nothing(name: str, home: Path) -> None:
+def test_invalid_exports_are_refused_and_leave_nothing(name: str, home: Path) -> None:
     words, wrong, right = REFUSED[name]
     problem, remedy = refused("export", "runs/gpt2", "--to", "hf", "--out", "new/one", *words, folder=home)
     assert wrong in problem
@@ -158,14 +158,14 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(name: str, home: 
     assert not (home / "new").exists()
 
 
-def test_a_class_that_counts_places_by_padding_is_refused(home: Path) -> None:
+def test_a_class_that_derives_positions_from_padding_is_refused(home: Path) -> None:
     words = ("--to", "hf", "--out", "new/m", "--architecture", "roberta")
     problem, remedy = refused("export", "runs/masked", *words, folder=home)
     assert "padding token" in problem
     assert "--architecture bert" in remedy
 
 
-def test_a_run_of_graphemes_is_refused(home: Path) -> None:
+def test_a_run_with_a_grapheme_tokenizer_is_refused(home: Path) -> None:
     done = here("train", "book.txt", *TINY, "--tokenizer.kind=graphemes", "--steps=5", "--out", "runs/g", folder=home)
     assert done.returncode == 0, done.stderr
     problem, remedy = refused("export", "runs/g", "--to", "hf", "--out", "new/g", folder=home)

@@ -54,7 +54,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def models(home: Path) -> dict[str, gf.Transformer]:
-    """Return these runs, opened, by task."""
+    """Return the opened runs of `home`, by task."""
     return {task: gf.load(home / name) for task, name in RUNS.items()}
 
 
@@ -65,7 +65,7 @@ def advice(owner: Any, name: str) -> str:
     return str(caught.value)
 
 
-def test_the_front_door_shows_its_names() -> None:
+def test_the_package_lists_its_public_names() -> None:
     assert {"load", "fit", "import_model", "Transformer", "GlassError"} <= set(dir(gf))
     assert set(dir(gf)) == set(gf.__all__)
     assert all(getattr(gf, name) is not None for name in gf.__all__)
@@ -79,12 +79,12 @@ def test_the_front_door_shows_its_names() -> None:
     ("wrong", "right"),
     [("laod", "Did you mean load?"), ("fti", "Did you mean fit?"), ("importmodel", "Did you mean import_model?")],
 )
-def test_a_wrong_name_gets_the_nearest(wrong: str, right: str) -> None:
+def test_a_wrong_name_gets_a_suggestion(wrong: str, right: str) -> None:
     assert right in advice(gf, wrong)
     assert hasattr(gf, right[len("Did you mean ") : -1])
 
 
-def test_a_name_that_stands_elsewhere_says_where(models: dict[str, gf.Transformer]) -> None:
+def test_a_misplaced_or_misspelt_name_gets_advice(models: dict[str, gf.Transformer]) -> None:
     assert "glassformer.load(RUN).attention" in advice(gf, "attention")
     assert "Did you mean attention?" in advice(models["lm"], "atention")
     assert "Choose one of: " in advice(models["lm"], "zzzz")
@@ -93,7 +93,7 @@ def test_a_name_that_stands_elsewhere_says_where(models: dict[str, gf.Transforme
     assert said.strip().endswith("import glassformer.numpy_reference")
 
 
-def test_every_object_prints_usefully(models: dict[str, gf.Transformer], home: Path) -> None:
+def test_every_object_has_a_useful_repr(models: dict[str, gf.Transformer], home: Path) -> None:
     for task, model in models.items():
         parameters = sum(parameter.numel() for parameter in model.model.parameters())
         assert str(home / RUNS[task]) in repr(model)
@@ -111,7 +111,7 @@ def test_every_object_prints_usefully(models: dict[str, gf.Transformer], home: P
     assert re.search(r"^dec\.0\.self\.0 +\d", repr(model.heads(TEXT)), flags=re.MULTILINE)
 
 
-def test_texts_are_the_command_line_s(models: dict[str, gf.Transformer], home: Path) -> None:
+def test_texts_equal_those_of_the_command_line(models: dict[str, gf.Transformer], home: Path) -> None:
     for task in ("lm", "summarize"):
         words = ("--tokens", "7", "--seed", "3", "--temperature", "0.9")
         done = here("generate", RUNS[task], TEXT, *words, folder=home)
@@ -124,14 +124,14 @@ def test_texts_are_the_command_line_s(models: dict[str, gf.Transformer], home: P
     assert models["lm"].generate("", tokens=2)
 
 
-def test_answers_are_those_of_the_tasks(models: dict[str, gf.Transformer]) -> None:
+def test_answers_equal_those_of_the_task_models(models: dict[str, gf.Transformer]) -> None:
     filler: Any = models["masked"].text_model
     assert models["masked"].fill("the [MASK]ld", 3) == filler.fill("the [MASK]ld", 3)
     classifier: Any = models["classify"].text_model
     assert models["classify"].classify(TEXT) == classifier.classify([TEXT])[0]
 
 
-def test_a_task_that_cannot_names_the_one_that_can(models: dict[str, gf.Transformer]) -> None:
+def test_a_method_of_another_task_names_that_task(models: dict[str, gf.Transformer]) -> None:
     for task, model in models.items():
         for method in {"generate", "fill", "classify"} - {TASK_FACTS[task].method}:
             with pytest.raises(gf.GlassError) as caught:
@@ -182,7 +182,7 @@ def test_texts_that_cannot_be_read_are_refused(models: dict[str, gf.Transformer]
         (lambda model: gf.load("runs/nothing"), "there is no run at", ""),
     ],
 )
-def test_errors_say_what_was_given_and_what_is_allowed(
+def test_errors_name_the_given_and_the_allowed_values(
     models: dict[str, gf.Transformer], ask: Any, problem: str, remedy: str
 ) -> None:
     with pytest.raises(gf.GlassError) as caught:
@@ -191,7 +191,7 @@ def test_errors_say_what_was_given_and_what_is_allowed(
     assert remedy in caught.value.remedy
 
 
-def test_a_loss_that_needs_a_target_says_so(models: dict[str, gf.Transformer]) -> None:
+def test_a_loss_without_its_target_is_refused(models: dict[str, gf.Transformer]) -> None:
     with pytest.raises(gf.GlassError, match="sport"):
         models["classify"].loss(TEXT)
     with pytest.raises(gf.GlassError, match="target="):
@@ -200,7 +200,7 @@ def test_a_loss_that_needs_a_target_says_so(models: dict[str, gf.Transformer]) -
         models["translate"].generate("")
 
 
-def test_all_that_can_be_ablated_can_be_asked_for(models: dict[str, gf.Transformer]) -> None:
+def test_every_part_can_be_ablated(models: dict[str, gf.Transformer]) -> None:
     for task, target in (("lm", None), ("masked", None), ("classify", "sport"), ("translate", "a b")):
         model = models[task]
         changes = {part: model.ablate(TEXT, part, target) for part in model.parts}
@@ -210,7 +210,7 @@ def test_all_that_can_be_ablated_can_be_asked_for(models: dict[str, gf.Transform
         assert both != changes[model.parts[-1]]
 
 
-def test_means_are_those_of_the_held_out_text(models: dict[str, gf.Transformer], home: Path) -> None:
+def test_mean_ablation_uses_means_of_the_validation_text(models: dict[str, gf.Transformer], home: Path) -> None:
     model = models["lm"]
     run: Any = model.text_model
     ablation = check_ablation(model.model, ["dec.0.self.1"], "mean")
@@ -223,7 +223,7 @@ def test_means_are_those_of_the_held_out_text(models: dict[str, gf.Transformer],
     assert len(set(kinds.values())) == 4
 
 
-def test_both_texts_of_a_patch_have_the_first_one_s_target(models: dict[str, gf.Transformer]) -> None:
+def test_both_texts_of_a_patch_use_the_target_of_the_first(models: dict[str, gf.Transformer]) -> None:
     model = models["summarize"]
     written = model.tokenizer.decode(model.tokens(TEXT).ids.tolist()[1:])
     assert model.tokens("the odd cat").ids.tolist() != model.tokens(TEXT).ids.tolist()
@@ -231,7 +231,7 @@ def test_both_texts_of_a_patch_have_the_first_one_s_target(models: dict[str, gf.
     torch.testing.assert_close(found, model.patch(TEXT, "enc.0.self.0", "the odd cat", target=written), rtol=0, atol=0)
 
 
-def test_a_training_from_python_is_the_command_s(
+def test_training_from_python_equals_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     make_text(tmp_path)
@@ -253,7 +253,7 @@ def test_a_training_from_python_is_the_command_s(
         gf.fit("proverbs.txt", steps=4, settings=TINY)
 
 
-def test_a_training_in_a_thread_can_show_its_progress(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_training_in_a_thread_can_show_its_progress(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     make_text(tmp_path)
     found: list[gf.Transformer] = []
 
@@ -273,7 +273,7 @@ def test_an_opened_model_can_be_copied(models: dict[str, gf.Transformer]) -> Non
     assert copied.loss(TEXT) == models["lm"].loss(TEXT)
 
 
-def test_an_interrupted_training_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_training_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_text(tmp_path)
     whole = api.train
 
@@ -298,7 +298,7 @@ def test_an_interrupted_training_is_saved(tmp_path: Path, monkeypatch: pytest.Mo
         ({"data": "stories", "settings": {"model.layers": 0}}, "model.layers = 0"),
     ],
 )
-def test_a_training_that_cannot_be_is_refused(
+def test_invalid_training_arguments_are_refused(
     given: dict[str, Any], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -309,8 +309,8 @@ def test_a_training_that_cannot_be_is_refused(
 
 
 @pytest.mark.thorough
-def test_a_training_of_minutes_chooses_sizes_and_writes_its_forecast(tmp_path: Path) -> None:
-    """As with `glass train --recipe auto`, `plan.json` contains the forecast and the outcome."""
+def test_training_by_minutes_chooses_sizes_and_writes_a_plan(tmp_path: Path) -> None:
+    """As with `glass train --recipe auto`, the outcome is added to the forecast in `plan.json`."""
     text = "\n".join(f"It was day {number}, and the old dog slept in the sun." for number in range(500))
     (tmp_path / "book.txt").write_text(text, encoding="utf-8")
     model = gf.fit(tmp_path / "book.txt", minutes=0.15, recipe="auto", out=tmp_path / "run")
@@ -319,7 +319,7 @@ def test_a_training_of_minutes_chooses_sizes_and_writes_its_forecast(tmp_path: P
 
 
 @pytest.mark.thorough
-def test_an_import_opens_as_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_imported_model_opens_like_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     make_text(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -33,7 +33,7 @@ def told(run: str, folder: Path, *more: str) -> tuple[dict[str, Any], str]:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_all_heads_of_a_run_are_told(name: str, task_home: Path) -> None:
+def test_all_heads_of_a_run_are_reported(name: str, task_home: Path) -> None:
     facts, messages = told(f"runs/{name}", task_home)
     heads = facts["heads"]
     assert {f"{head['stack']}.{head['part']}" for head in heads} == PARTS[name]
@@ -59,7 +59,7 @@ def test_all_heads_of_a_run_are_told(name: str, task_home: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", TASKS)
-def test_people_get_a_line_for_each_head_and_everything_about_one(name: str, task_home: Path) -> None:
+def test_the_text_output_has_a_line_for_each_head(name: str, task_home: Path) -> None:
     table = here("heads", f"runs/{name}", "--sort", "entropy", folder=task_home).stdout.splitlines()
     facts, _ = told(f"runs/{name}", task_home)
     by_entropy = sorted(facts["heads"], key=lambda head: head["numbers"]["entropy"])
@@ -71,7 +71,7 @@ def test_people_get_a_line_for_each_head_and_everything_about_one(name: str, tas
     assert told(f"runs/{name}", task_home, "--head", head["name"])[0]["heads"] == [head]
 
 
-def test_another_text_is_looked_at_as_it_is_read(task_home: Path) -> None:
+def test_heads_are_measured_on_another_text(task_home: Path) -> None:
     (task_home / "some.txt").write_text("the old dog sleeps .\nthe old dog sleeps .\tder alte hund\n", encoding="utf-8")
     for name, text, words in (
         ("lm", "sentences.txt", "of sentences.txt"),
@@ -89,9 +89,7 @@ def test_another_text_is_looked_at_as_it_is_read(task_home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["lm", "classify", "translate", "two"])
-def test_a_run_that_was_moved_without_its_text_is_looked_at_on_random_tokens(
-    name: str, task_home: Path, tmp_path: Path
-) -> None:
+def test_a_run_moved_without_its_text_is_measured_on_random_tokens(name: str, task_home: Path, tmp_path: Path) -> None:
     shutil.copytree(task_home / "runs" / name, tmp_path / "moved")
     manifest = tmp_path / "moved" / "manifest.json"
     facts = json.loads(manifest.read_text(encoding="utf-8"))
@@ -105,7 +103,7 @@ def test_a_run_that_was_moved_without_its_text_is_looked_at_on_random_tokens(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["moved"]
 
 
-def test_a_run_on_agreement_is_asked_for_subjects(tmp_path: Path) -> None:
+def test_a_run_on_agreement_is_measured_on_subject_verb_relations(tmp_path: Path) -> None:
     small = ["--model.layers=1", "--model.width=16", "--model.heads=2", "--data.size=200", "--train.threads=1"]
     for task, relations in (("lm", 2), ("masked", 3)):
         done = here("train", "agreement", *small, "--task", task, "--steps=3", f"--out={task}", folder=tmp_path)
@@ -122,7 +120,7 @@ def test_a_run_on_agreement_is_asked_for_subjects(tmp_path: Path) -> None:
     assert "syntactic" not in {each["role"] for each in facts["left_out"]}
 
 
-def test_a_filler_on_coreference_is_asked_what_it_is(tmp_path: Path) -> None:
+def test_a_masked_run_on_coreference_is_measured_on_pronouns(tmp_path: Path) -> None:
     small = ["--model.layers=1", "--model.width=16", "--model.heads=2", "--data.size=200", "--train.threads=1"]
     for task in ("masked", "lm"):
         done = here("train", "coreference", *small, "--task", task, "--steps=3", f"--out={task}", folder=tmp_path)
@@ -139,13 +137,13 @@ def test_a_filler_on_coreference_is_asked_what_it_is(tmp_path: Path) -> None:
     assert reason == 'a decoder reads "it" before the adjective that determines its noun'
 
 
-def test_a_run_that_is_still_training_is_looked_at_and_said_to_be(task_home: Path) -> None:
+def test_a_run_that_is_still_training_is_measured_and_reported(task_home: Path) -> None:
     with folder_lock(task_home / "runs" / "lm"):
         _, messages = told("runs/lm", task_home)
     assert "runs/lm is still training" in messages.replace("\\", "/")
 
 
-def test_what_cannot_be_is_refused(task_home: Path) -> None:
+def test_invalid_requests_are_refused(task_home: Path) -> None:
     def error(*more: str, run: str = "runs/lm") -> str:
         return " ".join(refused("heads", run, *more, folder=task_home))
 
@@ -164,7 +162,7 @@ def test_what_cannot_be_is_refused(task_home: Path) -> None:
     assert "--sort" in error("--sort", "size")
 
 
-def test_two_parts_of_a_translator_are_not_confused(task_home: Path) -> None:
+def test_self_and_cross_attention_of_a_translator_are_distinguished(task_home: Path) -> None:
     facts, _ = told("runs/two", task_home)
     reasons = {(each["part"], each["role"]): each["reason"] for each in facts["left_out"]}
     assert reasons["dec.cross", "copying"] == "source and target have separate vocabularies"

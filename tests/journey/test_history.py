@@ -52,7 +52,7 @@ def page_data(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.thorough
-def test_curves_and_births_are_told(home: Path) -> None:
+def test_curves_and_first_appearances_of_roles_are_reported(home: Path) -> None:
     facts = json.loads(told(home, "--json"))
     assert facts["steps"] == [0, 1, 2, 4, 7, 12]
     history = read_history(Run(home / RUN))
@@ -87,7 +87,7 @@ def test_a_page_has_the_maps_of_the_snapshots_and_needs_nothing_else(home: Path)
                 assert np.abs(values.astype(float).sum(axis=1) - 255).max() <= len(shown["columns"]) / 2
 
 
-def test_a_page_is_safe_whatever_the_texts_say(home: Path) -> None:
+def test_a_page_is_safe_for_any_text(home: Path) -> None:
     from glassformer.inspection.replay import History
     from glassformer.inspection.replay.page import make_page
 
@@ -99,7 +99,7 @@ def test_a_page_is_safe_whatever_the_texts_say(home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["heads.gif", "heads.png"])
-def test_a_moving_picture_has_a_frame_for_each_snapshot(name: str, home: Path) -> None:
+def test_an_animation_has_a_frame_for_each_snapshot(name: str, home: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     told(home, "--head", "dec.0.self.1", "--role", "first", "--out", name)
     weights = read_history(Run(home / RUN)).snapshots[-1].map_of(0, "dec.0.self.1")
@@ -113,7 +113,7 @@ def test_a_moving_picture_has_a_frame_for_each_snapshot(name: str, home: Path) -
     assert np.abs(255 - red - weights).max() <= (1 if name.endswith("png") else 4)  # a GIF has 256 colours
 
 
-def test_mistakes_are_two_lines_and_leave_nothing(home: Path) -> None:
+def test_errors_have_two_lines_and_leave_nothing(home: Path) -> None:
     def says(cause: str, remedy: str, *words: str, run: str = RUN) -> None:
         before = sorted(home.iterdir())
         first, second = refused("heads", run, *words, folder=home)
@@ -149,7 +149,7 @@ def test_mistakes_are_two_lines_and_leave_nothing(home: Path) -> None:
     assert "64" in first + second
 
 
-def test_a_run_that_is_still_training_shows_what_there_is(home: Path) -> None:
+def test_a_run_that_is_still_training_shows_its_snapshots(home: Path) -> None:
     with folder_lock(home / RUN):
         done = here("heads", RUN, "--history", folder=home)
     assert done.returncode == 0

@@ -1,4 +1,4 @@
-"""`glass import` of sound, unusual and damaged folders: what cannot be read exactly is refused, without a new run."""
+"""`glass import` of sound, unusual and damaged folders: inexact imports are refused, without a new run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=["bpe", "bpe with a token before each text", "unigram, and texts that begin with padding"],
 )
-def test_their_model_writes_the_same_text_here(
+def test_an_imported_model_generates_the_same_text(
     kind: str, words: Callable[[], Any], values: dict[str, Any], tmp_path: Path
 ) -> None:
     tokenizer = words()
@@ -276,7 +276,7 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
 
 
 @pytest.mark.parametrize("name", SPOILT)
-def test_a_folder_that_is_not_right_is_refused_by_name(name: str, home: Path, tmp_path: Path) -> None:
+def test_a_damaged_folder_is_refused_with_the_reason(name: str, home: Path, tmp_path: Path) -> None:
     spoil, wrong, right = SPOILT[name]
     shutil.copytree(home / "gpt2", tmp_path / "gpt2")
     spoil(tmp_path / "gpt2")
@@ -300,14 +300,14 @@ LLAMAS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", LLAMAS)
-def test_what_would_change_the_result_is_not_passed_over(name: str, tmp_path: Path) -> None:
+def test_unsupported_settings_are_not_ignored(name: str, tmp_path: Path) -> None:
     changes, wrong = LLAMAS[name]
     saved(tmp_path / "llama", "LlamaForCausalLM", bytes_bpe(), **LLAMA)
     change_config(tmp_path / "llama", **changes)
     assert wrong in refused("import", "llama", "--out", "runs/one", folder=tmp_path)[0]
 
 
-def test_a_class_that_is_not_named_is_the_one_of_its_kind(home: Path, tmp_path: Path) -> None:
+def test_a_missing_class_name_is_derived_from_the_model_type(home: Path, tmp_path: Path) -> None:
     shutil.copytree(home / "gpt2", tmp_path / "gpt2")
     change_config(tmp_path / "gpt2", architectures=...)
     done = here("import", "gpt2", "--out", "runs/one", folder=tmp_path)
@@ -315,7 +315,7 @@ def test_a_class_that_is_not_named_is_the_one_of_its_kind(home: Path, tmp_path: 
     assert "GPT2LMHeadModel" in done.stdout
 
 
-def test_rules_of_writing_are_told_and_a_first_token_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_generation_settings_are_reported_and_an_invalid_first_token_is_refused(tmp_path: Path) -> None:
     saved(tmp_path / "t5", "T5ForConditionalGeneration", unigram(), **T5)
     path = tmp_path / "t5" / "generation_config.json"
     values = json.loads(path.read_text(encoding="utf-8"))
@@ -328,14 +328,14 @@ def test_rules_of_writing_are_told_and_a_first_token_that_is_none_is_refused(tmp
     assert "decoder_start_token_id = None" in refused("import", "t5", "--out", "runs/two", folder=tmp_path)[0]
 
 
-def test_layers_that_look_differently_far_are_refused(tmp_path: Path) -> None:
+def test_layers_with_different_windows_are_refused(tmp_path: Path) -> None:
     values = {key: v for key, v in LLAMA.items() if key != "head_dim"}
     window = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
     saved(tmp_path / "qwen", "Qwen2ForCausalLM", bytes_bpe(), **values, **window)
     assert "layer_types" in refused("import", "qwen", "--out", "runs/one", folder=tmp_path)[0]
 
 
-def test_a_run_that_is_there_is_not_written_over(home: Path, tmp_path: Path) -> None:
+def test_an_existing_run_is_not_overwritten(home: Path, tmp_path: Path) -> None:
     shutil.copytree(home / "gpt2", tmp_path / "gpt2")
     assert here("import", "gpt2", "--out", "runs/one", folder=tmp_path).returncode == 0
     assert "already contains a run" in refused("import", "gpt2", "--out", "runs/one", folder=tmp_path)[0]
@@ -363,7 +363,7 @@ TEMPLATES: dict[str, tuple[Any, str | None, str]] = {  # what the tokenizer has,
 
 @pytest.mark.parametrize("in_files", [True, False])
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_the_default_of_named_chat_templates_is_taken(name: str, in_files: bool, home: Path, tmp_path: Path) -> None:
+def test_the_default_of_named_chat_templates_is_used(name: str, in_files: bool, home: Path, tmp_path: Path) -> None:
     given, taken, note = TEMPLATES[name]
     shutil.copytree(home / "gpt2", tmp_path / "gpt2")
     words = bytes_bpe()
@@ -384,7 +384,7 @@ def test_the_default_of_named_chat_templates_is_taken(name: str, in_files: bool,
     assert OpenedRun.load(tmp_path / "runs/one", device="cpu").chat_model.conversation_ids(ASKED) == ids
 
 
-def test_files_of_chat_templates_count_before_entries(home: Path, tmp_path: Path) -> None:
+def test_chat_template_files_take_precedence_over_entries(home: Path, tmp_path: Path) -> None:
     shutil.copytree(home / "gpt2", tmp_path / "gpt2")
     words = bytes_bpe()
     words.chat_template = CHAT
@@ -423,7 +423,7 @@ def test_a_chat_template_that_cannot_be_read_is_refused(name: str, home: Path, t
 
 
 @pytest.mark.parametrize("wrong", [3, {"a": "b"}, [1], [{"name": "default"}], [{"name": "default", "template": 3}]])
-def test_chat_templates_of_another_form_are_refused(wrong: Any, home: Path, tmp_path: Path) -> None:
+def test_chat_templates_of_an_unknown_format_are_refused(wrong: Any, home: Path, tmp_path: Path) -> None:
     shutil.copytree(home / "gpt2", tmp_path / "gpt2")
     path = tmp_path / "gpt2" / "tokenizer_config.json"
     values = json.loads(path.read_text(encoding="utf-8"))

@@ -55,7 +55,7 @@ def wait_for_the_moment(run: Run, in_a_save: bool, numbers: random.Random) -> No
         pass
 
 
-def test_killed_twenty_times_and_never_killed_are_the_same(tmp_path: Path) -> None:
+def test_a_run_killed_twenty_times_equals_one_never_killed(tmp_path: Path) -> None:
     text_file(tmp_path)
     straight = glass("train", "proverbs.txt", "--out", "straight", *SETTINGS, folder=tmp_path)
     assert straight.returncode == 0, straight.stderr

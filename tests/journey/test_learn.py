@@ -100,7 +100,7 @@ def test_bad_answers_are_contained_and_explained(name: str) -> None:
     assert verdict.mistake == ("computed in place" if name == "changes its input" else "")
 
 
-def test_an_answer_cannot_meddle_by_accident(tmp_path: Path) -> None:
+def test_an_answer_cannot_change_files_or_modules_by_accident(tmp_path: Path) -> None:
     reference = str(files("glassformer_course") / "exercises" / "softmax" / "check.py")
     source = MEDDLING.replace("HERE", str(tmp_path)).replace("REFERENCE", reference)
     words = check_source(SOFTMAX, source, seed=0).text()
@@ -108,7 +108,7 @@ def test_an_answer_cannot_meddle_by_accident(tmp_path: Path) -> None:
     assert tmp_path.is_dir()
 
 
-def test_what_is_printed_is_that_of_the_case_that_failed() -> None:
+def test_the_printed_output_is_that_of_the_failing_case() -> None:
     source = "import numpy as np\nprint('read')\ndef softmax(x):\n    print(x.shape)\n"
     wrong = source + "    e = np.exp(x)\n    return e / e.sum()\n"
     assert check_source(SOFTMAX, wrong, seed=0).printed.split("\n") == ["read", "(2, 3)", ""]
@@ -131,7 +131,7 @@ def test_the_whole_course_is_solved_by_the_shipped_solutions(tmp_path: Path) -> 
     assert here("learn", "start", folder=tmp_path).stderr.startswith("every exercise of this course is done\n")
 
 
-def test_a_learner_goes_from_wrong_to_right_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_learner_corrects_an_answer_and_nothing_is_lost(tmp_path: Path) -> None:
     def learn(*words: str, code: int = 0) -> str:
         done = here("learn", *words, folder=tmp_path)
         assert done.returncode == code, done.stdout + done.stderr
@@ -172,7 +172,7 @@ def test_a_learner_goes_from_wrong_to_right_and_nothing_is_lost(tmp_path: Path) 
 
 
 @pytest.mark.thorough
-def test_the_same_seed_asks_the_same_and_fresh_ones_differ() -> None:
+def test_equal_seeds_give_equal_questions_and_new_seeds_differ() -> None:
     source = "import numpy as np\ndef softmax(x):\n    print(float(np.sum(x)))\n    return np.exp(x)\n"
     first, again, other = (check_source(SOFTMAX, source, seed).lines for seed in (3, 3, 4))
     assert first == again
@@ -183,7 +183,7 @@ def test_the_same_seed_asks_the_same_and_fresh_ones_differ() -> None:
 
 
 @pytest.mark.thorough
-def test_watch_checks_each_save_and_goes_on(tmp_path: Path) -> None:
+def test_watch_checks_each_save_and_continues(tmp_path: Path) -> None:
     folder = CourseFolder(tmp_path / "mine")
     folder.exercises = [find("softmax"), find("matmul")]
     said: list[str] = []
@@ -318,7 +318,7 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
         (("grade", "damaged", "--seconds", "0"), "--seconds is 0.0\nGive a number above 0, at most 3,600."),
     ],
 )
-def test_mistakes_are_two_lines(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_errors_have_two_lines(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "course.json").write_text("{", encoding="utf-8")
     done = here("learn", *words, folder=tmp_path)

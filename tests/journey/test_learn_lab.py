@@ -28,7 +28,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.thorough
-def test_a_case_from_the_first_look_to_the_verdict(course: Path) -> None:
+def test_a_case_from_opening_to_verdict(course: Path) -> None:
     place = course / "glass-learn" / "lab" / CASE.folder
     kept = {path.name: path.read_bytes() for path in place.iterdir()}
     assert set(kept) == {"report.txt", "curves.svg", "attention.svg", "evidence.json"}
@@ -58,7 +58,7 @@ def test_a_case_from_the_first_look_to_the_verdict(course: Path) -> None:
     assert "solved" in here("learn", "lab", folder=course).stdout
 
 
-def test_everything_as_json(course: Path) -> None:
+def test_all_output_can_be_json(course: Path) -> None:
     def said(*words: str) -> dict[str, object]:
         done = here("learn", "lab", *words, "--json", folder=course)
         found = json.loads(done.stdout)
@@ -89,7 +89,7 @@ def test_everything_as_json(course: Path) -> None:
         (("hint", "2"), "case 2 is not open yet", "glass learn lab open 2"),
     ],
 )
-def test_mistakes_are_told_in_two_lines(course: Path, words: tuple[str, ...], problem: str, remedy: str) -> None:
+def test_errors_are_reported_in_two_lines(course: Path, words: tuple[str, ...], problem: str, remedy: str) -> None:
     done = here("learn", "lab", *words, folder=course)
     assert done.returncode == 2
     first, second = done.stderr.splitlines()

@@ -43,7 +43,7 @@ def test_all_heads_of_a_run_are_drawn(name: str, task_home: Path) -> None:
         assert (None in head["weights"][0]) == (stack == "dec" and part == "self" and len(rows) > 1)
 
 
-def test_the_target_is_what_is_given_or_what_the_run_writes(task_home: Path) -> None:
+def test_the_target_is_given_or_generated(task_home: Path) -> None:
     given = looked("runs/translate", "the old dog sleeps .", task_home, "--target", "der alte", "--site", "dec.0.cross")
     assert (given["target"], [token["text"] for token in given["target_tokens"]]) == (
         "der alte",
@@ -54,7 +54,7 @@ def test_the_target_is_what_is_given_or_what_the_run_writes(task_home: Path) -> 
     assert (task_home / "own.svg").read_text(encoding="utf-8").startswith("<?xml")
 
 
-def test_the_same_picture_twice_and_one_from_standard_input(task_home: Path) -> None:
+def test_pictures_are_reproducible_and_accept_standard_input(task_home: Path) -> None:
     for path, text, source in (("1.png", "It was", ""), ("2.png", "It was", ""), ("3.png", "-", "It was\n")):
         options = ("--head", "dec.0.self.1", "--scale", "log", "--out", path)
         done = here("look", "runs/lm", text, *options, folder=task_home, text=source)
@@ -64,7 +64,7 @@ def test_the_same_picture_twice_and_one_from_standard_input(task_home: Path) -> 
     assert len({(task_home / f"{number}.png").read_bytes() for number in (1, 2, 3)}) == 1
 
 
-def test_what_no_font_has_is_said_once(tmp_path: Path) -> None:
+def test_missing_glyphs_are_reported_once(tmp_path: Path) -> None:
     text = "ab \ue9ff\ue9fe"  # of the private use area: no font has them
     (tmp_path / "odd.txt").write_text(f"{text}\n" * 200, encoding="utf-8")
     settings = [*TINY, "--tokenizer.kind=characters", "--steps=1"]
@@ -94,7 +94,7 @@ def test_what_no_font_has_is_said_once(tmp_path: Path) -> None:
         (("runs/none", "It was", "--out", "x.png"), "runs/none"),
     ],
 )
-def test_refusals(words: tuple[str, ...], problem: str, task_home: Path) -> None:
+def test_invalid_arguments_of_look_are_refused(words: tuple[str, ...], problem: str, task_home: Path) -> None:
     (task_home / "x.png").write_bytes(b"old")
     assert problem in refused("look", *words, folder=task_home)[0]
     assert (task_home / "x.png").read_bytes() == b"old"
@@ -116,7 +116,7 @@ def test_one_head_is_listed_in_the_terminal(task_home: Path) -> None:
         assert shown == pytest.approx(largest, abs=0.0051)
 
 
-def test_a_run_that_still_trains_is_said(task_home: Path) -> None:
+def test_a_training_run_is_reported_by_look(task_home: Path) -> None:
     with folder_lock(task_home / "runs" / "lm"):
         done = here("look", "runs/lm", "It was", "--json", folder=task_home)
     assert done.returncode == 0

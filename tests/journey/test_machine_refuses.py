@@ -57,7 +57,7 @@ def no_space() -> Exception:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("calls", [*range(14), 18, 24, 31, 40])
-def test_disk_full_at_any_moment_then_the_same_weights(
+def test_a_full_disk_at_any_moment_and_a_resume_give_the_same_weights(
     calls: int, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = tree(here)
@@ -80,7 +80,7 @@ def test_disk_full_at_any_moment_then_the_same_weights(
     assert main(["generate", "out", "the", "--tokens", "2"]) == 0
 
 
-def test_disk_full_in_safetensors(
+def test_a_full_disk_in_safetensors_is_reported(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -96,7 +96,7 @@ def test_disk_full_in_safetensors(
     assert not [name for name in after if ".partial" in name]
 
 
-def test_disk_full_while_the_text_is_encoded(
+def test_a_full_disk_while_the_text_is_encoded_is_reported(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -111,7 +111,7 @@ def test_disk_full_while_the_text_is_encoded(
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
-def test_standard_output_on_a_full_disk(here: Path) -> None:
+def test_standard_output_on_a_full_disk_is_reported(here: Path) -> None:
     buffered = {key: value for key, value in environment().items() if key != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
@@ -129,7 +129,7 @@ def test_standard_output_on_a_full_disk(here: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [train("proverbs.txt"), ["data", "look", "proverbs.txt"]], ids=["train", "look"])
-def test_no_permission_to_read(
+def test_missing_read_permission_is_reported(
     arguments: list[str], here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = Path.open
@@ -147,7 +147,7 @@ def test_no_permission_to_read(
     assert not (here / "out").exists()
 
 
-def test_no_permission_to_write(
+def test_missing_write_permission_is_reported(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def closed(path: Path, *_: object, **__: object) -> None:
@@ -163,7 +163,7 @@ def test_no_permission_to_write(
 @pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() == 0, reason="this system, or this account, may use every file"
 )
-def test_no_permission_for_a_run_really(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_permission_for_a_real_folder_is_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / RUN).chmod(0)
     try:
         assert main(["generate", BOOK, "the"]) == 2
@@ -181,7 +181,7 @@ def test_no_permission_for_a_run_really(here: Path, capsys: pytest.CaptureFixtur
     ],
     ids=["python", "gpu", "processor"],
 )
-def test_memory_ends_at_the_second_step(
+def test_out_of_memory_at_the_second_step_is_reported(
     error: Exception, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from glassformer.training import loop
@@ -194,7 +194,7 @@ def test_memory_ends_at_the_second_step(
     assert Run(here / "out").checkpoint("last").name == "step-000001"
 
 
-def test_another_runtime_error_is_called_a_fault(
+def test_other_runtime_errors_are_reported_as_internal_errors(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from glassformer.training import loop
@@ -205,7 +205,7 @@ def test_another_runtime_error_is_called_a_fault(
     two_lines(capsys.readouterr(), "unexpected: RuntimeError: odd shapes", "--debug")
 
 
-def test_debug_shows_where_an_error_came_from(here: Path) -> None:
+def test_debug_shows_the_traceback(here: Path) -> None:
     ended = glass("generate", BOOK, "the", "--top-k", "0", "--debug", folder=here)
     assert ended.returncode == 2
     assert ended.stdout == ""
@@ -216,7 +216,7 @@ def test_debug_shows_where_an_error_came_from(here: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="this system sends no such signals to one process")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_politely_saves_and_says_how_to_go_on(number: int, here: Path) -> None:
+def test_a_stop_signal_saves_and_prints_how_to_resume(number: int, here: Path) -> None:
     process = start(*train("proverbs.txt", "--steps", "1000000"), folder=here)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (here / "out" / "metrics.jsonl").exists():
@@ -255,7 +255,7 @@ def test_stopped_politely_saves_and_says_how_to_go_on(number: int, here: Path) -
         "small files of a run deleted",
     ],
 )
-def test_what_looks_like_a_mistake_and_works(
+def test_unusual_but_valid_commands_work(
     arguments: list[str], note: str, set_up: Callable[[Path], object], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_up(here)
@@ -268,7 +268,7 @@ def test_what_looks_like_a_mistake_and_works(
         assert captured.err == ""
 
 
-def test_a_damaged_newest_checkpoint_leaves_the_older_one(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_a_damaged_newest_checkpoint_the_older_one_is_used(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     older = here / RUN / "checkpoints" / "step-000003"
     newer = shutil.copytree(older, older.with_name("step-000004"))
     (newer / "model.safetensors").write_bytes(half((newer / "model.safetensors").read_bytes()))

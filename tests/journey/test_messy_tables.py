@@ -146,7 +146,7 @@ READ = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_likely_wrong_is_refused_in_two_lines(name: str, tmp_path: Path) -> None:
+def test_suspicious_tables_are_refused_in_two_lines(name: str, tmp_path: Path) -> None:
     file, content, arguments, problem, remedy = REFUSED[name]
     (tmp_path / file).write_text(content, encoding="utf-8", newline="")
     for command in (["data", "look", file], ["train", file, "--steps=1", "--out=run"]):
@@ -178,11 +178,11 @@ def test_the_first_rows_are_shown_as_they_are_read(name: str, tmp_path: Path) ->
     assert note in shown.stdout
 
 
-def test_the_cases_are_counted() -> None:
+def test_the_number_of_cases_is_fixed() -> None:
     assert len(REFUSED) + len(READ) == 24
 
 
-def test_a_look_says_how_a_table_is_read(tmp_path: Path) -> None:
+def test_data_look_reports_how_a_table_is_read(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("id;label;text\n" + "".join(f"1;{a};{b}\n" for a, b in ROWS), encoding="utf-8")
     done = here("data", "look", "t.csv", *CLASSIFY, *TINY, "--json", folder=tmp_path)
     assert json.loads(done.stdout)["tables"] == [
@@ -197,7 +197,7 @@ def test_a_look_says_how_a_table_is_read(tmp_path: Path) -> None:
     ]
 
 
-def test_a_look_shows_the_beginning_of_a_long_text(tmp_path: Path) -> None:
+def test_data_look_shows_the_beginning_of_a_long_text(tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text("It was a day\n\tand a night. " * 200, encoding="utf-8")
     done = here("data", "look", "book.txt", *TINY, folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -209,7 +209,7 @@ def test_a_look_shows_the_beginning_of_a_long_text(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["first"][:2] == [{"text": "It was a day"}, {"text": "\tand a night. It was a day"}]
 
 
-def test_a_run_is_measured_on_tables_that_are_read_alike(tmp_path: Path) -> None:
+def test_a_run_is_evaluated_on_tables_read_in_the_same_way(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("label,text\n" + PLAIN, encoding="utf-8")
     small = ["--model.layers=1", "--model.width=8", "--model.heads=2", "--model.context=32", "--train.batch=4"]
     done = here("train", "t.csv", *CLASSIFY, *TINY, *small, "--steps=2", "--out=run", folder=tmp_path)

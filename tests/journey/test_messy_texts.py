@@ -28,7 +28,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_unknown_tokens_take_the_place_of_bits_per_byte(home: Path) -> None:
+def test_unknown_tokens_are_reported_instead_of_bits_per_byte(home: Path) -> None:
     said = (home / "train.out").read_text(encoding="utf-8")
     assert "of the tokens are unknown: no bits per byte" in said
     facts = json.loads(here("evaluate", "run", "--json", folder=home).stdout)
@@ -48,7 +48,7 @@ def test_unknown_tokens_take_the_place_of_bits_per_byte(home: Path) -> None:
     assert "gzip" not in [rung["name"] for rung in plan["baselines"]]
 
 
-def test_the_training_text_is_recognised_and_documents_left_out_are_told(home: Path) -> None:
+def test_the_training_text_is_recognized_and_omitted_documents_are_reported(home: Path) -> None:
     again = here("evaluate", "run", "book.txt", folder=home)
     assert "book.txt is the training data of run: evaluating on its validation split" in again.stderr
     rows = [{"text": "the old dog sleeps"}] * 50 + [{"text": ""}] * 5
@@ -71,7 +71,7 @@ def test_a_short_last_file_is_not_the_whole_validation_part(home: Path) -> None:
     assert "10.0%)" in done.stderr
 
 
-def test_a_bad_byte_is_named_and_a_hidden_encoding_refused(home: Path) -> None:
+def test_a_bad_byte_is_located_and_a_disguised_encoding_is_refused(home: Path) -> None:
     (home / "bad.txt").write_bytes(BOOK.encode()[:1000] + b"\xe9" + BOOK.encode()[1000:])
     done = here("data", "look", "bad.txt", folder=home)
     assert "bad.txt is read as Windows-1252, because byte 0xE9 at offset 1000 is not UTF-8" in done.stdout + done.stderr
@@ -85,7 +85,7 @@ def test_a_bad_byte_is_named_and_a_hidden_encoding_refused(home: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="this system has no links or named pipes")
-def test_links_and_pipes_in_a_folder_are_told(home: Path) -> None:
+def test_links_and_pipes_in_a_folder_are_reported(home: Path) -> None:
     folder = home / "odd"
     folder.mkdir()
     (folder / "a.txt").write_text(BOOK, encoding="utf-8")
@@ -112,7 +112,7 @@ def test_lines_of_an_input_are_counted_as_wc_counts_them(form: str, home: Path) 
     assert ("read as Windows-1252" in done.stderr) == (form == "cp1252")
 
 
-def test_an_input_of_one_line_is_answered_like_one_of_many(task_home: Path) -> None:
+def test_a_one_line_input_is_answered_like_a_longer_one(task_home: Path) -> None:
     for name, text in {"one.txt": "win a 7 pound prize now\n", "two.txt": "win a 7 pound prize now\nlunch\n"}.items():
         (task_home / name).write_text(text, encoding="utf-8")
     one = here("classify", "runs/classify", "--input", "one.txt", folder=task_home).stdout

@@ -57,7 +57,7 @@ def long_text(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_final_evaluation_that_does_not_fit_is_over_a_part_and_says_so(long_text: Path, tmp_path: Path) -> None:
+def test_a_final_evaluation_that_exceeds_the_time_uses_a_part(long_text: Path, tmp_path: Path) -> None:
     """A tenth of the time limit, the time for the final evaluation, is 12 milliseconds here."""
     words = ["train", long_text.name, "--out", "run", *TINY, "--minutes", "0.002", "--data.validation_fraction", "0.5"]
     done = here(*words, "--data.split", "end", "--json", folder=tmp_path)
@@ -78,7 +78,7 @@ def test_a_final_evaluation_that_does_not_fit_is_over_a_part_and_says_so(long_te
     assert f"validation loss {said['loss']:.4f}" in again.stdout
 
 
-def test_a_run_of_steps_measures_all_and_has_no_clock_in_its_records(tmp_path: Path) -> None:
+def test_a_run_limited_by_steps_evaluates_all_rows_without_a_clock(tmp_path: Path) -> None:
     text_file(tmp_path)
     words = ["train", "proverbs.txt", "--out", "run", *TINY[:-2], "--steps", "4"]
     assert facts(*words, folder=tmp_path)["validation_share"] == 1
@@ -107,7 +107,7 @@ def test_threads_are_tried_and_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_stopped_run_keeps_its_time_and_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_run_keeps_its_elapsed_time_when_resumed(tmp_path: Path) -> None:
     text_file(tmp_path)
     run = tmp_path / "run"
     process = start("train", "proverbs.txt", "--out", "run", *TINY, "--minutes", "30", folder=tmp_path)

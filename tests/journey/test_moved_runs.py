@@ -68,7 +68,7 @@ def last_weights(folder: Path) -> dict[str, Any]:
     return load_tensors(Run(folder / RUN).checkpoint("last") / "model.safetensors")
 
 
-def test_a_run_moved_with_its_encoded_text_goes_on_without_reading_the_text_again(old: Path) -> None:
+def test_a_run_moved_with_its_encoded_text_resumes_without_the_text(old: Path) -> None:
     stayed = copy_of(old, "stayed")
     new = moved(old)
     (new / "proverbs.txt").unlink()
@@ -85,7 +85,7 @@ def test_a_run_moved_with_its_encoded_text_goes_on_without_reading_the_text_agai
 
 
 @pytest.mark.parametrize("absolute", [False, True])
-def test_a_run_moved_with_its_text_reads_it_again_from_the_new_place(old: Path, absolute: bool) -> None:
+def test_a_run_moved_with_its_text_reads_it_at_the_new_location(old: Path, absolute: bool) -> None:
     if absolute:
         settings = old / RUN / "config.toml"
         text = settings.read_text(encoding="utf-8")
@@ -106,7 +106,7 @@ def test_a_run_moved_with_its_text_reads_it_again_from_the_new_place(old: Path, 
     assert f"reading {new / 'proverbs.txt'} again" in notes
 
 
-def test_a_run_moved_without_its_text_takes_it_by_name_and_only_that_text(old: Path) -> None:
+def test_a_run_moved_without_its_text_accepts_only_that_text(old: Path) -> None:
     stayed = copy_of(old, "stayed")
     new = moved(old)
     shutil.rmtree(new / "runs" / ".tokens")
@@ -153,7 +153,7 @@ def test_encoded_text_of_another_text_beside_the_run_is_not_used(old: Path) -> N
 
 
 @pytest.mark.parametrize("validation", [False, True])
-def test_parallel_files_that_were_moved_are_found_or_named(validation: bool, tmp_path: Path) -> None:
+def test_moved_parallel_files_are_found_or_named(validation: bool, tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir()
     for name, word in (("a.en", "one"), ("a.de", "eins"), ("b.en", "this is one"), ("b.de", "das ist eins")):

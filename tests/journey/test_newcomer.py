@@ -55,7 +55,7 @@ def assert_equal_weights(run: Path, other: Path) -> None:
         assert torch.equal(tensor, others[name]), name
 
 
-def test_a_text_model_becomes_a_chat_model_and_goes_back(tmp_path: Path) -> None:
+def test_an_imported_text_model_becomes_a_chat_model_and_is_exported(tmp_path: Path) -> None:
     write_book(tmp_path)
     write_conversations(tmp_path)
     sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128, "bos_token_id": 0}
@@ -143,7 +143,7 @@ def test_an_imported_chat_model_learns_with_the_special_tokens_of_its_template(
         assert back.conversation_ids(messages) == ids
 
 
-def test_a_masked_model_becomes_a_classifier_and_goes_back(tmp_path: Path) -> None:
+def test_an_imported_masked_model_becomes_a_classifier_and_is_exported(tmp_path: Path) -> None:
     write_mails(tmp_path)
     texts = [text.format(n=n) for mails in MAILS.values() for text in mails for n in range(22)]
     texts.append(BOOK)

@@ -61,7 +61,7 @@ def test_nothing_but_empty_lines_is_refused(folder: Path) -> None:
     assert not (folder / "run").exists()
 
 
-def test_labels_that_look_like_numbers_are_names(folder: Path) -> None:
+def test_labels_that_look_like_numbers_are_text(folder: Path) -> None:
     text = (folder / "mails.csv").read_text(encoding="utf-8")
     for number, name in enumerate(("spam", "work", "family"), start=1):
         text = text.replace(f"{name},", f"{number},")
@@ -71,7 +71,7 @@ def test_labels_that_look_like_numbers_are_names(folder: Path) -> None:
     assert sorted(line.split()[-1] for line in shown.splitlines()) == ["1", "2", "3.0"]
 
 
-def test_a_label_of_one_text_and_a_sorted_file(folder: Path) -> None:
+def test_a_rare_label_and_a_sorted_file_are_reported(folder: Path) -> None:
     append(folder / "mails.csv", "odd,one of its kind\n")
     assert "1 label occurs only once: odd" in said(*MAILS, folder=folder)
     lines = (folder / "mails.csv").read_text(encoding="utf-8").splitlines()
@@ -94,7 +94,7 @@ def test_a_label_of_one_text_and_a_sorted_file(folder: Path) -> None:
     assert "Set data.split to random: the file may be sorted by label." in notes.stderr
 
 
-def test_labels_that_were_never_learnt(folder: Path) -> None:
+def test_unknown_labels_are_reported(folder: Path) -> None:
     done = here(*train("classify", "--steps=2", out="run"), folder=folder)
     assert done.returncode == 0, done.stderr
     append(folder / "test.csv", "Spam,win a prize\nSpam,win another prize\nnews,the day in short\n")
@@ -112,7 +112,7 @@ def test_labels_that_were_never_learnt(folder: Path) -> None:
     assert "label" in remedy
 
 
-def test_files_to_measure_on_that_do_not_fit(folder: Path) -> None:
+def test_evaluation_files_that_do_not_fit_are_refused(folder: Path) -> None:
     assert here(*train("translate", "--steps=2", out="run"), folder=folder).returncode == 0
     cause, remedy = refused("evaluate", "run", "test.en", "test.den", folder=folder)
     assert "test.den does not exist" in cause
@@ -131,7 +131,7 @@ def test_files_to_measure_on_that_do_not_fit(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("what", "task"), [(PAIR, "translate"), (MAILS, "classify")])
-def test_texts_longer_than_the_context(what: list[str], task: str, folder: Path) -> None:
+def test_texts_longer_than_the_context_are_reported(what: list[str], task: str, folder: Path) -> None:
     if task == "classify":
         append(folder / "mails.csv", f"work,{LONG}\n" * 3)
     else:
@@ -152,7 +152,7 @@ def test_texts_longer_than_the_context(what: list[str], task: str, folder: Path)
     assert again.returncode == 0, again.stderr
 
 
-def test_pairs_on_both_sides_are_noted(folder: Path) -> None:
+def test_pairs_in_both_splits_are_reported(folder: Path) -> None:
     for language in ("en", "de"):
         lines = (folder / f"train.{language}").read_text(encoding="utf-8").splitlines()
         append(folder / f"train.{language}", "".join(line + "\n" for line in lines[:20]))
@@ -167,7 +167,7 @@ def test_pairs_on_both_sides_are_noted(folder: Path) -> None:
     assert "4 of 34 validation pairs also occur in the training split" in notes
 
 
-def test_what_goes_wrong_early_is_said(folder: Path) -> None:
+def test_early_problems_of_training_are_reported(folder: Path) -> None:
     """Sources do not match their targets, and the vocabulary lacks many words."""
     lines = (folder / "train.de").read_text(encoding="utf-8").splitlines()
     (folder / "train.de").write_text("\n".join(lines[7:] + lines[:7]) + "\n", encoding="utf-8")

@@ -1,5 +1,4 @@
-"""Run folders of version 0.1.0 open, answer as before, and resume bit for bit.
-
+"""Run folders of version 0.1.0 open, answer as before, and resume bit for bit, or within `LIMITS` on other processors.
 `tests/fixtures/runs` contains the folders. `tests/fixtures/expected` contains their expected answers, and the expected
 weights after three more steps. `tests/fixtures/make_runs.py` describes how they were made.
 """
@@ -68,7 +67,7 @@ def test_every_stored_run_has_its_expectations() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_old_run_answers_as_it_did(name: str, replayed: dict[str, Replayed]) -> None:
+def test_an_old_run_gives_its_recorded_answers(name: str, replayed: dict[str, Replayed]) -> None:
     recorded = expected(name)["answers"]
     for asked, done in zip(recorded, replayed[name].answers, strict=True):
         assert done.code == 0, done.err

@@ -62,7 +62,7 @@ def losses(run: Path, steps: int) -> list[float]:
     return [line["loss"] for line in lines]
 
 
-def test_a_killed_process_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_killed_process_is_restarted_and_nothing_is_lost(tmp_path: Path) -> None:
     text_file(tmp_path)
     arguments = ["proverbs.txt", "--steps", "150", *SETTINGS]
     assert here("train", *arguments, "--out", "straight", folder=tmp_path).returncode == 0
@@ -78,7 +78,7 @@ def test_a_killed_process_is_started_again_and_nothing_is_lost(tmp_path: Path) -
     assert killed == pytest.approx(straight, abs=1e-5)
 
 
-def test_a_sharded_run_that_is_stopped_goes_on_in_one_process_and_opens_everywhere(tmp_path: Path) -> None:
+def test_a_stopped_sharded_run_resumes_in_one_process_and_opens(tmp_path: Path) -> None:
     text_file(tmp_path)
     arguments = ["proverbs.txt", "--steps", "40", *SETTINGS]
     assert here("train", *arguments, "--out", "straight", folder=tmp_path).returncode == 0
@@ -104,7 +104,7 @@ def test_a_sharded_run_that_is_stopped_goes_on_in_one_process_and_opens_everywhe
 
 
 @pytest.mark.parametrize("way", [(), ("--shard",)])
-def test_a_child_of_several_processes_is_that_of_one(way: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_child_trained_by_several_processes_equals_one_by_one_process(way: tuple[str, ...], tmp_path: Path) -> None:
     """Use rows of the parent's text, averaged weights, frozen parts and gradient checkpointing; then resume."""
     text_file(tmp_path)
     assert here("train", "proverbs.txt", "--steps", "20", *SETTINGS, "--out", "parent", folder=tmp_path).returncode == 0

@@ -87,7 +87,7 @@ def loss_of(name: str, rungs: list[dict[str, Any]]) -> float:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("task", SOURCES)
-def test_a_plan_is_what_the_run_will_be(task: str, folder: Path) -> None:
+def test_a_plan_agrees_with_the_run(task: str, folder: Path) -> None:
     before = tree(folder)
     words = [*SOURCES[task], *SMALL]
     plan = facts("plan", *words, "--probe", "0.05", folder=folder)
@@ -120,7 +120,7 @@ def test_a_plan_is_what_the_run_will_be(task: str, folder: Path) -> None:
     assert REBUILT not in again.stderr
 
 
-def test_the_baselines_are_those_of_evaluate(folder: Path) -> None:
+def test_the_baselines_equal_those_of_evaluate(folder: Path) -> None:
     for task, rung in (("lm", "5-gram"), ("classify", "frequencies")):
         words = [*SOURCES[task], *SMALL, "--out", f"runs/{task}"]
         plan = facts("plan", *words, "--probe", "0", folder=folder)
@@ -143,7 +143,7 @@ def test_without_a_probe_nothing_is_timed(folder: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
+def test_minutes_are_converted_to_steps_in_readable_output(folder: Path) -> None:
     words = [*SOURCES["lm"], *SMALL[:-4], "--out", "runs/one", "--minutes", "5", "--probe", "0.05"]
     words += ["--recipe", "shakespeare-nano"]  # without one the steps would be chosen, too
     plan = facts("plan", *words, folder=folder)
@@ -167,7 +167,7 @@ def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_sizes_are_chosen_for_text_time_and_machine(folder: Path) -> None:
+def test_sizes_are_chosen_from_text_time_and_speed(folder: Path) -> None:
     words = [*SOURCES["lm"], "--recipe", "auto", "--tokenizer.kind", "characters", "--train.threads", "1"]
     words += ["--sample.tokens", "4", "--model.layers", "1", "--minutes", "0.02", "--out", "runs/auto"]
     plan = facts("plan", *words, "--probe", "0.05", folder=folder)
@@ -195,7 +195,7 @@ def test_sizes_are_chosen_for_text_time_and_machine(folder: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_what_can_be_read_once_is_read_once(folder: Path) -> None:
+def test_standard_input_is_read_once(folder: Path) -> None:
     """Standard input is encoded, used for the forecast, and then used for training."""
     words = ["-", "--recipe", "auto", "--tokenizer.kind", "characters", "--minutes", "0.01", "--train.threads", "1"]
     text = (folder / "proverbs.txt").read_text(encoding="utf-8")
@@ -204,14 +204,14 @@ def test_what_can_be_read_once_is_read_once(folder: Path) -> None:
     assert (folder / "runs" / "piped" / "plan.json").is_file()
 
 
-def test_a_run_of_steps_is_not_measured_first(folder: Path) -> None:
+def test_a_run_limited_by_steps_is_not_measured_first(folder: Path) -> None:
     trained = here("train", *SOURCES["lm"], *SMALL, folder=folder)
     assert trained.returncode == 0, trained.stderr
     assert "forecast" not in trained.stdout + trained.stderr
     assert not (folder / "runs" / "one" / "plan.json").exists()
 
 
-def test_no_loss_is_foreseen_where_there_is_no_formula(folder: Path) -> None:
+def test_no_loss_is_forecast_without_a_formula(folder: Path) -> None:
     plan = facts("plan", *SOURCES["translate"], *SMALL, "--probe", "0", folder=folder)
     assert plan["loss_band"] is None
     text = shown("plan", *SOURCES["translate"], *SMALL, "--probe", "0", folder=folder)
@@ -235,7 +235,7 @@ def test_no_loss_is_foreseen_where_there_is_no_formula(folder: Path) -> None:
         (["proverbs.txt", "--device", "cuda:77"], "cuda:77", "cpu"),
     ],
 )
-def test_bad_input(words: list[str], cause: str, remedy: str, folder: Path) -> None:
+def test_bad_input_of_plan_is_refused(words: list[str], cause: str, remedy: str, folder: Path) -> None:
     (folder / "empty.txt").touch()
     before = tree(folder)
     done = here("plan", *words, folder=folder)
@@ -247,7 +247,7 @@ def test_bad_input(words: list[str], cause: str, remedy: str, folder: Path) -> N
     assert tree(folder) == before
 
 
-def test_a_text_too_short_for_the_model(folder: Path) -> None:
+def test_a_text_too_short_for_the_model_is_refused(folder: Path) -> None:
     done = here("plan", "proverbs.txt", "--model.context", "90000", "--tokenizer.kind", "bytes", folder=folder)
     assert done.returncode == 2
     problem, advice = done.stderr.splitlines()[-2:]

@@ -27,7 +27,7 @@ def facts(*arguments: str, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("task", ["lm", "masked"])
-def test_all_probes_of_a_run_that_learnt_something_else(task_home: Path, task: str) -> None:
+def test_all_probes_run_on_models_trained_on_other_data(task_home: Path, task: str) -> None:
     done = here("probe", f"runs/{task}", *QUICK, folder=task_home)
     assert done.returncode == 0, done.stderr
     found = facts("probe", f"runs/{task}", *QUICK, folder=task_home)
@@ -56,7 +56,7 @@ def test_runs_without_probabilities_of_a_text_are_refused(task_home: Path, task:
 
 
 @pytest.mark.parametrize("text", [None, "sentences.txt"])
-def test_mean_surprisal_is_the_loss_of_an_evaluation(task_home: Path, text: str | None) -> None:
+def test_mean_surprisal_equals_the_loss_of_evaluate(task_home: Path, text: str | None) -> None:
     flag = () if text is None else ("--text", text)
     found = facts("probe", "runs/lm", "surprisal", *flag, folder=task_home)["probes"]
     assert list(found) == ["surprisal"]
@@ -68,7 +68,7 @@ def test_mean_surprisal_is_the_loss_of_an_evaluation(task_home: Path, text: str 
         assert list(facts("probe", "runs/lm", *flag, folder=task_home)["probes"]) == ["surprisal"]
 
 
-def test_the_column_of_a_table_is_named_as_its_error_says(task_home: Path, tmp_path: Path) -> None:
+def test_the_column_can_be_given_as_the_error_suggests(task_home: Path, tmp_path: Path) -> None:
     rows = "".join(f"It was the dog number {n}.\tIt waits for day {n} again.\n" for n in range(40))
     table = tmp_path / "two.tsv"
     table.write_text(f"first\tsecond\n{rows}", encoding="utf-8")
@@ -91,7 +91,7 @@ def test_the_column_of_a_table_is_named_as_its_error_says(task_home: Path, tmp_p
     assert more["surprisal"]["tokens"] > plain["surprisal"]["tokens"]
 
 
-def test_minimal_pairs_of_ones_own(task_home: Path) -> None:
+def test_user_provided_minimal_pairs_are_measured(task_home: Path) -> None:
     found = facts("probe", "runs/lm", "--pairs", "minimal-pairs.jsonl", folder=task_home)["probes"]
     assert list(found) == ["pairs"]
     groups = {group["group"]: group for group in found["pairs"]["groups"]}
@@ -107,7 +107,7 @@ def test_the_same_questions_give_the_same_answers(task_home: Path) -> None:
     assert facts(*words, folder=task_home) != facts(*words, "--seed", "9", folder=task_home)
 
 
-def test_a_run_that_was_moved_is_probed_without_rules_of_frequency(task_home: Path, tmp_path: Path) -> None:
+def test_a_moved_run_is_probed_without_frequency_baselines(task_home: Path, tmp_path: Path) -> None:
     shutil.copytree(task_home / "runs" / "lm", tmp_path / "moved")
     manifest = tmp_path / "moved" / "manifest.json"
     told = json.loads(manifest.read_text(encoding="utf-8"))
@@ -123,7 +123,7 @@ def test_a_run_that_was_moved_is_probed_without_rules_of_frequency(task_home: Pa
     assert remedy == "Name a text: --text FILE."
 
 
-def test_a_text_longer_than_the_context_is_named(task_home: Path, tmp_path: Path) -> None:
+def test_a_text_longer_than_the_context_is_reported(task_home: Path, tmp_path: Path) -> None:
     long = {"sentence_good": "the dog " * 30 + "sleeps", "sentence_bad": "the dog " * 30 + "waits"}
     path = tmp_path / "long.jsonl"
     path.write_text(json.dumps(long), encoding="utf-8")
@@ -133,7 +133,7 @@ def test_a_text_longer_than_the_context_is_named(task_home: Path, tmp_path: Path
     assert "larger model.context" in remedy
 
 
-def test_a_run_with_a_short_context_is_asked_what_fits(task_home: Path) -> None:
+def test_a_run_with_a_short_context_gets_probes_that_fit(task_home: Path) -> None:
     words = ["--model.layers=1", "--model.width=8", "--model.heads=1", "--model.context=12", "--train.threads=1"]
     made = here(
         "train", "book.txt", *words, "--tokenizer.kind=words", "--steps=2", "--out", "runs/short", folder=task_home
@@ -146,7 +146,7 @@ def test_a_run_with_a_short_context_is_asked_what_fits(task_home: Path) -> None:
     assert "this run reads at most 12" in problem
 
 
-def test_what_cannot_be_asked_is_refused(task_home: Path) -> None:
+def test_invalid_probe_requests_are_refused(task_home: Path) -> None:
     assert refused("probe", "runs/lm", "agrement", folder=task_home) == (
         "unknown probe 'agrement'",
         "Did you mean agreement?",
@@ -160,7 +160,7 @@ def test_what_cannot_be_asked_is_refused(task_home: Path) -> None:
     assert "there is no run at" in refused("probe", "runs/no", folder=task_home)[0]
 
 
-def test_a_run_that_is_still_training_is_said_to_be(task_home: Path) -> None:
+def test_a_run_that_is_still_training_is_reported(task_home: Path) -> None:
     with folder_lock(task_home / "runs" / "lm"):
         done = here("probe", "runs/lm", "induction", *QUICK, folder=task_home)
     assert done.returncode == 0, done.stderr

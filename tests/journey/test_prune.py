@@ -69,7 +69,7 @@ def test_the_loss_told_is_the_loss_evaluated(home: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["lm", "translate"])
-def test_the_new_run_is_verified_and_its_origin_noted(home: Path, name: str) -> None:
+def test_the_new_run_passes_verify_and_records_its_origin(home: Path, name: str) -> None:
     new = f"runs/{name}-gates"
     said = facts(
         "prune", f"runs/{name}", "--out", new, "--l0", "3", "--steps", "30", "--gate-rate", "0.4", *FEW, folder=home
@@ -91,7 +91,7 @@ def test_a_pruned_run_is_exported(home: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_effects_and_curves_of_a_run(home: Path) -> None:
+def test_effects_and_curves_are_reported(home: Path) -> None:
     said = facts(
         "prune", "runs/two", "--effects", "mean", "--curve", "--random-orders", "2", "--step", "0.5", *FEW, folder=home
     )
@@ -123,7 +123,7 @@ def test_a_picture_is_drawn(home: Path) -> None:
     assert not list(home.glob("*.partial"))
 
 
-def test_a_limit_on_the_loss_is_kept(home: Path) -> None:
+def test_a_limit_on_the_loss_is_respected(home: Path) -> None:
     losses = [p["loss"] for p in facts("prune", "runs/lm", "--curve", *FEW, folder=home)["curves"]["importance"][0]]
     limit = (losses[0] + losses[-1]) / 2
     if not losses[1] <= limit < losses[2]:
@@ -174,13 +174,13 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "problem"), BAD, ids=lambda value: value if isinstance(value, str) else None)
-def test_bad_requests_are_two_lines_and_leave_nothing(home: Path, words: list[str], problem: str) -> None:
+def test_bad_requests_are_refused_and_leave_nothing(home: Path, words: list[str], problem: str) -> None:
     before = sorted(path for path in home.rglob("*") if ".tokens" not in path.parts)
     assert problem in refused("prune", "runs/lm", *words, folder=home)[0]
     assert sorted(path for path in home.rglob("*") if ".tokens" not in path.parts) == before
 
 
-def test_a_disk_that_fails_leaves_no_new_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_disk_leaves_no_new_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
 

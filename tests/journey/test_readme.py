@@ -43,13 +43,13 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_set_up_is_two_commands() -> None:
+def test_the_installation_commands_come_first() -> None:
     lines = [line for block in blocks(README, "sh") for line in lines_of(block)]
     assert [line for line in lines if line.startswith("pip ")] == SETUP
     assert lines[: len(SETUP)] == SETUP
 
 
-def test_every_other_command_is_glass_and_says_what_it_promises(newcomer: Path) -> None:
+def test_every_other_command_is_glass_and_prints_the_documented_output(newcomer: Path) -> None:
     done = {}
     for command in commands():
         assert command.startswith("glass "), command
@@ -122,7 +122,7 @@ def test_every_other_command_is_glass_and_says_what_it_promises(newcomer: Path) 
                 raise AssertionError(f"no promise is known of {other}")
 
 
-def test_the_python_runs_and_writes_what_the_command_writes(newcomer: Path) -> None:
+def test_the_python_code_gives_the_text_of_the_command(newcomer: Path) -> None:
     if not (newcomer / "runs" / "book").exists():  # this test alone
         shell("glass train book.txt --out runs/book --steps 2 --set train.warmup=0", newcomer)
     (block,) = blocks(README, "python")

@@ -40,7 +40,7 @@ def told(name: str, home: Path, *more: str, text: str | None = None) -> dict[str
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_the_parts_add_up_and_so_do_the_tokens_they_came_from(name: str, task_home: Path) -> None:
+def test_parts_and_source_tokens_add_up_to_the_logit(name: str, task_home: Path) -> None:
     facts = told(name, task_home)
     assert abs(facts["sum"] - facts["logit"]) <= 1e-4
     assert sum(part["value"] for part in facts["parts"]) == pytest.approx(facts["sum"], abs=1e-9)
@@ -58,7 +58,7 @@ def test_the_parts_add_up_and_so_do_the_tokens_they_came_from(name: str, task_ho
 
 @pytest.mark.parametrize("drawing", SAMPLING)
 @pytest.mark.parametrize("name", WRITERS)
-def test_step_by_step_it_tells_what_generate_writes(name: str, drawing: str, task_home: Path) -> None:
+def test_receipts_step_by_step_give_the_text_of_generate(name: str, drawing: str, task_home: Path) -> None:
     settings = [*SAMPLING[drawing], "--tokens=5"]
     done = here("generate", f"runs/{name}", DOES[name][1], "--json", *settings, folder=task_home)
     written = json.loads(done.stdout)
@@ -74,7 +74,7 @@ def test_step_by_step_it_tells_what_generate_writes(name: str, drawing: str, tas
             assert race[0]["arrival"] == race[0]["number"] / race[0]["probability"]
 
 
-def test_it_tells_what_fill_and_classify_say(task_home: Path) -> None:
+def test_the_receipt_agrees_with_fill_and_classify(task_home: Path) -> None:
     holes = json.loads(here("fill", "runs/masked", DOES["masked"][1], "--json", folder=task_home).stdout)["masks"]
     for number, candidates in enumerate(holes, start=1):
         facts = told("masked", task_home, f"--mask={number}")
@@ -110,7 +110,7 @@ def test_the_script_gives_the_same_number_with_numpy_alone(name: str, task_home:
     assert abs(float(done.stdout) - facts["logit"]) <= 1e-4
 
 
-def test_a_script_is_printed_and_never_written_over_a_file(task_home: Path, tmp_path: Path) -> None:
+def test_a_script_is_printed_and_never_overwrites_a_file(task_home: Path, tmp_path: Path) -> None:
     done = here("receipt", "runs/lm", "It was", "--snippet", folder=task_home)
     assert done.stdout.startswith('"""One logit of a run')
     compile(done.stdout, "the script", "exec")
@@ -120,7 +120,7 @@ def test_a_script_is_printed_and_never_written_over_a_file(task_home: Path, tmp_
     assert (tmp_path / "mine.py").read_text(encoding="utf-8") == "precious"
 
 
-def test_a_person_reads_parts_sources_and_the_race(task_home: Path) -> None:
+def test_the_text_output_has_parts_sources_and_the_sampling(task_home: Path) -> None:
     shown = here("receipt", "runs/lm", "It was", "--top=2", "--top-k=7", folder=task_home).stdout
     facts = told("lm", task_home, "--top-k=7")
     lines = shown.splitlines()
@@ -177,7 +177,7 @@ def test_a_person_reads_parts_sources_and_the_race(task_home: Path) -> None:
         ("nothing", ["It was"], "there is no run at runs/nothing", ""),
     ],
 )
-def test_what_is_wrong_is_said_in_two_lines(
+def test_invalid_requests_get_two_line_errors(
     name: str, more: list[str], problem: str, remedy: str, task_home: Path
 ) -> None:
     said, what = refused("receipt", f"runs/{name}", *more, folder=task_home)
@@ -207,7 +207,7 @@ def test_a_post_norm_run_is_refused_with_the_reason(task_home: Path, tmp_path: P
     assert remedy == "Give a run with model.norm_order = pre or output."
 
 
-def test_what_the_model_does_not_read_is_said(task_home: Path) -> None:
+def test_truncated_text_is_reported(task_home: Path) -> None:
     text = "It was a old day when the dog met the cat. " * 6
     done = here("receipt", "runs/lm", text, folder=task_home)
     unread = told("lm", task_home, text=text)["unread"]

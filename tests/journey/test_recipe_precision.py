@@ -1,4 +1,4 @@
-"""No recipe multiplies in bfloat16 on a processor on which it is slow; recipes do so where it is fast."""
+"""No recipe multiplies in bfloat16 on a processor on which bfloat16 is slow; recipes do so where it is fast."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def two_steps(name: str) -> BfloatProducts:
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_without_bfloat16_instructions_nothing_is_multiplied_in_it(
+def test_without_bfloat16_instructions_no_recipe_multiplies_in_bfloat16(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -68,7 +68,7 @@ def test_without_bfloat16_instructions_nothing_is_multiplied_in_it(
 
 
 @pytest.mark.parametrize("name", ["shakespeare-fast", "tiny", "translate-original", "classify-small"])
-def test_with_them_it_is(
+def test_with_bfloat16_instructions_recipes_multiply_in_bfloat16(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

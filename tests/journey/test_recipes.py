@@ -16,7 +16,7 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if name != "tutorial-d7"])
-def test_a_recipe_trains(
+def test_every_recipe_trains_for_two_steps(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -35,7 +35,7 @@ def test_a_recipe_trains(
     assert facts["loss"] > 0
 
 
-def test_a_recipe_of_translation_needs_pairs(
+def test_a_translation_recipe_needs_pairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -82,7 +82,7 @@ def test_runs_are_listed_by_name(server: Served) -> None:
     assert str(Path(server.registry.run("book").folder)) not in json.dumps(runs)
 
 
-def test_parents_are_known_by_their_weights(home: Path, tmp_path: Path) -> None:
+def test_parents_are_identified_by_their_weights(home: Path, tmp_path: Path) -> None:
     """Names and locations of folders do not matter; a sibling with the parent's weights does not count as a parent."""
     parent = make_run(tmp_path / "moved" / "renamed", positions="rotary")
     child = make_run(tmp_path / "child")
@@ -113,7 +113,7 @@ def test_parents_are_known_by_their_weights(home: Path, tmp_path: Path) -> None:
         assert parents(child, sibling, parent) == {"child": None, "sibling": None, "renamed": None}, wrong
 
 
-def test_a_view_answers_with_the_librarys_numbers(server: Served) -> None:
+def test_a_view_gives_the_librarys_numbers(server: Served) -> None:
     opened = server.registry.open("book")
     tokens = ask(server, "book", "tokens", text=TEXT).json()
     ids = opened.model.tokenizer.encode(TEXT)
@@ -138,7 +138,7 @@ def test_both_sides_of_a_translation_have_tokens(server: Served) -> None:
     assert [side["decoded"] for side in sides] == [TEXT, "গান"]
 
 
-def test_what_is_wrong_is_said_in_two_lines(server: Served) -> None:
+def test_invalid_requests_get_two_line_errors(server: Served) -> None:
     status, what = error_of(ask(server, "boook", "tokens", text="a"))
     assert (status, what) == (404, "no run with the name 'boook' is served")
     assert error_of(ask(server, "book", "token", text="a"))[0] == 404
@@ -160,7 +160,7 @@ def test_what_is_wrong_is_said_in_two_lines(server: Served) -> None:
     assert httpx.get(f"{server.url}/health").status_code == 200
 
 
-def test_questions_at_the_same_time_are_all_answered(server: Served) -> None:
+def test_concurrent_requests_are_all_answered(server: Served) -> None:
     heads = [f"dec.{layer}.self.{head}" for layer in range(2) for head in range(3)] * 3
     answers: dict[int, Binary] = {}
 
@@ -177,7 +177,7 @@ def test_questions_at_the_same_time_are_all_answered(server: Served) -> None:
 
 
 @pytest.mark.thorough
-def test_nothing_is_worked_out_for_those_who_have_gone(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_of_disconnected_clients_are_not_computed(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     worked: list[str] = []
 
     def answer(opened: ServedModel, question: TextQuestion) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def test_nothing_is_worked_out_for_those_who_have_gone(server: Served, monkeypat
     assert worked == ["here", "later"]
 
 
-def test_the_page_and_its_assets(home: Path, tmp_path: Path) -> None:
+def test_the_page_and_its_assets_are_served(home: Path, tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "index.html").write_text("<title>glass</title>", encoding="utf-8")
     (tmp_path / "assets" / "index-Ab3_x-9Z.js").write_text("1", encoding="utf-8")
@@ -231,7 +231,7 @@ def new_checkpoint(run: Run, step: int, best: bool = True) -> None:
         run.point(which, folder)  # type: ignore[arg-type]
 
 
-def test_a_run_that_is_training_is_read_again(tmp_path: Path) -> None:
+def test_a_training_run_is_reloaded(tmp_path: Path) -> None:
     run = Run(make_run(tmp_path / "book"))
     registry = ModelRegistry([run.folder], "cpu")
     (run.folder / "best").rename(run.folder / "later")
@@ -258,7 +258,7 @@ def test_a_run_that_is_training_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_events_of_a_run_that_is_training(tmp_path: Path) -> None:
+def test_events_of_a_training_run_are_sent(tmp_path: Path) -> None:
     run = Run(make_run(tmp_path / "book"))
     lines = [json.dumps({"step": step, "loss": 1 / step}) + "\n" for step in range(1, 6)]
     run.metrics_file.write_text("".join(lines[:3]), encoding="utf-8")
@@ -310,7 +310,7 @@ def events(stream: httpx.Response) -> Iterator[tuple[str, dict[str, Any]]]:
             fields = {}
 
 
-def test_a_copy_has_the_same_weights_and_modules_of_its_own(home: Path) -> None:
+def test_a_copied_model_shares_weights_but_not_modules(home: Path) -> None:
     opened = ModelRegistry([home / "book"], "cpu").open("book")
     copy = opened.copy()
     assert not {id(module) for module in copy.model.modules()} & {id(module) for module in opened.model.model.modules()}
@@ -325,7 +325,7 @@ def test_a_copy_has_the_same_weights_and_modules_of_its_own(home: Path) -> None:
     handle.remove()
 
 
-def test_mistakes_at_the_start_are_two_lines(home: Path) -> None:
+def test_errors_at_the_start_have_two_lines(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         assert refused("serve", "book", "--port", str(port), folder=home) == (
@@ -347,7 +347,7 @@ def test_mistakes_at_the_start_are_two_lines(home: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_it_says_where_it_is_and_ends_cleanly(home: Path) -> None:
+def test_the_server_prints_its_address_and_stops_cleanly(home: Path) -> None:
     """SIGINT (Ctrl-C) ends the server here; `test_docs.py` ends servers with SIGTERM."""
     process = start("serve", "book", "en-bn", "--port", "0", "--no-open", "--json", folder=home)
     assert process.stdout is not None

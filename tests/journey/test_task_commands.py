@@ -28,7 +28,7 @@ from tests.property.trainers import same
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_train_says_what_other_programs_rely_on(name: str, task_home: Path) -> None:
+def test_train_prints_the_documented_json_fields(name: str, task_home: Path) -> None:
     said = said_of(name, task_home)
     assert {"run", "step", "loss", "perplexity", "bits_per_byte", "train_seconds"} <= said.keys()
     assert Path(said["run"]) == Path(f"runs/{name}")
@@ -42,7 +42,7 @@ def test_train_says_what_other_programs_rely_on(name: str, task_home: Path) -> N
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_what_to_do_next_is_said_and_works(name: str, task_home: Path, tmp_path: Path) -> None:
+def test_the_suggested_next_command_works(name: str, task_home: Path, tmp_path: Path) -> None:
     shutil.copytree(task_home / "runs" / name, tmp_path / "run")
     again = here("train", "--resume", "--out", f"runs/{name}", folder=task_home)
     last = again.stdout.splitlines()[-1]
@@ -69,7 +69,7 @@ class StopsAt:
 
 
 @pytest.mark.parametrize("name", [name for name in TASKS if name != "lm"])
-def test_a_stopped_run_that_goes_on_ends_with_the_same_weights(
+def test_a_stopped_and_resumed_run_ends_with_the_same_weights(
     name: str, task_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_all(tmp_path)
@@ -105,7 +105,7 @@ def test_a_table_and_two_files_with_the_same_pairs_give_the_same_model(task_home
     assert losses["files"] == losses["tsv"] == losses["jsonl"]
 
 
-def test_validation_files_of_their_own(task_home: Path) -> None:
+def test_separate_validation_files_are_used(task_home: Path) -> None:
     given = ["train.en", "train.de", "--task=translate", "--data.validation=val.en", "--data.validation_target=val.de"]
     done = here("train", *given, *TINY, "--steps=2", "--out=runs/own", folder=task_home)
     assert done.returncode == 0, done.stderr
@@ -152,7 +152,7 @@ def test_generate_writes_a_text_for_a_source(name: str, task_home: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["lm", "translate"])
-def test_samples_of_beam_search_are_the_best_few(name: str, task_home: Path) -> None:
+def test_samples_of_beam_search_are_the_best_hypotheses(name: str, task_home: Path) -> None:
     text = DOES[name][1]
     rows = facts("generate", f"runs/{name}", text, "--beams=4", "--samples=3", folder=task_home)["samples"]
     scores = [row["score"] for row in rows]
@@ -200,7 +200,7 @@ def test_classify_gives_every_label_its_probability(task_home: Path) -> None:
     assert remedy == "Give TEXT or --input FILE, not both."
 
 
-def test_fill_ranks_what_may_stand_in_each_hole(task_home: Path) -> None:
+def test_fill_ranks_the_tokens_for_each_mask(task_home: Path) -> None:
     text = DOES["masked"][1]
     said = facts("fill", "runs/masked", text, "--top", "3", folder=task_home)
     assert [len(candidates) for candidates in said["masks"]] == [3, 3]
@@ -223,7 +223,7 @@ def test_no_label_is_given_to_an_empty_text(words: list[str], task_home: Path) -
     assert remedy == "Give a text that is not empty."
 
 
-def test_an_empty_line_keeps_its_place_and_is_said(task_home: Path) -> None:
+def test_an_empty_line_keeps_its_position_and_is_reported(task_home: Path) -> None:
     (task_home / "gaps.txt").write_text("win a 7 pound prize now\n\nlunch at 5 with the team\n", encoding="utf-8")
     done = here("classify", "runs/classify", "--input", "gaps.txt", folder=task_home)
     assert done.returncode == 0, done.stderr
@@ -236,7 +236,7 @@ def test_an_empty_line_keeps_its_place_and_is_said(task_home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["classify", "translate", "two", "summarize"])
-def test_what_is_too_long_is_said_in_numbers(name: str, task_home: Path) -> None:
+def test_truncation_is_reported_in_numbers(name: str, task_home: Path) -> None:
     command = DOES[name][0]
     long = "the dog " * 29 + "the dog"
     done = here(command, f"runs/{name}", long, folder=task_home)
@@ -255,7 +255,7 @@ def test_what_is_too_long_is_said_in_numbers(name: str, task_home: Path) -> None
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_what_was_never_seen_is_named(name: str, task_home: Path) -> None:
+def test_unseen_symbols_are_named(name: str, task_home: Path) -> None:
     command, text = DOES[name]
     done = here(command, f"runs/{name}", f"Ωmega {text} zebra", folder=task_home)
     assert done.returncode == 0, done.stderr
@@ -265,7 +265,7 @@ def test_what_was_never_seen_is_named(name: str, task_home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_wrong_command_names_the_right_one(name: str, task_home: Path) -> None:
+def test_the_right_command_is_suggested(name: str, task_home: Path) -> None:
     for command in ("generate", "classify", "fill"):
         if command != DOES[name][0] and (name, command) != ("chat", "generate"):  # it answers a question alone
             cause, remedy = refused(command, f"runs/{name}", "a [MASK] day", folder=task_home)

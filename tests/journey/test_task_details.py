@@ -15,7 +15,7 @@ from tests.journey.task_runs import DOES, TINY, refused
 
 @pytest.mark.parametrize("name", ["masked", "classify", "translate"])
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
-def test_a_text_from_standard_input_is_the_text_given(task_home: Path, name: str, end: str) -> None:
+def test_a_text_from_standard_input_equals_an_argument(task_home: Path, name: str, end: str) -> None:
     command, text = DOES[name]
     given = here(command, f"runs/{name}", text, "--json", folder=task_home)
     piped = here(command, f"runs/{name}", "-", "--json", folder=task_home, text=text + end)
@@ -27,12 +27,12 @@ def test_a_text_from_standard_input_is_the_text_given(task_home: Path, name: str
     assert given.stderr == piped.stderr
 
 
-def test_a_line_end_belongs_to_a_text_that_is_continued(task_home: Path) -> None:
+def test_a_final_line_end_is_part_of_a_prompt(task_home: Path) -> None:
     piped = here("generate", "runs/lm", "-", "--json", folder=task_home, text="It was\n")
     assert json.loads(piped.stdout)["samples"][0]["prompt"] == "It was\n"
 
 
-def test_two_vocabularies_may_come_out_equal(tmp_path: Path) -> None:
+def test_two_vocabularies_may_be_equal(tmp_path: Path) -> None:
     words = [*TINY, "--tokenizer.kind=bytes", "--tokenizer.joint=false", "--model.shared_embedding=false", "--steps=2"]
     made = here("train", "reverse", "--task", "translate", *words, "--data.size=60", "--out", "run", folder=tmp_path)
     assert made.returncode == 0, made.stderr
@@ -48,7 +48,7 @@ def test_a_setting_of_another_task_is_refused(tmp_path: Path) -> None:
     assert remedy == "Leave model.shared_embedding out: it applies only to translate, summarize."
 
 
-def test_filling_leaves_the_persons_words_alone(task_home: Path) -> None:
+def test_filling_keeps_the_users_words_unchanged(task_home: Path) -> None:
     model = OpenedRun.load(task_home / "runs" / "masked").text_model
     assert isinstance(model, MaskFiller)
     text = "It  was [MASK] Zebra, and\tnobody[MASK] żyje"
@@ -64,7 +64,7 @@ def test_filling_leaves_the_persons_words_alone(task_home: Path) -> None:
         assert max(tokens) < ordinary
 
 
-def test_flags_of_drawing_draw_and_are_refused_with_beams(task_home: Path) -> None:
+def test_sampling_flags_sample_and_are_refused_with_beams(task_home: Path) -> None:
     words = ["generate", "runs/translate", "the old dog sleeps .", "--samples", "2", "--json"]
     drawn = json.loads(here(*words, "--temperature", "1.5", "--seed", "7", folder=task_home).stdout)
     assert [sample["seed"] for sample in drawn["samples"]] == [7, 8]
@@ -75,7 +75,7 @@ def test_flags_of_drawing_draw_and_are_refused_with_beams(task_home: Path) -> No
     assert "--beams 1" in remedy
 
 
-def test_bits_per_byte_are_not_given_of_targets_that_are_cut(tmp_path: Path) -> None:
+def test_bits_per_byte_are_not_given_for_truncated_targets(tmp_path: Path) -> None:
     kind = "--tokenizer.kind=characters"
     words = ["train", "reverse", "--task", "translate", *TINY, kind, "--data.size=80", "--steps=2", "--json", "--out"]
     whole = json.loads(here(*words, "whole", folder=tmp_path).stdout)
@@ -85,7 +85,7 @@ def test_bits_per_byte_are_not_given_of_targets_that_are_cut(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["masked", "classify"])
-def test_settings_of_writing_are_refused_where_nothing_is_written(task_home: Path, name: str) -> None:
+def test_generation_settings_are_refused_where_nothing_is_generated(task_home: Path, name: str) -> None:
     for flag, named in ((["--seed", "3"], "--seed 3"), (["--sample.tokens", "4"], "sample.tokens")):
         problem, remedy = refused("evaluate", f"runs/{name}", *flag, folder=task_home)
         assert problem.startswith(named)

@@ -24,7 +24,9 @@ def measured(task_home: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_evaluate_says_what_programs_rely_on(name: str, task_home: Path, measured: dict[str, dict[str, Any]]) -> None:
+def test_evaluate_prints_the_documented_fields_of_each_task(
+    name: str, task_home: Path, measured: dict[str, dict[str, Any]]
+) -> None:
     said = measured[name]
     trained = said_of(name, task_home)
     assert {"loss", "loss_ci95", "perplexity", "bits_per_byte", "tokens", "baselines"} <= said.keys()
@@ -47,7 +49,7 @@ def test_evaluate_says_what_programs_rely_on(name: str, task_home: Path, measure
 
 
 @pytest.mark.parametrize("name", ["translate", "classify"])
-def test_one_example_has_no_interval_anywhere(name: str, task_home: Path, tmp_path: Path) -> None:
+def test_one_example_has_no_bootstrap_interval(name: str, task_home: Path, tmp_path: Path) -> None:
     """Accuracy and exact match are exceptions, because their intervals do not come from resampling."""
     table = tmp_path / "one.jsonl"
     row: dict[str, str] = {"source": "the old dog sleeps .", "target": "le vieux chien dort ."}
@@ -72,7 +74,7 @@ def test_classified_texts_are_counted_as_texts(measured: dict[str, dict[str, Any
     assert said["texts"] == said["tokens"] == said["examples"] > 1
 
 
-def test_evaluate_knows_what_to_beat(measured: dict[str, dict[str, Any]]) -> None:
+def test_evaluate_reports_baselines(measured: dict[str, dict[str, Any]]) -> None:
     names = {task: [row["name"] for row in said["baselines"]] for task, said in measured.items()}
     assert names["masked"] == ["uniform", "unigram"]
     assert names["classify"][0] == "majority"
@@ -97,7 +99,7 @@ def test_evaluate_measures_other_files(name: str, task_home: Path) -> None:
         assert said["bleu_signature"] in done.stdout
 
 
-def test_against_another_run(task_home: Path) -> None:
+def test_two_runs_are_compared(task_home: Path) -> None:
     said = facts("evaluate", "runs/translate", "--against", "runs/two", "test.en", "test.de", folder=task_home)
     assert set(said["against"]) == {"bleu", "bleu_lowercase", "chrf", "rouge1", "rouge2", "rougeL", "exact_match"}
     other = facts("evaluate", "runs/two", "test.en", "test.de", folder=task_home)
@@ -113,7 +115,7 @@ def test_against_another_run(task_home: Path) -> None:
     assert "compare" in remedy
 
 
-def test_both_runs_write_as_the_command_says(task_home: Path) -> None:
+def test_settings_of_the_command_apply_to_both_runs(task_home: Path) -> None:
     """A run and its copy with another temperature have equal scores if the command sets the temperature for both."""
     settings = ["test.en", "test.de", "--examples", "10", "--sample.temperature=1.5", "--seed", "5"]
     shutil.copytree(task_home / "runs" / "translate", task_home / "reseeded", dirs_exist_ok=True)
@@ -137,7 +139,7 @@ def test_runs_with_other_labels_are_refused(task_home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["translate", "classify"])
-def test_what_becomes_of_long_texts_can_be_said_anew(name: str, task_home: Path) -> None:
+def test_the_handling_of_long_texts_can_be_changed(name: str, task_home: Path) -> None:
     long = " ".join(["old"] * 60)
     files = ["long.csv"] if name == "classify" else ["long.en", "long.de"]
     rows = ["label,text", "spam,win a 2 pound prize now", f"family,{long}"]
@@ -155,7 +157,7 @@ def test_what_becomes_of_long_texts_can_be_said_anew(name: str, task_home: Path)
     assert "longer than model.context = 40" in cause
 
 
-def test_nothing_that_is_given_is_without_effect(task_home: Path) -> None:
+def test_arguments_without_effect_are_refused(task_home: Path) -> None:
     for name in ("lm", "masked"):
         cause, _ = refused("evaluate", f"runs/{name}", "sentences.txt", "book.txt", folder=task_home)
         assert "takes one file" in cause
@@ -170,7 +172,7 @@ def test_nothing_that_is_given_is_without_effect(task_home: Path) -> None:
     assert "no setting" in cause
 
 
-def test_json_says_what_was_left_out_and_what_was_learnt_before(task_home: Path) -> None:
+def test_json_reports_omitted_examples_and_training_overlap(task_home: Path) -> None:
     (task_home / "odd.csv").write_text(
         "label,text\nspam,win a 2 pound prize now\nunheard,hello there\n", encoding="utf-8", newline=""
     )
@@ -187,7 +189,7 @@ def test_json_says_what_was_left_out_and_what_was_learnt_before(task_home: Path)
     assert any("occur in the training split" in note for note in mails)
 
 
-def test_the_text_that_a_run_began_with_is_measured_on_its_validation_part(task_home: Path) -> None:
+def test_the_training_text_is_evaluated_on_its_validation_split(task_home: Path) -> None:
     for name, files in {"classify": ["mails.csv"], "lm": ["book.txt"], "masked": ["book.txt"]}.items():
         own = facts("evaluate", f"runs/{name}", folder=task_home)
         named = here("evaluate", f"runs/{name}", *files, "--json", folder=task_home)
@@ -196,7 +198,9 @@ def test_the_text_that_a_run_began_with_is_measured_on_its_validation_part(task_
         assert json.loads(named.stdout)["tokens"] == own["tokens"]
 
 
-def test_masked_and_plan_name_the_same_simple_predictors(task_home: Path, measured: dict[str, dict[str, Any]]) -> None:
+def test_evaluate_and_plan_name_the_same_baselines_for_masked(
+    task_home: Path, measured: dict[str, dict[str, Any]]
+) -> None:
     from glassformer.evaluation.simple_predictors import fast_baselines
     from glassformer.runs.folder import open_run
     from glassformer.runs.run_text import find_or_encode_text
@@ -209,7 +213,7 @@ def test_masked_and_plan_name_the_same_simple_predictors(task_home: Path, measur
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_count_is_the_size_of_the_weights(name: str, task_home: Path) -> None:
+def test_count_equals_the_size_of_the_weights(name: str, task_home: Path) -> None:
     said = facts("count", f"runs/{name}", folder=task_home)
     weights = load_tensors(Run(task_home / "runs" / name).checkpoint() / "model.safetensors")
     assert said["parameters"] == sum(tensor.numel() for tensor in weights.values())
@@ -217,7 +221,7 @@ def test_count_is_the_size_of_the_weights(name: str, task_home: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", TASKS)
-def test_a_run_folder_alone_is_enough(name: str, task_home: Path, tmp_path: Path) -> None:
+def test_a_run_folder_works_alone(name: str, task_home: Path, tmp_path: Path) -> None:
     command, text = DOES[name]
     before = shown(command, f"runs/{name}", text, folder=task_home)
     shutil.copytree(task_home / "runs" / name, tmp_path / "taken away")
@@ -235,7 +239,7 @@ def test_a_run_folder_alone_is_enough(name: str, task_home: Path, tmp_path: Path
     assert RUNS[name][0] in cause
 
 
-def test_from_python(task_home: Path, tmp_path: Path) -> None:
+def test_evaluation_works_from_python(task_home: Path, tmp_path: Path) -> None:
     from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import MaskFiller, TextClassifier, Translator
 
@@ -248,7 +252,7 @@ def test_from_python(task_home: Path, tmp_path: Path) -> None:
         OpenedRun.load(tmp_path / "nameless")
 
 
-def test_progress_is_no_remark_on_the_figures(task_home: Path, tmp_path: Path) -> None:
+def test_progress_messages_are_not_notes_on_the_results(task_home: Path, tmp_path: Path) -> None:
     shutil.copytree(task_home / "runs" / "classify", tmp_path / "runs" / "classify")
     shutil.copy(task_home / "mails.csv", tmp_path)
     manifest = tmp_path / "runs" / "classify" / "manifest.json"

@@ -45,7 +45,7 @@ def test_a_sound_run_of_every_task_passes(task: str, task_home: Path) -> None:
     assert torch.get_num_threads() == before
 
 
-def test_the_report_is_kept_with_the_hash_of_the_weights(task_home: Path) -> None:
+def test_the_report_is_saved_with_the_hash_of_the_weights(task_home: Path) -> None:
     _, told = report_of("runs/classify", task_home)
     kept = json.loads((task_home / "runs" / "classify" / "verify.json").read_text(encoding="utf-8"))
     assert {**kept, "date": ""} == {**told, "date": ""}
@@ -66,7 +66,7 @@ def test_the_table_names_every_check_and_ends_in_a_summary(task_home: Path) -> N
 
 @pytest.fixture
 def alone(task_home: Path, tmp_path: Path) -> Path:
-    """Return a copy of the classifier's run without the files beside it."""
+    """Return a copy of the classifier's run folder, without its `verify.json` and without the files beside the run."""
     return Path(
         shutil.copytree(
             task_home / "runs" / "classify", tmp_path / "alone", ignore=shutil.ignore_patterns("verify.json")
@@ -76,7 +76,7 @@ def alone(task_home: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("task", TASKS)
-def test_a_run_without_its_text_is_verified_on_ours(task: str, task_home: Path, tmp_path: Path) -> None:
+def test_a_run_without_its_text_is_verified_on_a_built_in_text(task: str, task_home: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(task_home / "runs" / task, tmp_path / task))
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     manifest["data"] = {**manifest["data"], "tokens": str(tmp_path / "gone"), "source": str(tmp_path / "gone.txt")}
@@ -86,14 +86,14 @@ def test_a_run_without_its_text_is_verified_on_ours(task: str, task_home: Path, 
     assert "a built-in text" in report["text"]
 
 
-def test_some_checks_alone_leave_nothing_behind(alone: Path) -> None:
+def test_a_partial_verification_saves_no_report(alone: Path) -> None:
     before = sorted(alone.rglob("*"))
     code, report = report_of("alone", alone.parent, *QUICK)
     assert (code, [check["name"] for check in report["checks"]]) == (0, ["checkpoints", "padding-blind"])
     assert sorted(alone.rglob("*")) == before
 
 
-def test_a_damaged_run_fails_with_exit_code_1_and_a_report_that_says_so(alone: Path) -> None:
+def test_a_damaged_run_fails_with_exit_code_1_and_a_report(alone: Path) -> None:
     weights = open_run(alone).checkpoint("best") / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1
@@ -108,7 +108,7 @@ def test_a_damaged_run_fails_with_exit_code_1_and_a_report_that_says_so(alone: P
     assert "2 failed (checkpoints, settings)" in done.stdout
 
 
-def test_what_cannot_be_verified_is_refused(task_home: Path) -> None:
+def test_runs_that_cannot_be_verified_are_refused(task_home: Path) -> None:
     problem, remedy = refused("verify", "runs/lm", "--only", "cached-logit", folder=task_home)
     assert problem == "there is no check 'cached-logit'"
     assert "cached-logits" in remedy

@@ -20,7 +20,7 @@ COUNT = 30
 
 
 def unlikely_translations(run: Path, export: Path, texts: Sequence[str] = TEXTS) -> int:
-    """Translate texts greedily with CTranslate2, and count the tokens that are not the run's likeliest ones.
+    """Translate texts greedily with CTranslate2, and count the tokens that are not the run's likeliest ones or ties.
 
     Args:
         run: the run folder.
@@ -50,7 +50,7 @@ def unlikely_translations(run: Path, export: Path, texts: Sequence[str] = TEXTS)
 
 
 def _unlikely(model: Translator, text: str, ids: Sequence[int]) -> int:
-    """Return how many tokens written for a text are not the run's likeliest ones at their positions."""
+    """Return how many tokens of a translation are not the run's likeliest ones at their positions, or ties."""
     source = torch.tensor([model.prompt_ids(text)])  # (1, S)
     target = torch.tensor([[*model.tokenizer.target_start, *ids[:-1]]])  # (1, T)
     with inference(model.model):

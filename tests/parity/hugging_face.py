@@ -180,7 +180,7 @@ def rows() -> tuple[Tensor, Tensor, Tensor]:
 
 @torch.no_grad()
 def their_logits(model: Any) -> Tensor:
-    """Return the logits of a Hugging Face model for `rows`, (N, V); N positions, without those of padding."""
+    """Return the logits (N, V) of a Hugging Face model at the N positions of `rows` that are not padding."""
     tokens, real, target = rows()
     if model.config.is_encoder_decoder:
         found = model(input_ids=tokens, attention_mask=real.long(), decoder_input_ids=target).logits

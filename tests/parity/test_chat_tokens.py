@@ -124,7 +124,7 @@ def talk_of(store: RecordStore, index: int, case: Case) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_training_and_chat_read_the_ids_of_transformers(name: str, tmp_path: Path) -> None:
+def test_training_and_chat_use_the_ids_of_transformers(name: str, tmp_path: Path) -> None:
     case = Case(name, tmp_path)
     before = [] if case.tokenizer.frame is None else list(case.tokenizer.frame.before)
     for store in (case.data.train, case.data.validation):
@@ -141,7 +141,7 @@ def test_training_and_chat_read_the_ids_of_transformers(name: str, tmp_path: Pat
 
 @pytest.mark.parametrize("spell", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_answers_and_the_tokens_that_end_them_count_and_nothing_else(name: str, spell: bool, tmp_path: Path) -> None:
+def test_only_answers_and_their_end_tokens_count(name: str, spell: bool, tmp_path: Path) -> None:
     case = Case(name, tmp_path, spell)
     end = case.theirs.convert_tokens_to_ids(case.end)
     assert case.chat.chat.ending == ((), frozenset({end}))
@@ -182,7 +182,7 @@ def test_no_gradient_comes_from_tokens_of_a_prompt(name: str, tmp_path: Path) ->
         )
 
 
-def test_conversations_that_are_only_measured_have_the_same_tokens(tmp_path: Path) -> None:
+def test_evaluation_conversations_have_the_same_tokens(tmp_path: Path) -> None:
     case = Case("ChatML", tmp_path, spell=True)
     whole = encode_evaluation_data(RECORD_KINDS["chat"], case.config.data, case.data.tokenizers, tmp_path).store
 
@@ -203,7 +203,7 @@ def test_a_special_token_in_a_message_stays_text(tmp_path: Path) -> None:
         assert SPELT in case.tokenizer.decode(ids)
 
 
-def test_an_answer_ends_at_the_token_of_the_template(tmp_path: Path) -> None:
+def test_an_answer_ends_at_the_templates_end_token(tmp_path: Path) -> None:
     case = Case("ChatML", tmp_path)
     config = case.config.with_changes({"model.tied": "false", "model.head_bias": "true"})
     model = build_model(config.model, case.tokenizer.vocab_size)
@@ -226,7 +226,7 @@ def test_conversations_are_shown_in_lines(tmp_path: Path) -> None:
     assert case.chat.chat.before_answer == "assistant"
 
 
-def test_names_of_a_tokenizer(tmp_path: Path) -> None:
+def test_special_tokens_of_a_tokenizer_are_named(tmp_path: Path) -> None:
     case = Case("built names", tmp_path)
     own = {name: case.theirs.convert_tokens_to_ids(name) for name in (END, *map(str, TAKES_SPACE))}
     assert case.tokenizer.special_tokens == own

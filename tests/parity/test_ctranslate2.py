@@ -34,7 +34,7 @@ authors publish.
 
 @pytest.mark.parametrize("biases", [False, True], ids=["plain", "biases"])
 @pytest.mark.parametrize("name", CLASSES)
-def test_it_translates_as_the_run_does(name: str, biases: bool, tmp_path: Path) -> None:
+def test_ctranslate2_translates_as_the_run_does(name: str, biases: bool, tmp_path: Path) -> None:
     settings = {**CLASSES[name], **SHARED, **(BIASES if biases and name != "t5" else {})}
     make_run(tmp_path / "run", "translate", tokenizer={"joint": True}, **settings)
     report = hf_export.export(ExportRequest(tmp_path / "run", tmp_path / "hf"))

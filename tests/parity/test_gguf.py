@@ -58,7 +58,7 @@ def exported(folder: Path, dtype: str | None = None, out: str = "model.gguf") ->
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", RUNS)
-def test_float32_is_the_run_itself(name: str, tmp_path: Path) -> None:
+def test_a_float32_export_equals_the_run(name: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", **RUNS[name])
     report = exported(tmp_path)
     assert report.architecture == name
@@ -96,7 +96,7 @@ def test_an_imported_chat_model_keeps_the_token_that_ends_an_answer(tmp_path: Pa
 
 
 @pytest.mark.thorough
-def test_smaller_weights_are_as_near_as_they_can_be(tmp_path: Path) -> None:
+def test_smaller_weights_differ_by_rounding_only(tmp_path: Path) -> None:
     """float16 stores 11 significant bits; q8_0 stores multiples of 1/127 of the largest weight in each block of 32."""
     run = make_run(tmp_path / "run", **{**LLAMA, **SMALL})
     model = OpenedRun.load(run, device="cpu").model
@@ -191,7 +191,7 @@ def test_a_planted_fault_is_found_and_nothing_is_left(
         ({**LLAMA, "tokenizer": {"normalization": "nfc"}}, None, ["normalization = nfc", "normalization=none"]),
     ],
 )
-def test_what_llama_cpp_would_compute_otherwise_is_refused_by_name(
+def test_settings_that_llama_cpp_computes_differently_are_refused(
     settings: dict[str, Any], dtype: str | None, words: list[str], tmp_path: Path
 ) -> None:
     make_run(tmp_path / "run", **settings)
@@ -202,7 +202,7 @@ def test_what_llama_cpp_would_compute_otherwise_is_refused_by_name(
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_an_architecture_that_was_asked_for_is_taken_or_refused(tmp_path: Path) -> None:
+def test_a_requested_architecture_is_used_or_refused(tmp_path: Path) -> None:
     make_run(tmp_path / "run", **RUNS["qwen3"], attention_bias=True)
     refusals = {
         "gpt2": "cannot run .* as gpt2",
@@ -214,7 +214,7 @@ def test_an_architecture_that_was_asked_for_is_taken_or_refused(tmp_path: Path) 
             gguf_export.export(ExportRequest(tmp_path / "run", tmp_path / "x.gguf", architecture=name))
 
 
-def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     make_run(tmp_path / "run", **LLAMA)
     (tmp_path / "model.gguf").write_text("mine", encoding="utf-8")
     with pytest.raises(GlassError, match="already exists"):
@@ -223,7 +223,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("target", "package"), [("gguf", "gguf"), ("gguf", "transformers"), ("hf", "transformers")])
-def test_a_package_that_is_missing_is_named_before_anything_is_done(
+def test_a_missing_package_is_reported_before_any_work(
     target: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path / "run", **LLAMA)
@@ -237,8 +237,8 @@ def test_a_package_that_is_missing_is_named_before_anything_is_done(
 
 
 @pytest.mark.parametrize("target", ["hf", "hf --dtype float32", "gguf --dtype q8_0"])
-def test_the_recipe_for_serving_exports_everywhere(target: str, tmp_path: Path) -> None:
-    """Export a smaller model with the recipe's settings; the recipe's own sizes are multiples of 32.
+def test_the_serve_recipe_can_be_exported_to_every_target(target: str, tmp_path: Path) -> None:
+    """Export a smaller model with the recipe's settings; the sizes of the recipe are multiples of 32.
 
     `test_onnx` tests the export to ONNX.
     """
@@ -255,7 +255,7 @@ def test_the_recipe_for_serving_exports_everywhere(target: str, tmp_path: Path) 
     assert facts["architecture"] in ("LlamaForCausalLM", "llama")
 
 
-def test_a_disk_that_fills_up_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NumPy's error for an incomplete write has no errno."""
     import gguf
 
@@ -269,12 +269,12 @@ def test_a_disk_that_fills_up_is_said_and_leaves_nothing(tmp_path: Path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_the_command_that_is_shown_can_be_pasted(tmp_path: Path) -> None:
+def test_the_printed_command_can_be_pasted(tmp_path: Path) -> None:
     make_run(tmp_path / "run", **LLAMA)
     report = gguf_export.export(ExportRequest(tmp_path / "run", tmp_path / "বই এক.gguf"))
     assert report.use == f"llama-server --model '{tmp_path / 'বই এক.gguf'}'"
 
 
-def test_a_context_of_one_token_is_why_llama_cpp_did_not_check(tmp_path: Path) -> None:
+def test_a_context_of_one_token_is_not_checked_by_llama_cpp(tmp_path: Path) -> None:
     make_run(tmp_path / "run", **LLAMA, context=1)
     assert exported(tmp_path).notes == ("not checked by llama.cpp itself, which needs a context of at least 2",)

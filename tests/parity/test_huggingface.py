@@ -53,7 +53,7 @@ NOT_THEIRS = ("normalize_before", "normalize_embedding", "add_final_layer_norm")
 NOT_OURS = ("dtype", "transformers_version", "architectures", "_name_or_path", *NOT_THEIRS)
 
 
-def test_every_class_is_tried() -> None:
+def test_every_class_is_tested() -> None:
     """Classes for whole texts, which give no logits of tokens, are tested in `test_pipelines`."""
     assert {name.partition(",")[0] for name in CASES} | {"bert-mean", "deberta-v2", "esm-mean"} == set(ARCHITECTURES)
 
@@ -69,9 +69,7 @@ def test_a_new_model_of_theirs_is_the_same_here_and_when_it_is_written_again(nam
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
-def test_large_weights_in_every_tensor_are_the_same_here_and_when_they_are_written_again(
-    name: str, tmp_path: Path
-) -> None:
+def test_models_with_large_weights_survive_import_and_export(name: str, tmp_path: Path) -> None:
     theirs = save(name, tmp_path / "theirs")
     wanted = their_logits(theirs)
     assert wanted.std() > 0.3
@@ -209,7 +207,7 @@ REFUSED: dict[str, tuple[str | None, dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_a_class_cannot_express_is_named_with_the_nearest(name: str) -> None:
+def test_a_setting_that_a_class_lacks_is_named_with_an_alternative(name: str) -> None:
     wanted, changes, problem, remedy = REFUSED[name]
     with pytest.raises(GlassError) as error:
         chosen(wanted, **changes)
@@ -217,7 +215,7 @@ def test_what_a_class_cannot_express_is_named_with_the_nearest(name: str) -> Non
     assert remedy in error.value.remedy
 
 
-def test_output_biases_that_are_not_zero_are_not_dropped() -> None:
+def test_nonzero_output_biases_are_not_dropped() -> None:
     llama = {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "attention_bias": True, "window": 5}
     config: ModelConfig = tiny(width=60, head_width=10, **llama).replace(vocab_size=V)
     ours = dict(build_model(config).state_dict())
@@ -226,7 +224,7 @@ def test_output_biases_that_are_not_zero_are_not_dropped() -> None:
         choose(config, ours, "lm", "qwen2", None)
 
 
-def test_nothing_appears_where_a_comparison_fails(tmp_path: Path) -> None:
+def test_no_folder_is_written_if_a_comparison_fails(tmp_path: Path) -> None:
     def fill(folder: Path) -> list[Comparison]:
         folder.mkdir()
         (folder / "config.json").write_text("{}", encoding="utf-8")
@@ -237,7 +235,7 @@ def test_nothing_appears_where_a_comparison_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_came_in_the_meantime_is_not_written_over(tmp_path: Path) -> None:
+def test_a_folder_created_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     def fill(partial: Path) -> list[Comparison]:
         partial.write_text("new", encoding="utf-8")
         (tmp_path / "out").write_text("mine", encoding="utf-8")
@@ -248,7 +246,7 @@ def test_what_came_in_the_meantime_is_not_written_over(tmp_path: Path) -> None:
     assert [(path.name, path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()] == [("out", "mine")]
 
 
-def test_a_link_that_leads_nowhere_is_not_replaced(tmp_path: Path) -> None:
+def test_a_broken_link_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to(tmp_path / "gone")
     with pytest.raises(GlassError, match="already exists"):
         write_atomically("onnx", tmp_path / "out", lambda _: [])
@@ -265,7 +263,7 @@ OLD_FIELDS: dict[str, dict[str, Any]] = {  # what files of older versions say be
 
 
 @pytest.mark.parametrize("name", OLD_FIELDS)
-def test_older_files_say_more_and_may_not_contradict_the_class(name: str, tmp_path: Path) -> None:
+def test_older_config_fields_must_agree_with_the_class(name: str, tmp_path: Path) -> None:
     wanted = their_logits(save(name, tmp_path))
     said = {**OLD_FIELDS[name], "num_hidden_layers": 2}
     change_config(tmp_path, **said)
@@ -276,7 +274,7 @@ def test_older_files_say_more_and_may_not_contradict_the_class(name: str, tmp_pa
             read_model(tmp_path)
 
 
-def test_tokens_that_they_write_are_counted_where_the_run_would_write_others(tmp_path: Path) -> None:
+def test_differing_greedy_tokens_are_counted(tmp_path: Path) -> None:
     save("gpt2", tmp_path)
     found = read_model(tmp_path)
     theirs = their_model("gpt2")
@@ -290,12 +288,12 @@ def test_tokens_that_they_write_are_counted_where_the_run_would_write_others(tmp
     assert other.value > 9
 
 
-def test_a_context_of_one_token_has_no_room_to_write(tmp_path: Path) -> None:
+def test_a_context_of_one_token_allows_no_generation(tmp_path: Path) -> None:
     save("gpt2", tmp_path, n_positions=1)
     assert compare._greedy_comparison(their_model("gpt2", n_positions=1), read_model(tmp_path).model, 0) is None
 
 
-def test_a_table_of_sinusoids_is_not_made_as_long_as_config_json_says(tmp_path: Path) -> None:
+def test_a_sinusoid_table_is_not_allocated_for_the_whole_context(tmp_path: Path) -> None:
     save("marian", tmp_path)
     change_config(tmp_path, max_position_embeddings=10**11)
     assert read_model(tmp_path).config.context == 10**11  # at once, and in no memory
@@ -303,7 +301,7 @@ def test_a_table_of_sinusoids_is_not_made_as_long_as_config_json_says(tmp_path: 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_value_that_is_not_finite_is_an_infinite_difference(at: int, value: float) -> None:
+def test_a_non_finite_value_is_an_infinite_difference(at: int, value: float) -> None:
     ours = [np.zeros(4) for _ in range(3)]
     theirs = [np.full(4, 0.5) for _ in range(3)]
     assert largest_difference(ours, theirs) == 0.5

@@ -1,4 +1,4 @@
-"""Imported models that put special tokens around texts fill in, label and write what transformers does."""
+"""Imported models with special tokens around texts fill in masks, classify and generate as transformers does."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def fillers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", FILLERS)
-def test_holes_are_filled_as_by_their_pipeline_without_special_tokens(name: str, fillers: Path) -> None:
+def test_masks_are_filled_as_by_the_pipeline_without_special_tokens(name: str, fillers: Path) -> None:
     words = transformers.AutoTokenizer.from_pretrained(fillers / name)
     model = getattr(transformers, FILLERS[name][0]).from_pretrained(fillers / name).eval()
     run = OpenedRun.load(fillers / "runs" / name).text_model
@@ -162,7 +162,7 @@ def test_holes_are_filled_as_by_their_pipeline_without_special_tokens(name: str,
             assert [each.token for each in hole][:5] == [token for token, _ in wanted][:5]
 
 
-def test_rows_of_running_text_are_framed_as_single_texts_are(fillers: Path, tmp_path: Path) -> None:
+def test_rows_of_running_text_have_the_special_tokens_of_single_texts(fillers: Path, tmp_path: Path) -> None:
     from glassformer.interop.sklearn.fitting import record_store
     from glassformer.text.batches import validation_rows
     from glassformer.text.records import RECORD_KINDS
@@ -178,7 +178,9 @@ def test_rows_of_running_text_are_framed_as_single_texts_are(fillers: Path, tmp_
 
 
 @pytest.mark.parametrize(("name", "architecture"), [("bert", "BertForMaskedLM"), ("roberta", "RobertaForMaskedLM")])
-def test_a_filler_goes_back_as_what_it_was(name: str, architecture: str, fillers: Path, tmp_path: Path) -> None:
+def test_an_imported_masked_model_is_exported_as_its_class(
+    name: str, architecture: str, fillers: Path, tmp_path: Path
+) -> None:
     report = export(ExportRequest(fillers / "runs" / name, tmp_path / "back", "best"))
     assert (report.architecture, report.notes) == (architecture, ())
     words = transformers.AutoTokenizer.from_pretrained(tmp_path / "back")
@@ -191,7 +193,7 @@ def test_a_filler_goes_back_as_what_it_was(name: str, architecture: str, fillers
     assert words.pad_token_id == transformers.AutoTokenizer.from_pretrained(fillers / name).pad_token_id
 
 
-def test_a_roberta_whose_tokenizer_names_no_padding_goes_back_as_bert(tmp_path: Path) -> None:
+def test_a_roberta_without_padding_token_is_exported_as_bert(tmp_path: Path) -> None:
     save(tmp_path / "theirs", "RobertaForMaskedLM", byte_bpe(), **ROBERTA)
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         if (tmp_path / "theirs" / name).exists():
@@ -206,7 +208,7 @@ def test_a_roberta_whose_tokenizer_names_no_padding_goes_back_as_bert(tmp_path: 
     assert "exported as bert" in report.notes[0]
 
 
-def test_labels_are_those_of_the_first_token_in_its_frame(tmp_path: Path) -> None:
+def test_labels_are_read_from_the_first_special_token(tmp_path: Path) -> None:
     words = wordpiece()
     model = save(tmp_path / "theirs", "BertForTokenClassification", words, num_labels=3, **ENCODER)
     change_config(tmp_path / "theirs", summary_type="first")
@@ -270,7 +272,7 @@ WRITERS: dict[str, tuple[str, Any, dict[str, Any], Frame, tuple[int, ...]]] = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", WRITERS)
-def test_texts_are_written_with_the_ids_that_they_write(name: str, tmp_path: Path) -> None:
+def test_texts_are_generated_with_the_ids_of_transformers(name: str, tmp_path: Path) -> None:
     kind, make, values, frame, start = WRITERS[name]
     words = make()
     model = save(tmp_path / "theirs", kind, words, **values)
@@ -299,7 +301,7 @@ def _ids(run: Translator, text: str, settings: SampleConfig) -> list[int]:
     return [step.tokens[0] for step in run._steps([run.prompt_ids(text)], settings, lambda *_: False, None)]
 
 
-def test_pairs_are_measured_in_their_frames_and_go_back(tmp_path: Path) -> None:
+def test_pairs_are_evaluated_with_special_tokens_and_exported(tmp_path: Path) -> None:
     kind, make, values, _, _ = WRITERS["mbart-50"]
     save(tmp_path / "theirs", kind, words := make(), **values)
     import_model(tmp_path / "theirs", tmp_path / "run", quiet)
@@ -322,8 +324,8 @@ def test_pairs_are_measured_in_their_frames_and_go_back(tmp_path: Path) -> None:
     assert again.tokenizer.digest == run.tokenizer.digest
 
 
-def test_files_of_2019_are_read_whole(tmp_path: Path) -> None:
-    """The files have other names of norms, a pooler and a next-sentence head, which do not change predictions."""
+def test_checkpoints_of_2019_are_read_completely(tmp_path: Path) -> None:
+    """These files have other names for norms; their pooler and next-sentence head are ignored."""
     from safetensors.torch import load_file, save_file
 
     from glassformer.interop.huggingface.read_model import read_model
@@ -343,7 +345,7 @@ def test_files_of_2019_are_read_whole(tmp_path: Path) -> None:
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)
 
 
-def test_a_head_with_a_pooler_is_refused_with_the_nearest(tmp_path: Path) -> None:
+def test_a_head_with_a_pooler_is_refused_with_an_alternative(tmp_path: Path) -> None:
     save(tmp_path, "BertForSequenceClassification", wordpiece(), num_labels=3, **ENCODER)
     with pytest.raises(GlassError) as error:
         import_model(tmp_path, tmp_path / "run", quiet)

@@ -74,7 +74,7 @@ def logits(model: Model) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", PRUNED)
-def test_heads_that_are_not_there_are_zeros_and_nothing_else_changes(name: str) -> None:
+def test_removed_heads_become_zeros_and_nothing_else_changes(name: str) -> None:
     architecture, _, settings = PRUNED[name]
     model = as_if_trained(tiny(**{"layers": 2, "heads": 3, "width": 30, "head_width": 10, **settings})).double()
     config = model.config.replace(vocab_size=model.vocab_size)
@@ -88,7 +88,7 @@ def test_heads_that_are_not_there_are_zeros_and_nothing_else_changes(name: str) 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", PRUNED)
-def test_a_run_with_heads_removed_is_written_for_hugging_face(name: str, tmp_path: Path) -> None:
+def test_a_run_with_removed_heads_is_exported_to_hugging_face(name: str, tmp_path: Path) -> None:
     architecture, task, settings = PRUNED[name]
     run = make_run(tmp_path / "run", task, **settings)
     report = export(ExportRequest(run, tmp_path / "out", architecture=architecture))
@@ -100,19 +100,19 @@ def test_a_run_with_heads_removed_is_written_for_hugging_face(name: str, tmp_pat
 
 
 @pytest.mark.thorough
-def test_a_run_with_heads_removed_has_a_graph_of_its_own(tmp_path: Path) -> None:
+def test_a_run_with_removed_heads_is_exported_to_onnx(tmp_path: Path) -> None:
     report = export_onnx(ExportRequest(make_run(tmp_path / "run", **PRUNED["groups"][2]), tmp_path / "out"))
     assert {each.name: each.value for each in report.measured}["logits"] <= 2e-5
 
 
-def test_a_run_with_heads_removed_is_written_as_gguf(tmp_path: Path) -> None:
+def test_a_run_with_removed_heads_is_exported_to_gguf(tmp_path: Path) -> None:
     report = export_gguf(ExportRequest(make_run(tmp_path / "run", **PRUNED["groups"][2]), tmp_path / "one.gguf"))
     assert {each.name: each.value for each in report.measured}["by rules"] <= 2e-5
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece", "characters", "unigram"])
-def test_a_typed_hole_stays_whole_and_is_filled_by_their_pipeline(kind: str, tmp_path: Path) -> None:
+def test_a_typed_mask_is_one_token_and_is_filled_by_the_pipeline(kind: str, tmp_path: Path) -> None:
     settings = {**POST, "head_transform": True, "tied": True}
     run = make_run(tmp_path / "run", "masked", {"kind": kind, "vocab_size": 300}, {"windows": "documents"}, **settings)
     report = export(ExportRequest(run, tmp_path / "out"))

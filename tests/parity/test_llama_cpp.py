@@ -1,4 +1,4 @@
-"""llama.cpp loads GGUF exports of every architecture, and writes what `glass generate` writes."""
+"""llama.cpp loads GGUF exports of every architecture, and generates the text of `glass generate`."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def apart(run: Path, prompt: str, written: list[int], token: int) -> float:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("name", "biases", "tied", "starts"), CASES)
-def test_llama_cpp_writes_what_the_run_writes(
+def test_llama_cpp_generates_what_the_run_generates(
     name: str, biases: tuple[str, ...], tied: bool, starts: bool, tmp_path: Path
 ) -> None:
     """Models without biases are tested in all combinations of tied head and start token, others in two of them."""
@@ -111,7 +111,7 @@ def test_llama_cpp_writes_what_the_run_writes(
     assert agreed >= 40
 
 
-def test_a_file_without_biases_is_opened_and_llama_cpp_says_so(tmp_path: Path) -> None:
+def test_llama_cpp_opens_a_file_of_a_run_without_biases(tmp_path: Path) -> None:
     """llama.cpp's starcoder2 has biases everywhere; a run has none by default."""
     run = made(tmp_path, "starcoder2")
     done = here("export", run, "--to", "gguf", "--out", tmp_path / "x.gguf", "--json", folder=tmp_path)
@@ -122,7 +122,7 @@ def test_a_file_without_biases_is_opened_and_llama_cpp_says_so(tmp_path: Path) -
     assert written_there(tmp_path / "x.gguf") == written_here(run)
 
 
-def test_llama_cpp_reads_characters_as_the_run_does_and_leaves_out_those_it_never_saw(tmp_path: Path) -> None:
+def test_llama_cpp_tokenizes_characters_and_omits_unknown_ones(tmp_path: Path) -> None:
     """Characters have one to four bytes; one that shares its first bytes with a known character is still unknown."""
     run = make_run(tmp_path / "run", tokenizer={"kind": "characters"}, **LLAMA)
     done = here("export", run, "--to", "gguf", "--out", tmp_path / "x.gguf", "--json", folder=tmp_path)
@@ -142,14 +142,14 @@ def read_there(path: Path, text: str) -> int:
 @pytest.mark.thorough
 @pytest.mark.parametrize("dtype", ["f16", "q8_0"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_smaller_weights_are_opened_too(name: str, dtype: str, tmp_path: Path) -> None:
+def test_llama_cpp_opens_smaller_weights(name: str, dtype: str, tmp_path: Path) -> None:
     make_run(tmp_path / "run", **ARCHITECTURES[name], width=96, head_width=32, hidden=64)
     measured = {each.name: each for each in exported(tmp_path, dtype).measured}
     assert 1e-4 < measured["by llama.cpp"].value < {"f16": 5e-3, "q8_0": 2e-1}[dtype]
 
 
 @pytest.mark.thorough
-def test_what_llama_cpp_cannot_open_never_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_llama_cpp_cannot_open_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the zero biases are left out, the error quotes llama.cpp's reason and no file is left."""
     made(tmp_path, "starcoder2")
     right = writing.gguf_tensors
@@ -172,7 +172,7 @@ FAULTS = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", FAULTS)
-def test_llama_cpp_alone_finds_other_numbers(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_llama_cpp_detects_changed_numbers(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, change = FAULTS[fault]
     made(tmp_path, "llama")
     right = writing.gguf_tensors
@@ -184,7 +184,7 @@ def test_llama_cpp_alone_finds_other_numbers(fault: str, tmp_path: Path, monkeyp
 
 
 @pytest.mark.thorough
-def test_without_the_package_our_own_reader_checks_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_numpy_reader_checks_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path, "starcoder2")
     monkeypatch.setattr(llama_cpp, "PACKAGE", "a-package-that-is-not-there")
     report = exported(tmp_path)

@@ -49,11 +49,11 @@ def assert_rouge_agrees(theirs: Any, hypothesis: str, reference: str) -> None:
 
 @given(hypothesis=ASCII | WORDS, reference=ASCII | WORDS)
 @settings(max_examples=200, deadline=None)
-def test_rouge_is_rouge_scores_on_ascii(theirs: Any, hypothesis: str, reference: str) -> None:
+def test_rouge_equals_the_rouge_score_package_on_ascii(theirs: Any, hypothesis: str, reference: str) -> None:
     assert_rouge_agrees(theirs, hypothesis, reference)
 
 
-def test_rouge_is_rouge_scores_on_english(theirs: Any, real_text: Path) -> None:
+def test_rouge_equals_the_rouge_score_package_on_english(theirs: Any, real_text: Path) -> None:
     """Randomly paired captions share some words; overlapping groups of 20 captions make longer texts."""
     english = [line for line in lines(real_text / "multi30k" / "test_2016_flickr.en.gz", 1000) if line.isascii()]
     assert len(english) > 900
@@ -71,7 +71,7 @@ def test_rouge_is_rouge_scores_on_english(theirs: Any, real_text: Path) -> None:
         assert_rouge_agrees(theirs, " ".join(english[start : start + 20]), " ".join(english[start + 10 : start + 30]))
 
 
-def test_rouge_in_bangla_is_rouge_scores_with_our_words() -> None:
+def test_rouge_in_bangla_equals_rouge_score_with_our_tokenizer() -> None:
     """rouge-score's tokenizer finds no words in Bangla; with our tokenizer its scores agree with ours."""
     scorer = pytest.importorskip("rouge_score.rouge_scorer")
     hypothesis = "আমি বাংলায় গান গাই।"
@@ -107,7 +107,7 @@ def spoilt(references: list[str], share: float, seed: int) -> list[str]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("language", ["German", "Bangla"])
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_bleu_and_chrf_are_sacrebleus_commands(language: str, lowercase: bool, real_text: Path, tmp_path: Path) -> None:
+def test_bleu_and_chrf_equal_sacrebleu(language: str, lowercase: bool, real_text: Path, tmp_path: Path) -> None:
     """Scores equal those of the `sacrebleu` command on the same files, and those of its functions."""
     sacrebleu = pytest.importorskip("sacrebleu")
     if language == "German":
@@ -154,7 +154,7 @@ def their_p(ours: float) -> float:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("share", "seed"), [(0.31, 1), (0.34, 1), (0.35, 1), (0.37, 1)])
-def test_the_paired_bootstrap_beside_sacrebleus(share: float, seed: int, real_text: Path) -> None:
+def test_the_paired_bootstrap_agrees_with_sacrebleu(share: float, seed: int, real_text: Path) -> None:
     """Cases range from runs that hardly differ to clear differences; intervals of single runs are compared too."""
     significance = pytest.importorskip("sacrebleu.significance")
     metrics = pytest.importorskip("sacrebleu.metrics")
@@ -186,8 +186,8 @@ def test_the_paired_bootstrap_beside_sacrebleus(share: float, seed: int, real_te
     st.sampled_from([0.05, 0.5, 5.0]),
 )
 @settings(max_examples=60, deadline=None)
-def test_classification_is_scikit_learns(drawn: tuple[int, list[int]], seed: int, sharpness: float) -> None:
-    """Examples include labels that are never true, never predicted, or neither."""
+def test_classification_scores_equal_scikit_learn(drawn: tuple[int, list[int]], seed: int, sharpness: float) -> None:
+    """Random examples may have labels that are never true, never predicted, or both."""
     metrics = pytest.importorskip("sklearn.metrics")
     labels, truth = drawn
     numbers = np.random.default_rng(seed)

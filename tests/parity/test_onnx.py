@@ -83,7 +83,7 @@ def test_the_graph_computes_what_the_run_computes(exported: tuple[Path, ExportRe
     assert np.abs(found - right).max() < 1e-4
 
 
-def test_the_report_says_what_was_measured(exported: tuple[Path, ExportReport]) -> None:
+def test_the_report_contains_the_measurements(exported: tuple[Path, ExportReport]) -> None:
     _, report = exported
     assert report.checked_by == f"onnxruntime {onnxruntime.__version__}"
     writes = report.architecture in ("Decoder", "EncoderDecoder")
@@ -123,7 +123,7 @@ def test_a_graph_with_a_wrong_weight_is_refused_and_leaves_nothing(
     assert not any(tmp_path.rglob("*.onnx"))
 
 
-def test_nothing_is_overwritten_and_nothing_is_promised_that_is_not_there(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(GlassError, match="already exists"):
         onnx_export.export(ExportRequest(tmp_path, tmp_path / "out"))
@@ -134,7 +134,7 @@ def test_nothing_is_overwritten_and_nothing_is_promised_that_is_not_there(tmp_pa
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
-def test_a_package_that_is_missing_is_named_before_anything_is_done(
+def test_a_missing_package_is_reported_before_any_work(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path / "run")

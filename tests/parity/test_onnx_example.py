@@ -47,7 +47,7 @@ def answer() -> Any:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_example_says_what_the_run_says(name: str, answer: Any, tmp_path: Path) -> None:
+def test_the_example_gives_the_runs_answers(name: str, answer: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", **RUNS[name])
     export(ExportRequest(run, tmp_path / "out"))
     model = OpenedRun.load(run, device="cpu").text_model

@@ -46,7 +46,7 @@ def classifier(folder: Path, shape: str, kind: str = "bpe", **settings: Any) -> 
 
 @pytest.fixture(autouse=True)
 def _no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let transformers copy the code in model folders into `tmp_path` instead of the home folder before it runs."""
+    """Make transformers copy code from model folders into `tmp_path` instead of the home folder."""
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
 
 
@@ -54,7 +54,7 @@ def _no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("shape", "kind"),
     [("first", "bpe"), ("mean", "wordpiece"), ("pre-norm", "bpe"), ("pre-norm, no norm of embeddings", "words")],
 )
-def test_their_pipeline_gives_the_labels_of_the_run(shape: str, kind: str, tmp_path: Path) -> None:
+def test_the_pipeline_gives_the_labels_of_the_run(shape: str, kind: str, tmp_path: Path) -> None:
     """Classify texts one by one, and in one padded batch."""
     ours = classifier(tmp_path, shape, kind, attention_bias=shape in ("mean", "pre-norm"))
     right = ours.probabilities(TEXTS)  # (texts, labels)
@@ -70,7 +70,7 @@ def test_their_pipeline_gives_the_labels_of_the_run(shape: str, kind: str, tmp_p
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_exported_classifier_comes_back(shape: str, tmp_path: Path) -> None:
+def test_an_exported_classifier_can_be_imported(shape: str, tmp_path: Path) -> None:
     ours = classifier(tmp_path, shape)
     import_model(tmp_path / "out", tmp_path / "back", lambda _: None)
     back = OpenedRun.load(tmp_path / "back", device="cpu").text_model
@@ -111,7 +111,7 @@ def test_code_in_a_folder_is_not_run_unless_it_is_trusted(tmp_path: Path) -> Non
         transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out", trust_remote_code=False)
 
 
-def test_a_deberta_with_a_layer_of_its_own_before_the_labels_is_refused(tmp_path: Path) -> None:
+def test_a_deberta_with_a_pooler_is_refused(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     classifier(tmp_path, "first")
@@ -158,7 +158,7 @@ DECODERS: dict[str, dict[str, Any]] = {
         ("qwen3", "documents"),
     ],
 )
-def test_prompts_of_several_lengths_are_continued_as_they_are_alone(name: str, windows: str, tmp_path: Path) -> None:
+def test_batched_prompts_are_continued_as_single_ones(name: str, windows: str, tmp_path: Path) -> None:
     """Use the defaults of `AutoTokenizer` and `AutoModelForCausalLM`, without further settings."""
     run = make_run(tmp_path / "run", data={"windows": windows}, **DECODERS[name])
     export(ExportRequest(run, tmp_path / "out"))

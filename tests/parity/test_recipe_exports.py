@@ -48,7 +48,7 @@ def make_run_of(recipe: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_what_is_published_says_so(name: str) -> None:
+def test_recipes_that_reproduce_publications_say_so(name: str) -> None:
     assert "publish" in load_recipe(name).summary
 
 
@@ -56,7 +56,7 @@ def test_what_is_published_says_so(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "target"), [(name, target) for name in GENERAL for target in TARGETS.get(task_of(name), ("hf", "onnx"))]
 )
-def test_a_recipe_goes_everywhere(name: str, target: str, tmp_path: Path) -> None:
+def test_a_recipe_can_be_exported_to_every_target(name: str, target: str, tmp_path: Path) -> None:
     make_run_of(name, tmp_path / "run")
     format = "hf" if target == "ctranslate2" else target
     done = here("export", "run", "--to", format, "--out", "out", "--json", folder=tmp_path)

@@ -49,7 +49,7 @@ def _double() -> Iterator[None]:
 
 
 def compare(case: Case, padded: bool) -> None:
-    """Compare logits at all positions, also of padding, and the gradients of a random weighted sum of all logits."""
+    """Compare logits at all positions, including padding, and gradients of a random weighted sum of all logits."""
     config = config_of(case)
     model = grown_model(config)
     inputs = inputs_for(config, padded)
@@ -107,8 +107,8 @@ def test_many_choices_at_once(case: Case, padded: bool) -> None:
     compare(case, padded)
 
 
-def test_every_setting_is_known_and_tried() -> None:
-    """Fail if the model has a setting that the reference lacks, or that no case changes."""
+def test_every_setting_is_known_and_tested() -> None:
+    """Fail if the reference lacks a setting of the model, or if no case changes a setting of the forward pass."""
     names = set(ModelConfig.model_fields)
     assert {field.name for field in fields(Settings)} == names
     defaults = config_of(Case("decoder", {}))
@@ -116,7 +116,7 @@ def test_every_setting_is_known_and_tried() -> None:
     assert names - changed == NOT_IN_A_FORWARD_PASS - {"source_vocab_size"}
 
 
-def test_defaults_and_resolved_sizes_are_the_models() -> None:
+def test_defaults_and_resolved_sizes_equal_the_models() -> None:
     config = ModelConfig()
     assert Settings() == settings_of(config)
     for changes in ({}, {"kv_heads": 2, "head_width": 6, "hidden": 7}, {"activation": "swiglu"}, {"norm": "rmsnorm"}):
@@ -167,7 +167,7 @@ def test_buckets_of_all_distances(buckets: int, farthest: int, causal: bool) -> 
     assert (bucket_of(back, buckets, farthest, causal) == theirs.numpy()).all()
 
 
-def test_it_is_numpy_alone() -> None:
+def test_the_reference_imports_only_numpy() -> None:
     """The reference imports only NumPy and the standard library; it loads neither torch, pydantic nor scipy."""
     folder = Path(glassformer.numpy_reference.__file__).parent
     found: set[str] = set()

@@ -103,7 +103,7 @@ def torch_losses(model: Model, batches: list[NumpyBatch], smoothing: float) -> l
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_a_hundred_steps_are_pytorchs_and_learn(kind: str) -> None:
+def test_a_hundred_steps_equal_pytorch_and_reduce_the_loss(kind: str) -> None:
     smoothing = 0.1 if kind == "encoder-decoder" else 0.0
     config = config_of(Case(kind, {"positions": "rotary", "kv_heads": 2, "norm_bias": True, "head_bias": True}))
     model = build_model(config, seed=3)
@@ -148,8 +148,8 @@ ZERO = [Case("encoder-decoder", {"zero_output": True}), Case("encoder", {"zero_o
 
 
 @pytest.mark.parametrize("case", [*one_choice_each()[::5], *ZERO], ids=str)
-def test_first_weights_are_drawn_as_the_models(case: Case) -> None:
-    """Names, shapes and standard deviations agree, and the initial loss is ln V (ln C for C classes)."""
+def test_initial_weights_are_distributed_as_the_models(case: Case) -> None:
+    """Names, shapes and standard deviations agree, and the initial loss is about ln V (ln C for C classes)."""
     config = config_of(case).replace(width=168, hidden=256)
     own = None if config.shared_embedding else SOURCE_VOCAB
     weights = initial_weights(settings_of(config), VOCAB, seed=1, source_vocab_size=own)
@@ -194,7 +194,7 @@ def test_the_page_prints_what_it_shows(tmp_path: Path) -> None:
     assert quick_python(blocks(page, "python")[0].code, tmp_path) == blocks(page, "text")[0].code
 
 
-def test_the_defaults_of_adam_are_those_of_training() -> None:
+def test_the_defaults_of_adam_equal_those_of_training() -> None:
     assert vars(AdamW()) == {name: getattr(TrainConfig(), name) for name in vars(AdamW())}
 
 
@@ -204,7 +204,7 @@ def test_clipping_scales_all_gradients_alike() -> None:
     assert (clipped(slopes, 5.1)["a"] == slopes["a"]).all()
 
 
-def test_training_without_any_target_changes_nothing_but_by_decay() -> None:
+def test_training_without_targets_only_applies_weight_decay() -> None:
     config = config_of(Case("decoder", {}))
     weights = weights_of(grown_model(config))
     batch = batch_for(config, "decoder", 0)

@@ -1,4 +1,4 @@
-"""`Block` equals PyTorch's own transformer layers with the same weights: outputs and all gradients."""
+"""`Block` equals PyTorch's transformer layers with the same weights: outputs and all gradients."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_block_is_a_transformer_encoder_layer(order: str, activation: str, pad
 
 
 @pytest.mark.parametrize(("order", "activation", "padding"), CASES)
-def test_a_block_with_a_memory_is_a_transformer_decoder_layer(order: str, activation: str, padding: bool) -> None:
+def test_a_block_with_a_memory_equals_a_transformer_decoder_layer(order: str, activation: str, padding: bool) -> None:
     block, layer = copied(order, activation, cross=True)
     x, same_x = twice(3, 7, WIDTH, seed=1)
     memory, same_memory = twice(3, 11, WIDTH, seed=2)
@@ -157,7 +157,7 @@ def test_a_block_with_a_memory_is_a_transformer_decoder_layer(order: str, activa
     compare(ours, theirs, real, [(x, same_x), (memory, same_memory)], block, layer)
 
 
-def test_a_wrong_norm_order_is_seen() -> None:
+def test_a_wrong_norm_order_is_detected() -> None:
     """The comparison can fail: pre-norm weights in a post-norm block give different outputs."""
     _, layer = copied("pre", "relu", cross=False)
     block = BLOCKS["post"](shape("post", "relu"))

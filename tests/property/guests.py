@@ -25,7 +25,7 @@ WAYS = (
 
 @dataclass
 class Guest:
-    """A row: its prompt, its sampling settings, the step at which it joins, and whether it is cancelled early."""
+    """A row: its prompt, its sampling settings, the steps at which it joins and may be cancelled, and its results."""
 
     prompt: list[int]
     how: SampleConfig
@@ -37,7 +37,7 @@ class Guest:
 
 
 def guests(longest: int) -> st.SearchStrategy[list[Guest]]:
-    """Generate one to seven guests, of which several are often in the loop at once."""
+    """Return a strategy for one to seven guests, of which several are often in the loop at once."""
     prompt = st.builds(
         lambda length, seed: tokens(1, length, seed)[0].tolist(), st.integers(1, longest), st.integers(0, 99)
     )

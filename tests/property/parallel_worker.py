@@ -65,7 +65,7 @@ def gradients(stepper: Stepper, step: int = 3) -> dict[str, Tensor]:
 
 
 def whole(tensor: Any) -> Tensor:
-    """Gather a sharded tensor; return other values unchanged."""
+    """Return a copy of a tensor, gathered from all processes if it is sharded."""
     return (tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor).detach().clone()
 
 

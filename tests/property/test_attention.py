@@ -51,8 +51,8 @@ def test_fused_and_explicit_agree_forward_and_backward(
 
 @pytest.mark.parametrize("kind", ["everything", "causal", "holes", "holes+bias", "everything+bias"])
 @pytest.mark.parametrize(("T", "heads"), [(7, 1), (7, 6), (EXPLICIT_BF16_TOKENS, 2), (EXPLICIT_BF16_TOKENS + 3, 2)])
-def test_bfloat16_on_a_processor_is_right_short_and_long(kind: str, T: int, heads: int) -> None:
-    """Up to `EXPLICIT_BF16_TOKENS` tokens attention is computed explicitly; with more tokens, by the fused kernel."""
+def test_bfloat16_on_the_cpu_is_correct_for_short_and_long_sequences(kind: str, T: int, heads: int) -> None:
+    """Test both sides of `EXPLICIT_BF16_TOKENS`: longer sequences use the fused kernel instead of the explicit path."""
     generator = torch.Generator().manual_seed(T)
     q, k, v = (torch.randn(2, n, T, 8, generator=generator, dtype=torch.bfloat16) for n in (6, heads, heads))
     mask = random_mask(kind, T, T, 6, seed=3)
@@ -83,7 +83,7 @@ def test_hidden_weights_are_exact_zeros_and_rows_sum_to_one() -> None:
 
 
 @pytest.mark.parametrize("explicit", [False, True])
-def test_a_query_that_sees_nothing_gets_zeros_and_finite_gradients(explicit: bool) -> None:
+def test_a_fully_masked_query_gets_zeros_and_finite_gradients(explicit: bool) -> None:
     allowed = torch.ones(2, 1, 3, 5, dtype=torch.bool)
     allowed[1, :, 2] = False
     q, k, v = (torch.randn(2, 4, n, 7, requires_grad=True) for n in (3, 5, 5))

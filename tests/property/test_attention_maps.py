@@ -42,7 +42,7 @@ def subject(model: Model, length: int, target: int | None = None) -> Subject:
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder", "classifier", "encoder-decoder"])
-def test_maps_are_the_weights_of_the_model(family: str) -> None:
+def test_maps_equal_the_attention_weights(family: str) -> None:
     model = made(family)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     what = subject(model, 13, 7 if family == "encoder-decoder" else None)
@@ -68,7 +68,7 @@ def test_maps_are_the_weights_of_the_model(family: str) -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_source_is_across_and_target_down() -> None:
+def test_columns_are_sources_and_rows_are_targets() -> None:
     model = made("encoder-decoder")
     found = record_attention_maps(subject(model, 13, 7), find_site(model, "dec.1.cross"))
     assert {cells.shape for cells in found.maps.values()} == {(7, 13)}
@@ -83,7 +83,7 @@ def test_source_is_across_and_target_down() -> None:
     )
 
 
-def test_one_head_is_that_head_with_removed_ones_beside_it() -> None:
+def test_one_head_can_be_recorded_beside_removed_heads() -> None:
     model = made("decoder", removed_heads=("dec.0.self.1", *(f"dec.1.self.{head}" for head in range(4))))
     what = subject(model, 11)
     every = record_attention_maps(what)
@@ -100,7 +100,7 @@ def test_one_head_is_that_head_with_removed_ones_beside_it() -> None:
         find_site(model, "dec.2.self")
 
 
-def test_numbers_are_those_of_the_picture_and_masked_is_null() -> None:
+def test_numbers_equal_the_picture_and_masked_cells_are_null() -> None:
     model = made("decoder", window=3)
     found = facts(record_attention_maps(subject(model, 11), find_site(model, "dec.0.self")))
     assert [head["name"] for head in found["heads"]] == [f"dec.0.self.{n}" for n in range(4)]
@@ -110,7 +110,7 @@ def test_numbers_are_those_of_the_picture_and_masked_is_null() -> None:
             assert sum(weight or 0.0 for weight in weights) == pytest.approx(1, abs=1e-5)
 
 
-def test_the_list_leaves_out_weights_that_round_to_zero_but_not_the_largest() -> None:
+def test_the_list_omits_weights_that_round_to_zero_except_the_largest() -> None:
     what = subject(made("decoder"), 4)
     head = HeadSite(Site("dec", 1, "self"), 2)
     masked = np.nan
@@ -128,7 +128,7 @@ def test_the_list_leaves_out_weights_that_round_to_zero_but_not_the_largest() ->
     ]
 
 
-def test_a_thousand_tokens() -> None:
+def test_maps_of_a_thousand_tokens_are_pooled() -> None:
     model = made("decoder", context=1024)
     what = subject(model, 1024)
     every = record_attention_maps(what)

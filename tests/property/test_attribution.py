@@ -90,7 +90,7 @@ def in_double(case: AttributionCase) -> AttributionCase:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["norm"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_logit_of_a_text_is_the_sum_of_its_parts(family: str, kind: dict[str, Any]) -> None:
+def test_every_logit_equals_the_sum_of_its_parts(family: str, kind: dict[str, Any]) -> None:
     case = in_double(made(family, **kind))
     seen = case.trace()
     logits = case.logits()[0]  # (P, V)
@@ -128,7 +128,7 @@ def test_neurons_add_up_to_their_layer(family: str, kind: dict[str, Any]) -> Non
         assert (found.bias != 0) == ("feedforward_bias" in kind)
 
 
-def test_a_neuron_that_is_switched_off_takes_its_value_with_it() -> None:
+def test_removing_a_neuron_changes_the_logit_by_its_value() -> None:
     """Without norms, the last layer writes directly into the logit."""
     case = in_double(made("decoder", norm="none", tied=False, activation="relu"))
     output = case.outputs[6]
@@ -142,7 +142,7 @@ def test_a_neuron_that_is_switched_off_takes_its_value_with_it() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["norm"])
-def test_the_stream_is_the_sum_of_its_parts(kind: dict[str, Any]) -> None:
+def test_the_residual_stream_equals_the_sum_of_its_parts(kind: dict[str, Any]) -> None:
     """The sum is checked along the direction of the residual stream and along some of its axes."""
     case = in_double(made("encoder-decoder", **kind))
     seen = case.trace()
@@ -160,7 +160,7 @@ def test_the_stream_is_the_sum_of_its_parts(kind: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_last_row_of_the_lens_is_the_model_bit_for_bit(family: str) -> None:
+def test_the_last_row_of_the_lens_equals_the_model_bit_for_bit(family: str) -> None:
     for kind in ({}, {"head_transform": True, "norm_order": "output"}) if family != "classifier" else ({},):
         case = made(family, **kind)
         name, stack = list(stacks(case.model).items())[-1]
@@ -181,7 +181,7 @@ def test_the_last_row_of_the_lens_is_the_model_bit_for_bit(family: str) -> None:
         assert found.top.shape == (4, len(case.outputs), 3)
 
 
-def test_an_early_row_is_the_head_on_that_stream_with_the_norms_own_statistics() -> None:
+def test_an_early_row_applies_norm_and_head_to_its_stream() -> None:
     case = in_double(made("decoder", norm="layernorm", norm_bias=True))
     seen = case.trace()
     found = lens(case.model, case.tokens, case.outputs)
@@ -194,7 +194,7 @@ def test_an_early_row_is_the_head_on_that_stream_with_the_norms_own_statistics()
         assert torch.allclose(found.probabilities[layer], share.topk(3).values, atol=1e-12)
 
 
-def test_the_last_loss_of_the_lens_is_the_one_of_evaluation() -> None:
+def test_the_last_loss_of_the_lens_equals_that_of_evaluation() -> None:
     model = as_if_trained(tiny(positions="rotary"))
     rows = tokens(3, LENGTH + 1, seed=4).numpy()
     curves = []
@@ -206,7 +206,7 @@ def test_the_last_loss_of_the_lens_is_the_one_of_evaluation() -> None:
 
 
 @pytest.mark.parametrize("view", ["lens", "split", "residual", "neurons"])
-def test_a_post_norm_model_has_no_stream_to_look_at(view: str) -> None:
+def test_a_post_norm_model_has_no_residual_stream_views(view: str) -> None:
     case = made("decoder", norm_order="post")
     arrays = {
         "lens": lambda: lens(case.model, case.tokens, case.outputs),
@@ -223,7 +223,7 @@ def test_a_post_norm_model_has_no_stream_to_look_at(view: str) -> None:
 
 @pytest.mark.parametrize("uniform", [False, True])
 @pytest.mark.parametrize("family", ["decoder", "encoder", "encoder-decoder"])
-def test_the_shares_of_a_rollout_add_up(family: str, uniform: bool) -> None:
+def test_the_fractions_of_a_rollout_add_up(family: str, uniform: bool) -> None:
     for kind in ({"norm_order": "post"}, {"removed_heads": some_heads(family), "kv_heads": 2}):
         found = rollout(made(family, **kind).trace(), uniform)
         own = found.row
@@ -236,7 +236,7 @@ def test_the_shares_of_a_rollout_add_up(family: str, uniform: bool) -> None:
         assert (source is not None) == (family == "encoder-decoder")
 
 
-def test_a_rollout_is_the_product_of_its_layers() -> None:
+def test_a_rollout_equals_the_product_of_its_layers() -> None:
     seen = made("encoder-decoder").trace()
     assert seen.source is not None
 
@@ -257,7 +257,7 @@ def test_a_rollout_is_the_product_of_its_layers() -> None:
     assert torch.allclose(torch.cat([found.source[-1], found.row[-1]], dim=1), whole, atol=1e-12)
 
 
-def test_after_one_layer_flow_is_rollout() -> None:
+def test_after_one_layer_flow_equals_rollout() -> None:
     seen = made("encoder").trace()
     for place in (0, 5, 10):
         found = flow(seen, (place,), layers=1)
@@ -267,7 +267,7 @@ def test_after_one_layer_flow_is_rollout() -> None:
     assert whole.row.max() <= 1 + 1e-12
 
 
-def test_a_flow_reaches_the_source_and_nothing_that_is_ahead() -> None:
+def test_a_flow_reaches_the_source_and_no_later_token() -> None:
     found = flow(made("encoder-decoder").trace(), (4,))
     assert found.source is not None
     assert found.source.shape == (SOURCE,)
@@ -278,7 +278,7 @@ def test_a_flow_reaches_the_source_and_nothing_that_is_ahead() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.3, 0.7]), min_size=20, max_size=20))
-def test_no_flow_is_larger_or_smaller_than_the_least_cut(widths: list[float]) -> None:
+def test_the_maximum_flow_equals_the_minimum_cut(widths: list[float]) -> None:
     """Max-flow min-cut (Ford and Fulkerson 1956) over all cuts: one source, layers of 2, 3 and 2 nodes, one sink."""
     levels = [range(0, 1), range(1, 3), range(3, 6), range(6, 8), range(8, 9)]
     pipes = {}
@@ -295,7 +295,7 @@ def test_no_flow_is_larger_or_smaller_than_the_least_cut(widths: list[float]) ->
     assert network.max_flow(0, 8) == pytest.approx(min(cuts), abs=1e-12)
 
 
-def test_what_a_flow_cannot_be_of_is_refused() -> None:
+def test_invalid_flows_are_refused() -> None:
     seen = made("encoder").trace()
     with pytest.raises(GlassError, match="there is no position 11"):
         flow(seen, (LENGTH,))
@@ -310,7 +310,7 @@ def test_what_a_flow_cannot_be_of_is_refused() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_blanking_is_reading_the_text_again(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_occlusion_equals_passes_over_the_changed_text(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glassformer.inspection.attribution.occlusion.MOST_LOGITS", 3 * LENGTH * VOCAB)  # three rows
     case = in_double(made(family))
     found = occlude(case, 9, 4)
@@ -373,7 +373,7 @@ def question(case: AttributionCase) -> PatchingInputs:
 
 @pytest.mark.parametrize("order", ["pre", "post", "output"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_patching_all_restores_all_and_nothing_restores_nothing(
+def test_patching_everything_restores_all_and_patching_nothing_restores_none(
     family: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("glassformer.inspection.attribution.grid.MOST_LOGITS", 5 * LENGTH * VOCAB)  # five rows
@@ -395,7 +395,7 @@ def test_patching_all_restores_all_and_nothing_restores_nothing(
 
 
 @pytest.mark.parametrize("part", ["self", "feedforward", "cross", "heads"])
-def test_a_patched_part_is_what_one_patch_gives(part: str) -> None:
+def test_a_patched_part_equals_a_single_patch(part: str) -> None:
     case = in_double(made("encoder-decoder", removed_heads=some_heads("encoder-decoder")))
     asked = question(case)
     for grid in patch_grids(case.model, asked, part):
@@ -415,7 +415,7 @@ def test_a_patched_part_is_what_one_patch_gives(part: str) -> None:
     assert stacks_ == ({"dec"} if part == "cross" else {"enc", "dec"})
 
 
-def test_all_rows_of_a_table_of_heads_have_the_width_of_the_header() -> None:
+def test_all_rows_of_the_head_table_have_the_header_width() -> None:
     case = in_double(made("decoder", removed_heads=["dec.0.self.4", "dec.0.self.5", "dec.1.self.2"]))
     (grid,) = patch_grids(case.model, question(case), "heads")
     header, *rows = (line.split() for line in grid_lines(grid, (), ()))

@@ -41,7 +41,7 @@ def by_hand(steps: list[dict[str, torch.Tensor]], kind: str, decay: float) -> di
 
 @pytest.mark.parametrize("decay", [0.3, 0.999])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_average_is_that_of_the_definition(kind: str, decay: float, tmp_path: Path) -> None:
+def test_the_average_follows_its_definition(kind: str, decay: float, tmp_path: Path) -> None:
     trainer = trainer_of("lm", tmp_path, train__average=kind, train__average_decay=decay)
     steps = steps_of(trainer, 12)
     with trainer.stepper.averaged():
@@ -51,7 +51,7 @@ def test_the_average_is_that_of_the_definition(kind: str, decay: float, tmp_path
     assert same(weights(trainer), steps[-1])  # afterwards the weights are restored bit for bit
 
 
-def test_late_steps_weigh_most_in_last() -> None:
+def test_late_steps_have_the_largest_weight_in_last() -> None:
     """The mean of the numbers 0 to 99 is 49.5; this average is about 90 % of the largest."""
     average = 0.0
     for count in range(1, 101):
@@ -61,7 +61,7 @@ def test_late_steps_weigh_most_in_last() -> None:
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_keeps_the_average_and_goes_on_from_the_weights(kind: str, optimizer: str, tmp_path: Path) -> None:
+def test_a_run_saves_the_average_and_resumes_from_the_weights(kind: str, optimizer: str, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"train__optimizer": optimizer}
     plain = trainer_of("lm", tmp_path, "plain", **changes)
     train(plain)
@@ -81,7 +81,7 @@ def test_a_run_keeps_the_average_and_goes_on_from_the_weights(kind: str, optimiz
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_loss_that_is_measured_is_that_of_the_average(kind: str, tmp_path: Path) -> None:
+def test_the_measured_loss_is_that_of_the_average(kind: str, tmp_path: Path) -> None:
     trainer = trainer_of("lm", tmp_path, train__average=kind)
     steps_of(trainer, 9)
     trainer.evaluate()

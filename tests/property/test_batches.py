@@ -113,7 +113,7 @@ def test_batch_refuses_rows_that_predict_nothing() -> None:
             Batch.from_rows(rows)
 
 
-def test_batch_moves() -> None:
+def test_a_batch_moves_to_a_device() -> None:
     batch = Batch.from_rows([Row.of_text(np.array([1, 2, 3]))]).to("meta")
     assert {tensor.device.type for tensor in (batch.inputs, batch.targets, batch.attention_mask, batch.loss_mask)} == {
         "meta"
@@ -130,7 +130,7 @@ def test_batch_moves() -> None:
     step=st.integers(0, 10**7),
     documents=st.booleans(),
 )
-def test_rows_of_a_step_depend_on_nothing_else(
+def test_rows_depend_only_on_the_step(
     folder: Path, lengths: list[int], batch: int, context: int, seed: int, step: int, documents: bool
 ) -> None:
     store = store_of(folder, lengths)
@@ -152,7 +152,7 @@ def _place(tokens: list[int], row: list[int]) -> int:
     return next(at for at in range(len(tokens)) if tokens[at : at + len(row)] == row)
 
 
-def test_stream_rows_are_drawn_evenly_from_all_places(folder: Path) -> None:
+def test_stream_rows_are_sampled_evenly_from_all_positions(folder: Path) -> None:
     store = store_of(folder, [28])  # 29 tokens: 16 positions
     context = 13
     counts = Counter(
@@ -165,7 +165,7 @@ def test_stream_rows_are_drawn_evenly_from_all_places(folder: Path) -> None:
     assert len({str(rows) for rows in first}) == 5
 
 
-def test_order_of_samples_is_fixed_for_ever(folder: Path) -> None:
+def test_the_order_of_samples_never_changes(folder: Path) -> None:
     """These numbers must never change: a run that is resumed on any machine must continue the same order."""
     store = store_of(folder, [1000])
     assert [int(row.inputs[0]) for row in training_rows(store, STREAM, 7, 5, 1337, 42, END)] == STREAM_ORDER
@@ -177,7 +177,7 @@ SHUFFLED = [0, 1, 8, 3, 7, 4, 5, 2, 6, 9, 10]
 
 
 @pytest.mark.parametrize(("batch", "context"), [(1, 5), (3, 5), (7, 3), (50, 11)])
-def test_each_document_piece_once_an_epoch(folder: Path, batch: int, context: int) -> None:
+def test_each_piece_of_a_document_occurs_once_an_epoch(folder: Path, batch: int, context: int) -> None:
     store = store_of(folder, [3, 0, 11, 1, 29, 7, 2])
     wanted = Counter(str(row.ids.tolist()) for row in validation_rows(store, DOCUMENTS, context, END))
     size = sum(wanted.values())
@@ -204,7 +204,7 @@ def test_shuffle_is_even() -> None:
     assert sum((count - 300) ** 2 / 300 for count in counts.values()) < 22.5  # chi-square, 6 d.f., p = 0.001
 
 
-def test_rows_across_many_blocks_of_documents(folder: Path) -> None:
+def test_rows_are_found_across_many_blocks_of_documents(folder: Path) -> None:
     """With more documents than fit in one block, positions are found in each block."""
     lengths = [n % 5 for n in range(3001)]
     store = store_of(folder, lengths)
@@ -255,7 +255,7 @@ def test_rows_behave_as_a_sequence(folder: Path) -> None:
         rows[len(rows)]
 
 
-def test_too_few_tokens(folder: Path) -> None:
+def test_too_few_tokens_are_refused(folder: Path) -> None:
     with pytest.raises(GlassError, match="training split has 7 tokens, but a single row needs 8"):
         training_rows(store_of(folder, [6]), STREAM, 7, 2, 0, 0, END)
     with pytest.raises(GlassError, match="validation split has 1 token, but a single row needs 2"):

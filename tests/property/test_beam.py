@@ -50,7 +50,7 @@ def ids(lengths: Sequence[int]) -> list[list[int]]:
 
 
 def of_prompt(model: Decoder, prompt: list[int]) -> Scorer:
-    """Return log-probabilities by plain forward passes over the visible part of the rows, without cache or padding."""
+    """Return a scorer that makes plain forward passes over the visible part of the rows, without cache or padding."""
 
     def score(rows: Sequence[Sequence[int]]) -> Tensor:
         whole = torch.tensor([[*prompt, *row] for row in rows])
@@ -61,7 +61,7 @@ def of_prompt(model: Decoder, prompt: list[int]) -> Scorer:
 
 
 def of_source(model: EncoderDecoder, source: list[int]) -> Scorer:
-    """Return log-probabilities of targets of one source by plain forward passes."""
+    """Return a scorer of targets of one source, which makes plain forward passes."""
 
     def score(rows: Sequence[Sequence[int]]) -> Tensor:
         target = torch.tensor([[END, *row] for row in rows])
@@ -251,7 +251,7 @@ def test_targets_of_every_length(end: float) -> None:
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1000), end=st.sampled_from([None, 3, 1]), alpha=st.sampled_from([0.0, 0.6, 3.0]))
 def test_one_beam_is_greedy_decoding(seed: int, end: int | None, alpha: float) -> None:
-    """This also holds past the context."""
+    """Beam search with one beam equals greedy decoding, also past the context limit."""
     starts = [tokens(1, n, seed=seed + n)[0].tolist() for n in (4, 13, 1)]
     greedy = SampleConfig(tokens=19, temperature=0)
     narrow = SampleConfig(tokens=19, beams=1, length_penalty=alpha)
@@ -278,7 +278,7 @@ def test_one_beam_is_greedy_decoding(seed: int, end: int | None, alpha: float) -
     beams=st.integers(1, 6),
     alpha=st.sampled_from([0.0, 0.6, 1.0]),
 )
-def test_what_comes_is_sorted_and_its_own_and_has_the_models_probabilities(
+def test_results_are_sorted_independent_and_have_the_models_probabilities(
     lengths: list[int], positions: str, beams: int, alpha: float
 ) -> None:
     """Results are the same alone and in a batch; scores equal those of one forward pass over the whole text."""
@@ -302,7 +302,7 @@ def test_what_comes_is_sorted_and_its_own_and_has_the_models_probabilities(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
-def test_fewer_wanted_end_sooner(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_requested_hypotheses_end_sooner(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a length penalty, a single requested result is the first result of a larger request."""
     model = translator(1.0, positions="rotary").double()
     sources = ids((5, 8, 2, 13, 21))
@@ -326,7 +326,7 @@ def test_fewer_wanted_end_sooner(alpha: float, monkeypatch: pytest.MonkeyPatch) 
     assert beam_search(model, sources, config, END, wanted=9) == found[4]
 
 
-def test_a_prompt_does_not_depend_on_its_mates() -> None:
+def test_a_prompt_does_not_depend_on_its_batch() -> None:
     model = writer(1.0, positions="learned", kv_heads=2)
     starts = ids((8, 29, 1, 33, 8))
     config = SampleConfig(tokens=25, beams=3)
@@ -338,7 +338,7 @@ def test_a_prompt_does_not_depend_on_its_mates() -> None:
 
 
 def test_a_wider_beam_finds_a_better_text_than_greedy_decoding() -> None:
-    """This holds on average, not for every text."""
+    """Compare sums over all sources: for a single source, a wider beam may find a worse text."""
     model = translator(-50.0, positions="sinusoidal")
     sources = ids(range(1, 12))
     best = [
@@ -366,21 +366,21 @@ def test_ties_go_to_the_lower_row_then_to_the_lower_id() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(data=st.data(), V=st.integers(1, 40), n=st.integers(1, 12), rows=st.integers(1, 4))
-def test_the_likeliest_are_those_of_a_stable_sort(data: st.DataObject, V: int, n: int, rows: int) -> None:
-    """With few distinct numbers there are ties everywhere."""
+def test_the_likeliest_tokens_are_those_of_a_stable_sort(data: st.DataObject, V: int, n: int, rows: int) -> None:
+    """There are many ties, because the logits have at most eight distinct values."""
     values = data.draw(st.lists(st.integers(0, 7), min_size=rows * V, max_size=rows * V))
     logits = torch.tensor(values, dtype=torch.float32).reshape(rows, V)
     assert torch.equal(likeliest(logits, n), logits.sort(dim=-1, descending=True, stable=True).indices[:, :n])
 
 
-def test_a_vocabulary_of_the_end_token_alone() -> None:
+def test_a_vocabulary_of_only_the_end_token() -> None:
     model = prime("decoder", 1, seed=0)
     [[only]] = beam_search(model, [[0]], SampleConfig(tokens=9, beams=3), end_id=0)
     assert (only.tokens, only.ended) == ((0,), "end")
     assert only.log_probability == pytest.approx(0)
 
 
-def test_the_model_keeps_its_mode_the_caller_its_gradients_and_its_random_numbers() -> None:
+def test_mode_gradients_and_random_state_are_unchanged() -> None:
     dropout = {"dropout_attention": 0.5, "dropout_residual": 0.5, "dropout_embedding": 0.5}
     config = SampleConfig(tokens=9, beams=3)
     for model, search in ((writer(**dropout), beam_search), (translator(**dropout), beam_search)):

@@ -102,8 +102,8 @@ def test_a_chat_reads_the_tokens_of_training(tmp_path: Path, kind: str, template
                 assert messages[-1]["content"] in data.tokenizer.decode(answer)
 
 
-def test_a_question_always_stays(tmp_path: Path) -> None:
-    """This also holds if the conversation begins with an answer."""
+def test_the_last_question_is_always_kept(tmp_path: Path) -> None:
+    """The last question is kept, also if the conversation begins with an answer."""
     config = config_of("characters", context=60)
     data = prepared(tmp_path, config)
     chat = ChatModel(model_of(config, data), data.tokenizer, config)
@@ -125,7 +125,7 @@ def test_a_question_always_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pairs", [0, 1, 7, 100])
 @pytest.mark.parametrize("kept", [0, 1])
-def test_as_few_messages_as_possible_are_left_out(
+def test_as_few_messages_as_possible_are_dropped(
     tmp_path: Path, pairs: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = config_of("characters", context=120)
@@ -175,7 +175,7 @@ CHANGES = (
         *((CHANGED % change, False) for change in CHANGES),
     ],
 )
-def test_the_tokens_around_a_question_are_those_of_every_question(
+def test_the_tokens_around_a_question_are_always_the_same(
     tmp_path: Path, kind: str, template: str, apart: bool
 ) -> None:
     config = config_of(kind, template)
@@ -189,7 +189,7 @@ def test_the_tokens_around_a_question_are_those_of_every_question(
             assert chat.prompt_ids(question) == [*before, *data.tokenizer.encode(question), *after]
 
 
-def test_nothing_but_answers_teaches(tmp_path: Path) -> None:
+def test_only_answers_contribute_to_the_loss(tmp_path: Path) -> None:
     """The loss is that of the answers alone, and the logits of the prompt have no gradient."""
     config = config_of()
     data = prepared(tmp_path, config)
@@ -213,7 +213,7 @@ def test_nothing_but_answers_teaches(tmp_path: Path) -> None:
     assert found.item() == pytest.approx(loss.item(), rel=1e-5)
 
 
-def test_other_words_of_a_question_change_no_target(tmp_path: Path) -> None:
+def test_the_words_of_a_question_do_not_change_the_targets(tmp_path: Path) -> None:
     config = config_of()
     data = prepared(tmp_path, config)
     model = model_of(config, data)
@@ -227,7 +227,7 @@ def test_other_words_of_a_question_change_no_target(tmp_path: Path) -> None:
     assert losses[0] == losses[1]
 
 
-def test_rows_of_text_and_of_conversations_stand_in_one_batch(tmp_path: Path) -> None:
+def test_text_and_conversation_rows_share_a_batch(tmp_path: Path) -> None:
     """As with `data.mix`: in a row without a loss mask every target counts."""
     config = config_of()
     data = prepared(tmp_path, config)
@@ -256,7 +256,7 @@ def test_long_conversations_keep_their_last_tokens(tmp_path: Path, kind: str) ->
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_answers_end_where_the_template_ends_them(tmp_path: Path, beams: int) -> None:
+def test_answers_end_at_the_templates_end_text(tmp_path: Path, beams: int) -> None:
     """The text with which a template ends an answer also ends a generated answer, and is left out."""
     config = config_of("characters", LINES)
     data = prepared(tmp_path, config)
@@ -276,7 +276,7 @@ def test_answers_end_where_the_template_ends_them(tmp_path: Path, beams: int) ->
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_an_answer_ends_at_the_end_token_and_at_that_of_the_template(tmp_path: Path, beams: int) -> None:
+def test_an_answer_ends_at_the_tokenizers_or_the_templates_end_token(tmp_path: Path, beams: int) -> None:
     """The tokenizer's end token may differ from that of the template; each of them ends an answer."""
     template = NAMED.replace("{{ eos_token }}", "<|unknown|>")
     config = config_of("words", NAMED).with_changes({"model.tied": "false", "model.head_bias": "true"})
@@ -303,7 +303,7 @@ def test_an_answer_ends_at_the_end_token_and_at_that_of_the_template(tmp_path: P
                 write_receipt(chat, "What?", settings=settings, step=2)
 
 
-def test_a_receipt_ends_at_the_text_by_which_the_template_ends_an_answer(tmp_path: Path) -> None:
+def test_a_receipt_ends_at_the_templates_end_text(tmp_path: Path) -> None:
     template = "{% for m in messages %}{{ m.content }}ii{% endfor %}"
     config = config_of("characters", template).with_changes({"model.tied": "false", "model.head_bias": "true"})
     data = prepared(tmp_path, config)
@@ -322,7 +322,7 @@ def test_a_receipt_ends_at_the_text_by_which_the_template_ends_an_answer(tmp_pat
 
 
 def test_a_chat_reads_messages_as_training_did(tmp_path: Path) -> None:
-    """This covers role names, consecutive messages of one role, and an empty first message."""
+    """Check role names, consecutive messages of one role, and an empty first message."""
     config = config_of("characters")
     data = prepared(tmp_path, config)
     chat = ChatModel(model_of(config, data), data.tokenizer, config)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="there is no C++ compiler on this machine")
-def test_a_compiled_run_learns_the_same_and_resumes(tmp_path: Path) -> None:
+def test_a_compiled_run_trains_the_same_and_resumes(tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "train__steps": 6,
         "train__save_every": 3,
@@ -43,7 +43,7 @@ def test_a_compiled_run_learns_the_same_and_resumes(tmp_path: Path) -> None:
     assert same(last_weights(fast), last_weights(later))
 
 
-def test_what_is_asked_for_without_a_compiler_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compilation_without_a_compiler_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(GlassError, match="no compiler for cpu") as caught:

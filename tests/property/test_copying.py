@@ -68,8 +68,8 @@ def test_overlaps_across_blocks(sample: str, text: str, cut: int, block: int) ->
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.randoms(use_true_random=False), length=st.integers(1, 120), shift=st.integers(-119, 0))
-def test_a_planted_overlap_across_a_full_sized_border(seed: object, length: int, shift: int) -> None:
-    """At the real block size, a planted text ends in the second block."""
+def test_a_planted_overlap_across_a_real_block_boundary(seed: object, length: int, shift: int) -> None:
+    """At the real block size, a planted text reaches or crosses the end of the first block."""
     from random import Random
 
     assert isinstance(seed, Random)
@@ -82,8 +82,8 @@ def test_a_planted_overlap_across_a_full_sized_border(seed: object, length: int,
     assert overlap.context == text[at - EXCERPT : at + length + EXCERPT]
 
 
-def test_false_hits_of_the_hash_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hash that is equal for all windows changes the run time but not the result."""
+def test_hash_collisions_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is correct even with a hash that is equal for all windows."""
     monkeypatch.setattr(
         copying.Powers, "window_hashes", lambda self, sums, length: sums[: len(sums) - length] * 0 + copying.BASE
     )

@@ -1,4 +1,4 @@
-"""Closed-form entropies against probabilities, and probabilities against enumeration."""
+"""Closed-form entropies compared with probabilities, and probabilities compared with enumeration."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_entropy_is_the_mean_cost_of_a_document(name: str) -> None:
 
 
 @pytest.mark.thorough
-def test_entropy_of_stories_over_20_000_of_them() -> None:
+def test_the_entropy_of_stories_agrees_with_20_000_samples() -> None:
     stories = Stories()
     mean, error, length = moments(stories, 20_000)
     assert error > 0.001  # the costs differ, or this test would show little
@@ -152,7 +152,7 @@ def tiny_grammar() -> Grammar:
     return Grammar(slots, [first, second])
 
 
-def test_a_small_grammar_enumerated() -> None:
+def test_a_small_grammar_agrees_with_its_enumeration() -> None:
     grammar = tiny_grammar()
     texts = list(enumerated(grammar))
     assert len({text for text, _ in texts}) == len(texts) == 2 * 3 * 2 * 3 * 3
@@ -165,7 +165,7 @@ def test_a_small_grammar_enumerated() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_any_unambiguous_grammar(data: st.DataObject) -> None:
+def test_random_grammars_agree_with_their_enumeration(data: st.DataObject) -> None:
     """For random weights and dependencies, the closed form equals the enumerated entropy, and samples parse."""
     weights = st.sampled_from([0.5, 1.0, 2.0, 3.5])
     first = [Word(name, weight=data.draw(weights)) for name in ("ax", "bx", "cx")[: data.draw(st.integers(1, 3))]]
@@ -223,8 +223,8 @@ def clash(one: set[str], other: set[str]) -> bool:
     return any(a.startswith(b) or b.startswith(a) for a in one for b in other)
 
 
-def test_every_choice_in_a_story_is_decided_by_the_text_that_follows() -> None:
-    """Texts and random choices therefore correspond one to one for all stories, not only for sampled ones."""
+def test_every_choice_in_a_story_is_determined_by_the_text() -> None:
+    """No two choices can begin alike, so random choices and texts correspond one to one for all stories."""
     grammar = story_grammar()
     for wordings in grammar.sentences:
         for one, other in combinations(wordings, 2):
@@ -262,7 +262,7 @@ def test_no_choice_in_a_story_is_rare() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(index=st.integers(0, 300), place=st.integers(0, 10_000), letter=st.sampled_from("aeqz .M"))
-def test_a_changed_letter_is_another_story_or_none(index: int, place: int, letter: str) -> None:
+def test_a_changed_letter_gives_another_story_or_none(index: int, place: int, letter: str) -> None:
     stories = Stories()
     text = list(stories.documents(index + 1, seed=8))[index]
     at = place % len(text)

@@ -39,7 +39,7 @@ def other(ids: Tensor, row: int, place: int) -> Tensor:
 @pytest.mark.parametrize(
     ("kind", "side", "window"), list(product(kinds("encoder"), ["left", "right"], [None, 3])), ids=named
 )
-def test_encoder_padding_and_batch_mates_change_nothing(kind: dict[str, Any], side: str, window: int | None) -> None:
+def test_encoder_padding_and_batch_have_no_effect(kind: dict[str, Any], side: str, window: int | None) -> None:
     model = encoder(**{"kv_heads": 2, **kind}, window=window)
     rows = [tokens(1, n, seed=n) for n in (13, 1, 7)]
     outputs = []
@@ -54,7 +54,7 @@ def test_encoder_padding_and_batch_mates_change_nothing(kind: dict[str, Any], si
 
 @settings(max_examples=12, deadline=None)
 @given(positions=st.sampled_from(POSITIONS), left=st.integers(0, 5), right=st.integers(0, 5), filler=st.integers(0, 30))
-def test_encoder_padding_on_both_sides_at_once(positions: str, left: int, right: int, filler: int) -> None:
+def test_encoder_padding_on_both_sides_has_no_effect(positions: str, left: int, right: int, filler: int) -> None:
     model = encoder(positions=positions)
     row = tokens(1, 11)
     ids = torch.full((1, left + 11 + right), filler)
@@ -74,7 +74,7 @@ def test_every_token_of_an_encoder_sees_both_sides(positions: str) -> None:
         assert (changed[1] == 0).all()
 
 
-def test_a_window_lets_an_encoder_look_as_far_to_either_side() -> None:
+def test_an_encoder_window_is_symmetric() -> None:
     """One layer with window 3 attends to the token itself and to two tokens on each side."""
     model = encoder(positions="none", window=3, layers=1)
     before = tokens(1, 13)
@@ -82,7 +82,7 @@ def test_a_window_lets_an_encoder_look_as_far_to_either_side() -> None:
     assert (changed > 0).nonzero().flatten().tolist() == [4, 5, 6, 7, 8]
 
 
-def test_an_encoder_without_positions_does_not_know_the_order() -> None:
+def test_an_encoder_without_positions_ignores_the_order() -> None:
     model = encoder(positions="none").double()
     ids = tokens(3, 13)
     order = torch.randperm(13, generator=torch.Generator().manual_seed(1))
@@ -90,7 +90,7 @@ def test_an_encoder_without_positions_does_not_know_the_order() -> None:
 
 
 @pytest.mark.parametrize("positions", [name for name in POSITIONS if name != "none"])
-def test_an_encoder_with_positions_knows_the_order(positions: str) -> None:
+def test_an_encoder_with_positions_depends_on_the_order(positions: str) -> None:
     """The previous test can fail: with positions, swapped tokens give different logits."""
     model = encoder(positions=positions)
     ids = tokens(1, 13)
@@ -123,7 +123,7 @@ def test_a_target_token_never_changes_what_comes_before_it(kind: dict[str, Any],
 
 
 @pytest.mark.parametrize(("kind", "side"), list(product(kinds("encoder-decoder"), ["left", "right"])), ids=named)
-def test_source_and_target_padding_and_batch_mates_change_nothing(kind: dict[str, Any], side: str) -> None:
+def test_source_and_target_padding_and_batch_have_no_effect(kind: dict[str, Any], side: str) -> None:
     model = encoder_decoder(**{"kv_heads": 1, **kind})
     sources = [tokens(1, n, seed=n) for n in (11, 2, 5)]
     targets = [tokens(1, n, seed=20 + n) for n in (3, 13, 7)]
@@ -149,7 +149,7 @@ def test_every_target_token_sees_every_source_token(positions: str) -> None:
         assert (changed[1] == 0).all()
 
 
-def test_a_source_of_nothing_but_padding_gives_finite_logits_and_gradients() -> None:
+def test_a_source_of_only_padding_gives_finite_logits_and_gradients() -> None:
     model = as_if_trained(tiny(family="encoder-decoder")).requires_grad_(True)
     source = tokens(2, 11, seed=1)
     target = tokens(2, 7, seed=2)
@@ -174,7 +174,7 @@ def test_source_and_target_may_have_any_lengths() -> None:
 
 @pytest.mark.parametrize(("family", "norm"), list(product(["encoder", "encoder-decoder"], ["layernorm", "rmsnorm"])))
 def test_norms_keep_their_precision_under_autocast(family: str, norm: str) -> None:
-    """This holds for every `norm_order`, although the module before a norm returns bfloat16."""
+    """Inputs and outputs of norms are float32 for every `norm_order`, although the module before returns bfloat16."""
     seen: list[torch.dtype] = []
     for kind in kinds(family):
         model = as_if_trained(tiny(**{"family": family, "norm": norm, **kind}))

@@ -83,7 +83,7 @@ def steps_of_both(
 @pytest.mark.parametrize("layout", [False, True], ids=["plain", "laid-out"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["even", "ragged"])
 @pytest.mark.parametrize("changes", [*kinds("decoder"), *CHOICES], ids=named)
-def test_a_decoders_steps_are_the_models(changes: dict[str, Any], ragged: bool, layout: bool) -> None:
+def test_decoder_steps_equal_the_models(changes: dict[str, Any], ragged: bool, layout: bool) -> None:
     model = decoder(tiny(**changes))
     with inference(model):
         for ours, expected in steps_of_both(model, layout, ragged):
@@ -94,7 +94,7 @@ def test_a_decoders_steps_are_the_models(changes: dict[str, Any], ragged: bool, 
 @pytest.mark.parametrize("layout", [False, True], ids=["plain", "laid-out"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["even", "ragged"])
 @pytest.mark.parametrize("changes", [*kinds("encoder-decoder"), *BIASES, *NORM_ORDERS], ids=named)
-def test_a_translations_steps_are_the_models(changes: dict[str, Any], ragged: bool, layout: bool) -> None:
+def test_translation_steps_equal_the_models(changes: dict[str, Any], ragged: bool, layout: bool) -> None:
     """Several rows share a source, and one source is dropped."""
     model = encoder_decoder(**changes)
     with inference(model):
@@ -122,9 +122,7 @@ def test_batched_matrix_products_attend_as_the_model_does(
 
 @pytest.mark.parametrize("layout", [False, True], ids=["plain", "laid-out"])
 @pytest.mark.parametrize("changes", [{}, {"positions": "rotary", "kv_heads": 2, "activation": "swiglu"}], ids=named)
-def test_in_bfloat16_the_steps_are_no_further_from_float32_than_the_models(
-    changes: dict[str, Any], layout: bool
-) -> None:
+def test_bfloat16_steps_are_as_close_to_float32_as_the_models(changes: dict[str, Any], layout: bool) -> None:
     if layout and not reordering_pays_off(torch.empty(1, dtype=torch.bfloat16), 100):
         layout = False
     exact = decoder(tiny(**changes))
@@ -139,9 +137,10 @@ def test_in_bfloat16_the_steps_are_no_further_from_float32_than_the_models(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
-def test_what_is_written_is_the_same_without_it(temperature: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This is checked past the context limit, with prompts of several lengths and enough steps to reorder the
-    weights."""
+def test_generated_texts_are_the_same_without_the_fast_decoder(
+    temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compare texts past the context limit, with prompts of several lengths and enough steps to reorder the weights."""
     model = decoder(tiny())
     settings = SampleConfig(tokens=40, temperature=temperature)
     prompts = [tokens(1, length, seed=length)[0].tolist() for length in (3, 17, 28, 9, 29)]
@@ -156,8 +155,8 @@ def test_what_is_written_is_the_same_without_it(temperature: float, monkeypatch:
     assert used
 
 
-def test_whoever_listens_is_heard() -> None:
-    """A hook on any part, before the first token or later, is called; without it, the fast path is used again."""
+def test_hooks_are_called() -> None:
+    """A hook that is registered during decoding is called; after its removal, the fast path is used again."""
     model = decoder(tiny())
     heard = []
     part = model.stack.blocks[1].feedforward.up
@@ -197,7 +196,7 @@ def test_whoever_listens_is_heard() -> None:
         handle.remove()
 
 
-def test_a_part_of_another_kind_is_left_to_the_model() -> None:
+def test_custom_modules_use_the_model() -> None:
     class Louder(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return 2 * super().forward(x)
@@ -216,20 +215,20 @@ def test_a_part_of_another_kind_is_left_to_the_model() -> None:
         assert (reader.read(prompts).logits - next_logits(model, prompts)).abs().max() <= 1e-5
 
 
-def test_under_autocast_the_model_runs() -> None:
+def test_under_autocast_the_model_itself_runs() -> None:
     model = decoder(tiny())
     with torch.autocast("cpu", torch.bfloat16):
         assert fast_decoder(model, 9) is None
 
 
-def test_there_is_a_layout_only_where_it_repays() -> None:
+def test_weights_are_reordered_only_where_it_pays_off() -> None:
     weight = torch.empty(VOCAB, 22)
     assert reordering_pays_off(weight, steps=200) == torch.backends.mkldnn.is_available()
     assert not reordering_pays_off(weight, steps=3)
     assert not reordering_pays_off(weight.double(), steps=200)
 
 
-def test_a_torch_without_the_private_kernels_is_written_with_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_private_kernels_weights_are_not_reordered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast, "KERNELS", (*fast.KERNELS, "_renamed"))
     assert not reordering_pays_off(torch.empty(VOCAB, 22), steps=200)
     assert not reordering_pays_off(torch.empty(VOCAB, 22, dtype=torch.bfloat16), steps=200)

@@ -58,7 +58,7 @@ def called(model: gf.Transformer, text: str, target: str | None) -> Tensor:
 
 
 def attention_of(model: gf.Transformer, part: str = "attention") -> Any:
-    """Return the first attention of the last stack."""
+    """Return an attention module of the first layer of the last stack."""
     stack = model.model.decoder if isinstance(model.text_model, Translator) else model.model.stack
     return getattr(stack.blocks[0], part)
 
@@ -81,7 +81,7 @@ def prefix(model: gf.Transformer) -> str:
 @pytest.mark.parametrize("name", NAMES)
 @given(text=TEXTS, written=TEXTS)
 @settings(max_examples=8, deadline=None)
-def test_tokens_and_logits_are_those_of_the_module(name: str, text: str, written: str) -> None:
+def test_tokens_and_logits_equal_those_of_the_module(name: str, text: str, written: str) -> None:
     model = opened(name)
     target = None if name.startswith("classify") else target_of(name, written)
     found = model.tokens(text, target)
@@ -132,7 +132,7 @@ def test_the_loss_follows_from_the_logits(name: str, text: str, written: str) ->
 @pytest.mark.parametrize("part", ["self", "cross"])
 @given(text=TEXTS, written=TEXTS, head=st.integers(0, 1))
 @settings(max_examples=5, deadline=None)
-def test_the_pattern_is_that_of_the_modules_own_pass(name: str, part: str, text: str, written: str, head: int) -> None:
+def test_the_pattern_equals_that_of_the_module(name: str, part: str, text: str, written: str, head: int) -> None:
     model = opened(name)
     if part == "cross" and not isinstance(model.text_model, Translator):
         with pytest.raises(gf.GlassError, match="there is no head"):
@@ -157,7 +157,7 @@ def test_the_pattern_is_that_of_the_modules_own_pass(name: str, part: str, text:
 @pytest.mark.parametrize("name", NAMES)
 @given(text=TEXTS, written=TEXTS, data=st.data(), head=st.integers(0, 1))
 @settings(max_examples=6, deadline=None)
-def test_a_patch_puts_in_what_the_other_text_has(
+def test_a_patch_inserts_the_values_of_the_other_text(
     name: str, text: str, written: str, data: st.DataObject, head: int
 ) -> None:
     model = opened(name)

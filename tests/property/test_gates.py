@@ -34,7 +34,7 @@ def losses(model: Model, given: dict[str, Tensor | None]) -> Tensor:
 @pytest.mark.thorough
 @pytest.mark.parametrize("real", [None, PAD], ids=["whole", "padded"])
 @pytest.mark.parametrize(("family", "choice"), CASES)
-def test_gradients_are_those_of_each_row(family: str, choice: dict[str, Any], real: Tensor | None) -> None:
+def test_gradients_are_correct_for_each_row(family: str, choice: dict[str, Any], real: Tensor | None) -> None:
     """Gradients of the summed loss equal Σ z · dL/dz and the finite differences of each row's loss."""
     model = model_of(family, **choice).double()
     given = inputs(family, real)
@@ -78,7 +78,7 @@ def check_differences(model: Model, given: dict[str, Tensor | None], name: str, 
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_at_one_nothing_changes_and_at_zero_the_head_is_gone(family: str) -> None:
+def test_gates_of_one_change_nothing_and_gates_of_zero_remove_a_head(family: str) -> None:
     model = model_of(family, kv_heads=2)
     given = inputs(family, PAD)
     plain = logits_of(model, given)
@@ -96,7 +96,7 @@ def test_at_one_nothing_changes_and_at_zero_the_head_is_gone(family: str) -> Non
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_gates_at_zero_are_heads_that_do_not_exist(family: str) -> None:
+def test_gates_of_zero_equal_removed_heads(family: str) -> None:
     """The logits equal those of a model without these heads, also with gates on the remaining heads."""
     changes: dict[str, Any] = {"kv_heads": 2, "attention_bias": True, "positions": "alibi"}
     model = model_of(family, **changes).double()
@@ -130,11 +130,11 @@ def named(model: nn.Module) -> list[tuple[str, Attention]]:
     return [(path, part) for path, part in model.named_modules() if isinstance(part, Attention)]
 
 
-def test_beams_that_share_a_source_have_their_own_gates() -> None:
+def test_beams_that_share_a_source_have_separate_gates() -> None:
     """Hypotheses have separate rows in the decoder, but share one row of the source.
 
-    With gates every row attends to its own copy of the source, without gates rows of a source share it: the same terms
-    are added in another order.
+    With gates, every row attends to a separate copy of the source; without gates, rows share one copy. The same terms
+    are then added in another order, so scores may differ by rounding.
     """
     model = encoder_decoder()
     settings = SampleConfig(beams=3, tokens=2)
@@ -162,7 +162,7 @@ def test_beams_that_share_a_source_have_their_own_gates() -> None:
         torch.testing.assert_close(together[row], alone[0], atol=1e-5, rtol=1e-5)
 
 
-def test_training_through_given_gates_and_lower_precision() -> None:
+def test_given_gates_can_be_trained_in_lower_precision() -> None:
     """A gate that is a parameter gets a gradient; gates are float32 even in a bfloat16 model."""
     model = model_of("decoder").bfloat16()
     given = inputs("decoder", None)
@@ -177,8 +177,8 @@ def test_training_through_given_gates_and_lower_precision() -> None:
     assert gates["dec.0.self"].dtype == torch.float32
 
 
-def test_every_forward_pass_has_gates_of_its_own() -> None:
-    """Gradients of two batches never accumulate unintentionally."""
+def test_every_forward_pass_has_separate_gates() -> None:
+    """Gradients of two batches are not added up."""
     model = model_of("decoder")
     given = inputs("decoder", None)
     with gated(model) as gates:
@@ -189,7 +189,7 @@ def test_every_forward_pass_has_gates_of_its_own() -> None:
         torch.testing.assert_close(gates["dec.1.self"].grad[0], first.grad[0])  # type: ignore[index]
 
 
-def test_wrong_gates_are_refused_and_nothing_stays() -> None:
+def test_invalid_gates_are_refused_and_nothing_remains() -> None:
     model = model_of("encoder-decoder").train()
     given = inputs("encoder-decoder", None)
     before = full_state(model)

@@ -74,7 +74,7 @@ def whole_logits(model: Decoder, row: list[int], first: int) -> Tensor:
 def test_cached_equals_uncached_for_256_greedy_steps(
     positions: str, heads: str, window: int | None, lengths: tuple[int, ...]
 ) -> None:
-    """All logits are equal, and so are all tokens: the uncached argmax of each prefix is the generated token."""
+    """All logits agree to 1e-5, and the generated tokens are the argmax of the uncached logits of each prefix."""
     model = small(positions=positions, kv_heads=HEADS[heads], window=window)
     starts = prompts(lengths)
     steps = list(generate(model, starts, GREEDY))
@@ -103,7 +103,7 @@ def test_the_uncached_path_gives_the_same_rows(positions: str, context: int) -> 
 
 @settings(max_examples=200, deadline=None)
 @given(length=st.integers(0, 5000), context=st.integers(1, 300))
-def test_the_window_is_the_longest_that_starts_at_a_hop(length: int, context: int) -> None:
+def test_the_window_is_the_longest_that_starts_at_a_multiple_of_the_hop(length: int, context: int) -> None:
     start = window_start(length, context)
     hop = hop_length(context)
     assert start % hop == 0
@@ -119,7 +119,7 @@ def test_the_window_is_the_longest_that_starts_at_a_hop(length: int, context: in
     drops=st.lists(st.tuples(st.integers(1, 60), st.integers(0, 4)), max_size=4),
     room=st.sampled_from([0, 20, 1000]),
 )
-def test_a_reader_sees_each_row_as_if_alone_whoever_comes_and_goes(
+def test_a_reader_treats_each_row_as_if_alone_while_rows_leave(
     lengths: list[int], positions: str, drops: list[tuple[int, int]], room: int
 ) -> None:
     """Rows of any length, rows that leave at any time, and an estimate of the final length that may be too small."""
@@ -143,7 +143,7 @@ def test_a_reader_sees_each_row_as_if_alone_whoever_comes_and_goes(
                 row.append(int(torch.randint(0, VOCAB, (), generator=fresh)))
 
 
-def test_a_row_in_the_slot_of_another_keeps_its_own_window() -> None:
+def test_a_row_moved_to_another_slot_keeps_its_window() -> None:
     """The first row has shifted its window long ago; the second row, now in its slot, shifts at the next token."""
     model = small(positions="learned")
     rows = prompts((35, 29))
@@ -177,7 +177,7 @@ class ForgetfulHop(CachedReader):
 
 
 @pytest.mark.parametrize("wrong", [SharedHop, ForgetfulHop])
-def test_wrong_hops_are_seen(wrong: type[CachedReader]) -> None:
+def test_wrong_window_shifts_are_detected(wrong: type[CachedReader]) -> None:
     """The tests above can fail: a wrong cache changes the logits."""
     model = small(positions="rotary")
     rows = prompts((29, 20))
@@ -194,8 +194,8 @@ def test_wrong_hops_are_seen(wrong: type[CachedReader]) -> None:
 SAMPLED = SampleConfig(temperature=1.0, top_k=20, top_p=0.95, repetition_penalty=1.1, tokens=50, seed=7)
 
 
-def test_a_row_depends_on_its_own_prompt_and_seed_alone() -> None:
-    """Alone or at any position of any batch, with rows that end early or late, the tokens are the same."""
+def test_a_row_depends_only_on_its_prompt_and_seed() -> None:
+    """The tokens are the same alone and at several positions of several batches, in which some rows end early."""
     model = small(positions="rotary", kv_heads=2)
     starts = prompts((8, 29, 1, 33, 8))
     seeds = [11, 12, 13, 14, 15]
@@ -210,7 +210,7 @@ def test_a_row_depends_on_its_own_prompt_and_seed_alone() -> None:
         assert grown(mixed, steps) == [alone[i] for i in order]
 
 
-def test_the_seed_decides_and_equal_rows_with_equal_seeds_are_equal() -> None:
+def test_equal_prompts_with_equal_seeds_give_equal_rows() -> None:
     model = small()
     start = prompts((6,))[0]
     first, second, third = grown([start] * 3, list(generate(model, [start] * 3, SAMPLED, seeds=[1, 2, 1])))
@@ -231,8 +231,8 @@ def test_the_global_random_state_is_neither_used_nor_changed() -> None:
     assert grown(start, list(generate(model, start, SAMPLED))) == first
 
 
-def test_the_model_keeps_its_mode_and_the_caller_its_gradients() -> None:
-    """This also holds between steps and for an unfinished stream; dropout is off during generation."""
+def test_mode_and_gradient_settings_are_unchanged() -> None:
+    """Modes are unchanged between steps and after an exception, too; dropout is off during generation."""
     model = small(dropout_attention=0.5, dropout_residual=0.5, dropout_embedding=0.5)
     start = prompts((6,))
     quiet = grown(start, list(generate(model, start, SAMPLED)))
@@ -295,7 +295,7 @@ def test_several_tokens_may_end_a_row() -> None:
     assert [ended[row] == "end" for row in range(len(starts))] == [new[-1] in (one, other) for new in cut]
 
 
-def test_candidates_are_the_models_probabilities() -> None:
+def test_candidates_have_the_models_probabilities() -> None:
     model = small()
     start = prompts((35,))[0]
     best = candidates(model, start, VOCAB)
@@ -308,12 +308,12 @@ def test_candidates_are_the_models_probabilities() -> None:
     ("starts", "seeds", "message"),
     [([[1], []], None, "prompt 1 is empty"), ([[VOCAB]], None, "outside"), ([[1]], [1, 2], "2 seeds")],
 )
-def test_impossible_prompts_are_refused_at_once(starts: Any, seeds: Any, message: str) -> None:
+def test_invalid_prompts_are_refused_at_once(starts: Any, seeds: Any, message: str) -> None:
     with pytest.raises(GlassError, match=message):
         generate(small(), starts, GREEDY, seeds=seeds)
 
 
-def test_no_prompts_no_steps() -> None:
+def test_without_prompts_there_are_no_steps() -> None:
     assert list(generate(small(), [], GREEDY)) == []
 
 

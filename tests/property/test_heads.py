@@ -59,7 +59,7 @@ def test_every_head_of_every_family_is_scored(name: str) -> None:
     assert report.facts() == survey(model, report.probes, KNOWN).facts()
 
 
-def test_the_heads_of_a_pruned_model_keep_their_numbers_and_scores() -> None:
+def test_heads_of_a_pruned_model_keep_their_numbers_and_scores() -> None:
     whole = decoder(tiny())
     pruned = without_heads(whole, ["dec.0.self.0", "dec.0.self.2"])
     scores = {str(each.head): each.roles["previous"].score for each in survey(whole, [text(whole)], KNOWN).heads}
@@ -71,7 +71,7 @@ def test_the_heads_of_a_pruned_model_keep_their_numbers_and_scores() -> None:
         assert found[name] == pytest.approx(scores[name], abs=1e-6)
 
 
-def test_importance_has_its_place() -> None:
+def test_importance_is_included_in_reports() -> None:
     model = encoder()
     report = survey(model, [text(model)], KNOWN)
     assert "importance" not in next(table_lines(report, report.heads))
@@ -108,7 +108,7 @@ def looking_back() -> Decoder:
     return model.eval().requires_grad_(False)
 
 
-def test_a_head_that_is_set_to_look_back_is_found() -> None:
+def test_a_constructed_previous_token_head_is_found() -> None:
     model = looking_back()
     report = survey(model, [text(model), *probes.random_probes(model, WORDS, WORDS)], KNOWN)
     back, own, *rest = report.heads
@@ -127,7 +127,7 @@ def test_a_head_that_is_set_to_look_back_is_found() -> None:
 
 @pytest.mark.parametrize("norm", ["layernorm", "rmsnorm", "none"])
 @pytest.mark.parametrize("kv_heads", [6, 2])
-def test_copying_by_weights_is_that_of_the_whole_matrix(norm: str, kv_heads: int) -> None:
+def test_copying_scores_equal_those_of_the_whole_matrix(norm: str, kv_heads: int) -> None:
     model = decoder(tiny(norm=norm, kv_heads=kv_heads, tied=kv_heads == 6))
     block = model.stack.blocks[1]
     assert isinstance(block, Block)
@@ -149,7 +149,7 @@ def test_copying_by_weights_is_that_of_the_whole_matrix(norm: str, kv_heads: int
         assert found[head] == pytest.approx(float(values.real.sum() / values.abs().sum()), abs=1e-6)
 
 
-def test_raised_logits_are_what_the_head_adds_to_them() -> None:
+def test_raised_logits_equal_the_heads_contribution() -> None:
     """Without norms, removing a head of the last layer changes the centred logits by that amount."""
     model = decoder(tiny(norm="none"))
     ids = tokens(2, 11)
@@ -168,7 +168,7 @@ def test_raised_logits_are_what_the_head_adds_to_them() -> None:
     assert np.abs(raised[:, head] - wanted).max() < 1e-5
 
 
-def test_copying_is_left_out_with_the_reason_where_it_has_no_meaning() -> None:
+def test_copying_is_omitted_with_a_reason_where_it_is_meaningless() -> None:
     for family, changes, part, words in (
         ("decoder", {"norm_order": "post"}, "dec.self", "model.norm_order = post"),
         ("encoder-decoder", {"shared_embedding": False}, "dec.cross", "separate vocabularies"),
@@ -180,7 +180,7 @@ def test_copying_is_left_out_with_the_reason_where_it_has_no_meaning() -> None:
         assert words in reason
 
 
-def test_padding_and_batches_change_nothing() -> None:
+def test_padding_and_batches_have_no_effect() -> None:
     """Single rows and padded batches give the same attention weights."""
     model = decoder(tiny(kv_heads=2))
     probe = text(model)
@@ -197,7 +197,7 @@ def test_padding_and_batches_change_nothing() -> None:
             assert np.abs(near).max() < 1e-6
 
 
-def test_every_attention_part_is_looked_at() -> None:
+def test_every_attention_part_is_measured() -> None:
     model = encoder_decoder(kv_heads=3)
     sites = [str(passed.site) for passed in passes.passes(model, text(model), frozenset(), frozenset({BEGIN}))]
     assert sites == [str(site) for site in attentions(model)]

@@ -87,7 +87,7 @@ def check(heard: Heard, atol: float = 1e-5) -> None:
 
 
 @pytest.mark.parametrize(("family", "choice"), EVERY)
-def test_what_is_shown_is_what_the_model_used(family: str, choice: dict[str, Any]) -> None:
+def test_hook_points_have_the_values_that_the_model_uses(family: str, choice: dict[str, Any]) -> None:
     model = model_of(family, **choice)
     for real in (None, PAD):
         given = inputs(family, real)
@@ -105,7 +105,7 @@ def test_what_is_shown_is_what_the_model_used(family: str, choice: dict[str, Any
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
-def test_with_a_cache(choice: dict[str, Any]) -> None:
+def test_hook_points_work_with_a_cache(choice: dict[str, Any]) -> None:
     model = model_of("decoder", **choice)
     assert isinstance(model, Decoder)
     cache = Cache(model.config, 2, 13, torch.device("cpu"), torch.float32)
@@ -120,7 +120,7 @@ def test_with_a_cache(choice: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_in_bfloat16_under_autocast(family: str) -> None:
+def test_hook_points_work_in_bfloat16_under_autocast(family: str) -> None:
     model = model_of(family, positions="rotary", kv_heads=2)
     given = inputs(family, PAD)
     with torch.autocast("cpu", torch.bfloat16):
@@ -134,7 +134,7 @@ def test_in_bfloat16_under_autocast(family: str) -> None:
     check(heard, atol=5e-2)
 
 
-def test_the_pattern_is_shown_before_dropout() -> None:
+def test_the_pattern_is_recorded_before_dropout() -> None:
     model = decoder(tiny(dropout_attention=0.5)).train()
     heard = Heard(model)
     model(tokens(2, 13))
@@ -145,7 +145,7 @@ def test_the_pattern_is_shown_before_dropout() -> None:
 
 @pytest.mark.parametrize("name", SHOWN)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_value_that_a_hook_returns_takes_the_place(family: str, name: str) -> None:
+def test_a_value_returned_by_a_hook_replaces_the_original(family: str, name: str) -> None:
     model = model_of(family)
     given = inputs(family, PAD)
     layer = next(part for part in model.modules() if isinstance(part, Attention))
@@ -158,7 +158,7 @@ def test_a_value_that_a_hook_returns_takes_the_place(family: str, name: str) -> 
     assert full_state(model) == before
 
 
-def test_gradients_of_the_pattern_can_be_heard() -> None:
+def test_gradients_of_the_pattern_can_be_recorded() -> None:
     model = model_of("decoder").requires_grad_(True)
     seen: list[Tensor] = []
     layer = next(part for part in model.modules() if isinstance(part, Attention))
@@ -187,7 +187,7 @@ def test_the_table_of_names_fits_the_model(family: str) -> None:
         assert path in modules, (entry.name, path)
 
 
-def test_older_names_are_understood() -> None:
+def test_older_names_are_accepted() -> None:
     model = model_of("decoder")
     found = record(model, tokens(2, 13), keep=("mixed",))
     assert set(found) == {f"dec.{layer}.self.z" for layer in range(3)}

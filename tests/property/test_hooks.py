@@ -21,7 +21,7 @@ def hooks_of(model: nn.Module) -> list[Any]:
     return [hook for part in model.modules() for hook in (*part._forward_hooks, *part._forward_pre_hooks)]
 
 
-def test_values_are_the_models_own_tensors() -> None:
+def test_taps_give_the_models_own_tensors() -> None:
     model = model_of("decoder")
     ids = tokens(2, 7)
     (site, layer), *_ = attentions(model).items()
@@ -37,7 +37,7 @@ def test_values_are_the_models_own_tensors() -> None:
     assert len(args) + len(named) > 1
 
 
-def test_every_call_is_taken_and_no_hook_is_left_after_an_error() -> None:
+def test_every_call_is_recorded_and_no_hook_remains_after_an_error() -> None:
     model = model_of("encoder-decoder")
     ids = tokens(1, 5)
     calls: list[str] = []
@@ -59,7 +59,7 @@ def test_every_call_is_taken_and_no_hook_is_left_after_an_error() -> None:
 
 
 @pytest.mark.parametrize("context", [evaluation_mode, inference])
-def test_every_module_gets_its_own_mode_back(context: Any) -> None:
+def test_the_mode_of_every_module_is_restored(context: Any) -> None:
     model = model_of("decoder").train()
     model.get_submodule("stack.blocks.1").eval()
     before = {name: part.training for name, part in model.named_modules()}

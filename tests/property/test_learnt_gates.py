@@ -58,8 +58,8 @@ def by_hand(found: Stepper, how: L0, first: int) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("micro", [None, 2])
-def test_gates_follow_the_gradient_of_loss_and_price(micro: int | None) -> None:
-    """This also holds if the rows of a step are split into several batches, which share the same random gates."""
+def test_gates_follow_the_gradient_of_loss_plus_penalty(micro: int | None) -> None:
+    """Gates equal those of plain gradient steps, also if a step is split into batches with the same random gates."""
     how = L0(0.02, steps=9, gate_rate=0.4, gates_alone=True)
     first = 7
     wanted = by_hand(stepper(), how, first)
@@ -76,7 +76,7 @@ def weights(model: Model) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_weights_move_unless_gates_are_learnt_alone(alone: bool) -> None:
+def test_weights_change_unless_only_gates_are_learnt(alone: bool) -> None:
     found = stepper(optimizer="muon")
     before = weights(found.model)
     state = torch.random.get_rng_state()
@@ -88,14 +88,14 @@ def test_weights_move_unless_gates_are_learnt_alone(alone: bool) -> None:
     torch.random.set_rng_state(state)
 
 
-def test_a_high_price_closes_all_gates_and_a_low_one_none() -> None:
+def test_a_high_penalty_closes_all_gates_and_a_low_one_none() -> None:
     high, _ = learn_gates(stepper(), 0, L0(50.0, steps=30, gate_rate=0.4, gates_alone=True), silent)
     assert all((gates == 0).all() for gates in high.values())
     low, _ = learn_gates(stepper(), 0, L0(1e-9, steps=1, gate_rate=0.01), silent)
     assert all((gates == 1).all() for gates in low.values())
 
 
-def test_a_loss_that_is_not_finite_stops_it() -> None:
+def test_a_non_finite_loss_stops_training() -> None:
     found = stepper()
     with torch.no_grad():
         found.model.embedding.tokens.weight[0, 0] = torch.inf

@@ -1,4 +1,4 @@
-"""Verbatim matches with the training text, against brute force over all substrings."""
+"""Verbatim matches with the training text, compared with brute force over all substrings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def brute_force(sample: str, text: str, least: int) -> set[tuple[int, int]]:
 @pytest.mark.thorough
 @given(LETTERS, st.lists(LETTERS, max_size=4), st.integers(1, 5), st.integers(1, 40))
 @settings(deadline=None, max_examples=300)
-def test_matches_are_all_that_cannot_be_made_longer(sample: str, pieces: list[str], least: int, block: int) -> None:
+def test_all_maximal_matches_are_found(sample: str, pieces: list[str], least: int, block: int) -> None:
     text = "".join(pieces)
     before = meter.BLOCK
     meter.BLOCK = block  # blocks are much smaller than a match, so that matches cross block boundaries
@@ -66,7 +66,7 @@ class Counted(list[int]):
         return super().__getitem__(place)
 
 
-def test_a_text_that_repeats_itself_takes_no_more_steps_than_any() -> None:
+def test_a_repetitive_text_takes_linear_time() -> None:
     """The states of its automaton form one long chain; following the chain from each state would take quadratic
     time."""
     automaton = meter._Automaton("a" * 3_000)
@@ -77,7 +77,7 @@ def test_a_text_that_repeats_itself_takes_no_more_steps_than_any() -> None:
     assert automaton.link.reads <= 3 * len(automaton.next)
 
 
-def test_a_long_copy_takes_no_more_memory_than_a_few_of_it() -> None:
+def test_a_long_copy_takes_linear_memory() -> None:
     """Each character of the copy ends a match as long as the text so far; storing all these matches would be
     quadratic."""
     text = "".join(random.Random(5).choices(string.ascii_lowercase, k=6_000))

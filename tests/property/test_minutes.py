@@ -1,4 +1,4 @@
-"""A run ends within 110 % of its time limit for any costs, by a clock that advances only by those costs."""
+"""A run ends within 110 % of its time limit for many costs of its actions, on a clock that only these costs advance."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ costs = st.builds(
 @pytest.mark.thorough
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(costs=costs, every=st.integers(1, 12))
-def test_minutes_are_kept_whatever_things_cost(
+def test_the_time_limit_is_respected_for_any_costs(
     tmp_path_factory: pytest.TempPathFactory, costs: Costs, every: int
 ) -> None:
     world = World(costs)
@@ -204,14 +204,14 @@ def test_minutes_are_kept_whatever_things_cost(
         assert 0 < outcome.validation_share <= max(0.1 / costs.evaluation, 2 / wanted) * (1 + 1e-6)
 
 
-def test_most_of_the_minutes_are_used(tmp_path: Path) -> None:
+def test_most_of_the_time_is_used(tmp_path: Path) -> None:
     world = World(Costs())
     trained(tmp_path, world)
     assert world.now >= 0.95 * 60
 
 
 @pytest.mark.parametrize("evaluation", [0.01, 0.04, 0.09])
-def test_one_evaluation_before_the_end_stays(tmp_path: Path, evaluation: float) -> None:
+def test_one_evaluation_before_the_end_is_always_made(tmp_path: Path, evaluation: float) -> None:
     _, trainer = trained(tmp_path, World(Costs(evaluation=evaluation)), train__evaluate_every=1)
     evaluated = [step for step, _ in trainer.state.evaluations]
     assert len(evaluated) >= 2
@@ -228,7 +228,7 @@ def test_evaluations_of_a_run_measure_the_same_rows(tmp_path: Path) -> None:
     assert again.state.times.rows == rows
 
 
-def test_legs_share_the_minutes_and_the_time_between_them_does_not_count(tmp_path: Path) -> None:
+def test_processes_of_a_run_share_its_time_without_the_pauses(tmp_path: Path) -> None:
     first = World(Costs())
     outcome, _ = trained(tmp_path, first, stop=lambda trainer: first.now > 20)
     assert outcome is None
@@ -242,8 +242,8 @@ def test_legs_share_the_minutes_and_the_time_between_them_does_not_count(tmp_pat
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_time_is_kept_to_measure_the_parents_text_at_the_end(stopped: bool, tmp_path: Path) -> None:
-    """This also holds for a resumed run, which does not measure the parent's text at its start."""
+def test_time_is_reserved_to_evaluate_on_the_parents_text(stopped: bool, tmp_path: Path) -> None:
+    """A resumed run also reserves this time, although it does not measure the parent's text at its start."""
     train(small_trainer(tmp_path, "parent", train__steps=4))
     parent = Parent.open(tmp_path / "parent")
     costs = Costs(evaluation=0.09, sample=0.001)
@@ -261,7 +261,7 @@ def test_time_is_kept_to_measure_the_parents_text_at_the_end(stopped: bool, tmp_
     assert 0.9 * 60 <= spent <= 60
 
 
-def test_a_finished_run_has_nothing_left_and_goes_on_with_more_minutes(tmp_path: Path) -> None:
+def test_a_finished_run_resumes_only_with_more_minutes(tmp_path: Path) -> None:
     slow = Costs(evaluation=0.3)
     outcome, trainer = trained(tmp_path, World(slow))
     again, same_run = gone_on(tmp_path, World(Costs(evaluation=0.3, before=0.0)))
@@ -276,7 +276,7 @@ def test_a_finished_run_has_nothing_left_and_goes_on_with_more_minutes(tmp_path:
     assert 0.85 * 60 <= third.now <= 1.1 * 60
 
 
-def test_a_run_that_its_steps_end_has_its_other_minutes_left(tmp_path: Path) -> None:
+def test_a_run_limited_by_steps_does_not_use_up_its_minutes(tmp_path: Path) -> None:
     first = World(Costs(minutes=5.0, step=0.001))
     outcome, trainer = trained(tmp_path, first, train__steps=10)
     assert outcome is not None
@@ -286,7 +286,7 @@ def test_a_run_that_its_steps_end_has_its_other_minutes_left(tmp_path: Path) -> 
     assert lines(trainer)[-1]["learning_rate"] <= 0.11 * LEARNING_RATE
 
 
-def test_a_checkpoint_of_an_older_version_counts_its_seconds_of_training(tmp_path: Path) -> None:
+def test_older_checkpoints_count_their_training_seconds(tmp_path: Path) -> None:
     _, trainer = trained(tmp_path, World(Costs()), stop=lambda trainer: trainer.state.step == 9)
 
     def older(facts: dict[str, Any]) -> None:
@@ -302,7 +302,7 @@ def test_a_checkpoint_of_an_older_version_counts_its_seconds_of_training(tmp_pat
     assert 35 <= world.now <= 1.1 * 39
 
 
-def test_too_few_minutes_are_one_step_evaluated_saved_and_said(tmp_path: Path) -> None:
+def test_with_too_little_time_one_step_is_evaluated_saved_and_reported(tmp_path: Path) -> None:
     world = World(Costs(minutes=0.01, before=5.0, step=0.5))
     said: list[str] = []
     with mock.patch.object(Silent, "note", lambda self, text: said.append(text)):
@@ -346,7 +346,7 @@ def test_a_run_of_steps_reads_no_clock_and_tries_no_threads(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("faster", [1, 2])
-def test_trying_threads_leaves_no_trace_and_is_recorded(
+def test_trying_threads_has_no_side_effects_and_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faster: int
 ) -> None:
     """Weights and random numbers equal those of a run with a given number of threads."""
@@ -373,7 +373,7 @@ def test_trying_threads_leaves_no_trace_and_is_recorded(
     assert "threads_tried" not in given
 
 
-def test_trying_threads_draws_no_random_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trying_threads_uses_no_random_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(setup.ThreadChoice.__init__, "__defaults__", (lambda number: None,))
     config = small_config(tmp_path, train__threads=None, train__minutes=1.0)
@@ -388,7 +388,7 @@ def test_trying_threads_draws_no_random_number(tmp_path: Path, monkeypatch: pyte
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_how_a_run_of_minutes_ended_is_in_its_manifest(tmp_path: Path) -> None:
+def test_the_manifest_records_how_a_timed_run_ended(tmp_path: Path) -> None:
     world = World(Costs(evaluation=0.5))
     outcome, trainer = trained(tmp_path, world)
     assert outcome is not None

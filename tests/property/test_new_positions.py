@@ -47,18 +47,18 @@ def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> De
     return decoder(tiny(positions="none", heads=HEADS, kv_heads=2))
 
 
-def test_they_change_the_answer(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_custom_positions_change_the_logits(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
     given = tokens(1, 9)
     changed = model(given)
     monkeypatch.undo()
     assert not torch.allclose(changed, decoder(tiny(positions="none", heads=HEADS, kv_heads=2))(given), atol=1e-3)
 
 
-def test_the_fast_decoder_takes_them(model: Decoder) -> None:
+def test_the_fast_decoder_supports_custom_positions(model: Decoder) -> None:
     assert fast_decoder(model, steps=20) is not None
 
 
-def test_their_curves_are_what_the_model_does(model: Decoder) -> None:
+def test_position_curves_agree_with_the_model(model: Decoder) -> None:
     made = trace(model, tokens(1, 11))
     stack, embedding = embedding_of(model, "dec")
     vectors = position_vectors(embedding, 11)
@@ -74,7 +74,7 @@ def test_their_curves_are_what_the_model_does(model: Decoder) -> None:
         assert torch.equal(own[0, :, 10].double().flip(-1), bias)
 
 
-def test_each_cell_of_the_tape_is_computed_again(model: Decoder) -> None:
+def test_each_cell_of_the_tape_can_be_recomputed(model: Decoder) -> None:
     ids = tuple(tokens(1, 7)[0].tolist())
     labels = tuple(map(str, ids))
     tape = make_tape(Subject("a model", model, "a text", ids, labels, (6,), str))

@@ -95,7 +95,7 @@ def difference(model: Decoder, reader: Reader, rows: list[list[int]], steps: int
 
 
 @pytest.mark.parametrize("changes", SETTINGS, ids=[named(each) for each in SETTINGS])
-def test_the_logits_are_the_models_own(changes: dict[str, Any]) -> None:
+def test_the_logits_equal_the_models(changes: dict[str, Any]) -> None:
     """Rows have several lengths and grow beyond the context; the memory reserved for them is too small at first."""
     model = decoder(tiny(**changes))
     reader = onnx_reader(model, threads=1)
@@ -105,7 +105,7 @@ def test_the_logits_are_the_models_own(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_greedy_text_is_the_models_own(positions: str) -> None:
+def test_greedy_text_equals_the_models(positions: str) -> None:
     model = decoder(tiny(positions=positions, **PLAIN))
     settings = SampleConfig(temperature=0, tokens=70)
     loops = [TokenLoop(reader, None) for reader in (onnx_reader(model, threads=2), PlainReader(model))]
@@ -125,8 +125,8 @@ def test_greedy_text_is_the_models_own(positions: str) -> None:
 @pytest.mark.parametrize("kind", WRITERS, ids=[named(each) for each in WRITERS])
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
-def test_a_row_becomes_what_it_is_alone(kind: dict[str, Any], data: st.DataObject) -> None:
-    """This holds while rows join and leave, beyond the context, and with prompts that are read in chunks."""
+def test_a_row_equals_the_same_row_decoded_alone(kind: dict[str, Any], data: st.DataObject) -> None:
+    """Other rows join and leave; texts grow beyond the context limit, and prompts may be read in chunks."""
     model = decoder(tiny(**{**PLAIN, **kind}))
     visitors = data.draw(guests(45))
     limit = data.draw(st.sampled_from([1, 16, 64, 1000, None]))
@@ -137,7 +137,7 @@ def test_a_row_becomes_what_it_is_alone(kind: dict[str, Any], data: st.DataObjec
 
 @pytest.mark.parametrize("limit", [1, 16, None])
 @pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
-def test_rows_come_and_go_and_long_prompts_are_read_in_pieces(positions: str, limit: int | None) -> None:
+def test_rows_join_and_leave_and_long_prompts_are_read_in_chunks(positions: str, limit: int | None) -> None:
     model = decoder(tiny(positions=positions, **PLAIN))
     visitors = [*some_guests(40), Guest(tokens(1, 21)[0].tolist(), SampleConfig(temperature=0, tokens=40), 3, 9)]
     play(TokenLoop(onnx_reader(model, 1, limit), 4), visitors)
@@ -164,7 +164,7 @@ def test_rows_are_dropped_permuted_and_duplicated(positions: str) -> None:
     assert difference(model, reader, rows, steps=2) <= CLOSE
 
 
-def test_the_memory_of_a_prompt_is_kept_and_copied_as_before() -> None:
+def test_the_cache_of_a_prompt_is_reused_or_copied() -> None:
     """One row with room to grow, whose tensors are reused; then a second row in a larger cache."""
     model = decoder(tiny(positions="rotary"))
     reader = onnx_reader(model, threads=1)
@@ -189,7 +189,7 @@ SOURCES = (3, 28, 17, 29, 1)
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("changes", TARGETS, ids=[named(each) for each in TARGETS])
-def test_targets_are_the_models_own(changes: dict[str, Any], precision: Any) -> None:
+def test_targets_equal_the_models(changes: dict[str, Any], precision: Any) -> None:
     """Sources have several lengths; targets that share a source are copied, dropped and reordered."""
     model = encoder_decoder(**changes)
     reader = onnx_reader(model, 1, precision=precision)
@@ -216,7 +216,7 @@ def test_targets_are_the_models_own(changes: dict[str, Any], precision: Any) -> 
 
 @pytest.mark.parametrize("limit", [1, 16, None])
 @pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
-def test_targets_come_and_go(positions: str, limit: int | None) -> None:
+def test_targets_join_and_leave(positions: str, limit: int | None) -> None:
     model = encoder_decoder(positions=positions, **PLAIN)
     visitors = some_guests(29)
     play(TokenLoop(onnx_reader(model, 1, limit), 4), visitors)
@@ -224,8 +224,8 @@ def test_targets_come_and_go(positions: str, limit: int | None) -> None:
         agree(model, guest, CLOSE)
 
 
-def test_a_bfloat16_encoder_decoder_writes() -> None:
-    """PyTorch encodes in bfloat16, and decoding steps are in float32."""
+def test_a_bfloat16_encoder_decoder_generates() -> None:
+    """The logits of decoding steps are float32, although PyTorch encodes the sources in bfloat16."""
     model = encoder_decoder(positions="rotary").to(torch.bfloat16)
     visitors = some_guests(29)
     play(TokenLoop(onnx_reader(model, 1, 16), 4), visitors)
@@ -241,7 +241,7 @@ def outputs_of(model: Decoder, precision: Any, rows: list[list[int]]) -> Tensor:
 
 
 @pytest.mark.parametrize("changes", SETTINGS, ids=[named(each) for each in SETTINGS])
-def test_eight_bits_are_near(changes: dict[str, Any]) -> None:
+def test_logits_with_8_bits_are_close(changes: dict[str, Any]) -> None:
     model = decoder(tiny(**changes))
     reader = onnx_reader(model, threads=1, precision="int8")
     rows = prompts()
@@ -252,7 +252,7 @@ def test_eight_bits_are_near(changes: dict[str, Any]) -> None:
     assert 1e-4 < found < 0.35 * spread
 
 
-def test_eight_bits_read_a_row_as_if_alone() -> None:
+def test_with_8_bits_a_row_is_independent_of_others() -> None:
     """Other rows change neither scales nor sums, although their vectors are a thousand times as long."""
     model = decoder(tiny(norm="none", layers=1, **PLAIN))
     model.embedding.tokens.weight[30] *= 1000
@@ -263,8 +263,7 @@ def test_eight_bits_read_a_row_as_if_alone() -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_logits_of_a_row_are_the_same_alone_and_in_a_batch(precision: Any) -> None:
-    """This is checked at a width for which a processor with AVX-512 may multiply one row and several rows in different
-    ways."""
+    """At this width, a processor with AVX-512 may multiply one row and several rows in different ways."""
     model = decoder(tiny(width=256, heads=4, hidden=1024, layers=2))
     rows = prompts((3, 20, 11, 28, 7, 16, 1, 25))
     together = outputs_of(model, precision, rows)
@@ -272,13 +271,13 @@ def test_logits_of_a_row_are_the_same_alone_and_in_a_batch(precision: Any) -> No
         assert (outputs_of(model, precision, [row])[0] - found).abs().max() <= 1e-5
 
 
-def test_a_row_of_zeros_is_no_division_by_zero() -> None:
+def test_a_row_of_zeros_causes_no_division_by_zero() -> None:
     model = decoder(tiny(norm="none", layers=1, positions="none"))
     model.embedding.tokens.weight[3] = 0
     assert torch.equal(outputs_of(model, "int8", [[3]]), torch.zeros(1, VOCAB))
 
 
-def test_bytes_and_their_scales_are_the_weights_to_half_a_level() -> None:
+def test_quantized_weights_differ_by_at_most_half_a_level() -> None:
     """Each block of 64 inputs has its own scale; the last block is padded."""
     weight = torch.randn(5, 70, generator=torch.Generator().manual_seed(0))
     weight[:, 64:] *= 1000
@@ -293,8 +292,8 @@ def test_bytes_and_their_scales_are_the_weights_to_half_a_level() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"positions": "rotary"}, {"positions": "alibi", "kv_heads": 2}], ids=named)
-def test_bytes_of_the_cache_times_their_scales_are_keys_and_values(changes: dict[str, Any]) -> None:
-    """This is checked in the first layer, where 8-bit inputs and weights are the only other difference."""
+def test_the_quantized_cache_approximates_keys_and_values(changes: dict[str, Any]) -> None:
+    """Compare the first layer, where 8-bit inputs and weights are the only other difference."""
     model = decoder(tiny(**changes))
     row = tokens(1, 20)[0].tolist()
     reader = onnx_reader(model, 1, precision="int8")
@@ -316,7 +315,7 @@ def test_bytes_of_the_cache_times_their_scales_are_keys_and_values(changes: dict
         assert (found - wanted).abs().max() <= 0.03 * wanted.abs().max()
 
 
-def test_scales_of_the_cache_use_no_random_numbers_and_no_dropout() -> None:
+def test_cache_scales_use_no_random_numbers_and_no_dropout() -> None:
     model = decoder(tiny(dropout_embedding=0.5)).train()
     state = torch.get_rng_state()
     first = cache_scales(model)
@@ -333,14 +332,14 @@ def test_an_encoder_decoder_keeps_a_float32_cache() -> None:
     assert step_graph(decoder(tiny())).cache_type == torch.float32
 
 
-def test_the_threads_are_those_asked_for() -> None:
+def test_the_requested_number_of_threads_is_used() -> None:
     reader = onnx_reader(decoder(tiny()), threads=2)
     assert isinstance(reader.engine, OnnxEngine)
     assert reader.engine.session.get_session_options().intra_op_num_threads == 2
 
 
 def test_weights_are_shared_not_copied() -> None:
-    """This holds except for queries, keys and values, which one matrix multiplication computes; the graph is small."""
+    """All weights are shared except those of queries, keys and values, which are multiplied as one matrix."""
     model = decoder(tiny(positions="rotary", head_width=16, width=64, hidden=256))
     graph = step_graph(model)
     shared = {tensor.data_ptr() for tensor in graph.weights.values()}
@@ -357,7 +356,7 @@ def test_head_widths_of_the_operator(positions: str, width: int, padded: int) ->
     assert padded_head_width(tiny(positions=positions, head_width=width)) == padded
 
 
-def test_key_heads_serve_equally_many_places() -> None:
+def test_query_heads_are_padded_to_equal_groups() -> None:
     """Of heads 0 to 5 with 2 key heads, 0, 4 and 5 are removed: key head 0 serves heads 1 and 2, key head 1 head 3."""
     model = decoder(tiny(kv_heads=2, **SOME))
     block = model.stack.blocks[0]
@@ -382,7 +381,7 @@ class Louder(nn.Linear):
         return 2 * super().forward(x)
 
 
-def test_what_cannot_be_computed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_models_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     model = decoder(tiny())
     with pytest.raises(GlassError, match="on meta"):
         onnx_reader(decoder(tiny()).to("meta"), threads=1)

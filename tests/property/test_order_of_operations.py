@@ -138,7 +138,7 @@ def forward(config: ModelConfig, model: Decoder, ids: Tensor, dropout: bool = Fa
 @pytest.mark.parametrize("bfloat16", [False, True], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize(("order", "share"), [("pre", 0.0), ("pre", 0.2), ("post", 0.0), ("output", 0.0)])
 @pytest.mark.parametrize("choice", CHOICES, ids=named)
-def test_a_pass_and_its_gradients_are_the_arithmetic_written_out(
+def test_a_pass_and_its_gradients_equal_the_explicit_arithmetic(
     choice: dict[str, Any], order: str, share: float, bfloat16: bool
 ) -> None:
     config = tiny(
@@ -159,7 +159,7 @@ def test_a_pass_and_its_gradients_are_the_arithmetic_written_out(
         assert mine is None or torch.equal(mine, right)
 
 
-def test_the_arithmetic_written_out_feels_the_order_of_operations() -> None:
+def test_the_comparison_detects_another_order_of_operations() -> None:
     """The comparison can fail: if queries are scaled by 1/3 and keys by 3, logits differ in the last bits."""
     config = tiny(positions="none")
     model = as_if_trained(config)
@@ -190,7 +190,7 @@ def names_of_block(prefix: str, parts: tuple[str, ...] = ("attention",)) -> list
     ]
 
 
-def test_the_names_and_their_order_are_those_of_saved_runs() -> None:
+def test_names_and_their_order_equal_those_of_saved_runs() -> None:
     decoder = build_model(tiny(tied=False), VOCAB)
     assert list(decoder.state_dict()) == [
         "embedding.tokens.weight",
@@ -238,7 +238,7 @@ def test_the_names_and_their_order_are_those_of_saved_runs() -> None:
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("removed", [(), ("dec.0.self.1", *(f"dec.1.self.{head}" for head in range(6)))])
-def test_the_first_weights_are_one_stream_of_random_numbers(tied: bool, removed: tuple[str, ...]) -> None:
+def test_initial_weights_are_one_stream_of_random_numbers(tied: bool, removed: tuple[str, ...]) -> None:
     """Matrices are drawn in the order of their names: standard normal entries times the standard deviation."""
     config = tiny(tied=tied, removed_heads=removed)
     weights = build_model(config, VOCAB, seed=5).state_dict()

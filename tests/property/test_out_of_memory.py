@@ -78,7 +78,7 @@ def gradients(stepper: Stepper, step: int) -> tuple[float, list[Tensor]]:
 @pytest.mark.parametrize(
     ("most", "sizes"), [(6, [13, 6, 6, 1]), (3, [13, 6, 3, 3, 3, 3, 1]), (1, [13, 6, 3] + [1] * 13)]
 )
-def test_the_gradients_are_those_of_the_undisturbed_step(
+def test_gradients_equal_those_of_an_undisturbed_step(
     most: int, sizes: list[int], kind: str, short: Any, tmp_path: Path
 ) -> None:
     loss, expected = gradients(stepper_of(tmp_path), 4)
@@ -94,9 +94,7 @@ def test_the_gradients_are_those_of_the_undisturbed_step(
     assert max(tried) <= most  # the smaller number is kept, so nothing fails again
 
 
-def test_a_failure_in_the_middle_of_a_step_counts_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_during_a_step_counts_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, expected = gradients(stepper_of(tmp_path, train__micro_batch=4), 2)
     own = TrainingLoss.forward
     passes = []
@@ -114,8 +112,8 @@ def test_a_failure_in_the_middle_of_a_step_counts_nothing_twice(
         torch.testing.assert_close(got, wanted, rtol=0, atol=1e-6)
 
 
-def test_a_failed_attempt_keeps_no_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second attempt starts with as much free memory as the first."""
+def test_a_failed_attempt_frees_its_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The features of the first attempt are freed before the second attempt."""
     forward = TrainingLoss.forward
     cross_entropy = losses.linear_cross_entropy
     made: list[weakref.ref[Tensor]] = []
@@ -138,7 +136,7 @@ def test_a_failed_attempt_keeps_no_tensor(tmp_path: Path, monkeypatch: pytest.Mo
     assert made
 
 
-def test_of_several_processes_none_retries() -> None:
+def test_with_several_processes_none_retries() -> None:
     class Two(OneProcess):
         world_size = 2
 
@@ -148,7 +146,7 @@ def test_of_several_processes_none_retries() -> None:
     assert retries.count == 0
 
 
-def test_one_row_that_does_not_fit(short: Any, tmp_path: Path) -> None:
+def test_one_row_that_does_not_fit_is_an_error(short: Any, tmp_path: Path) -> None:
     stepper = stepper_of(tmp_path)
     tried = short(0, ERRORS["cpu"])
     with pytest.raises(GlassError) as refused:
@@ -158,7 +156,7 @@ def test_one_row_that_does_not_fit(short: Any, tmp_path: Path) -> None:
     assert "Lower model.context or the model's size" in refused.value.remedy
 
 
-def test_other_errors_go_on(short: Any, tmp_path: Path) -> None:
+def test_other_errors_are_raised(short: Any, tmp_path: Path) -> None:
     stepper = stepper_of(tmp_path)
     tried = short(0, RuntimeError("shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
@@ -166,7 +164,7 @@ def test_other_errors_go_on(short: Any, tmp_path: Path) -> None:
     assert tried == [13]
 
 
-def test_it_is_said_once_and_the_run_goes_on(short: Any, tmp_path: Path) -> None:
+def test_out_of_memory_is_reported_once_and_training_continues(short: Any, tmp_path: Path) -> None:
     listener = Listener()
     config = small_config(tmp_path, train__batch=ROWS, train__steps=6)
     short(3, ERRORS["cuda"])

@@ -62,7 +62,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 def losses(run: Path) -> list[tuple[float, float]]:
-    """Return the training loss of every step, and the validation loss where there is one."""
+    """Return the training loss of every step, and its validation loss (0 if there is none)."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in lines] == list(range(1, 9))
     return [(line["loss"], line.get("validation_loss", 0.0)) for line in lines]
@@ -70,7 +70,7 @@ def losses(run: Path) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("number", range(len(GRADIENTS)))
-def test_gradients_of_several_processes_are_those_of_one(found: Found, kind: str, number: int) -> None:
+def test_gradients_of_several_processes_equal_those_of_one(found: Found, kind: str, number: int) -> None:
     alone = found.alone[f"gradients {number}"]
     assert alone["targets"] > 0
     for ours in found.everywhere(f"{kind} gradients {number}"):
@@ -89,7 +89,7 @@ def test_evaluation_gives_the_same_number(found: Found, kind: str, number: int) 
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CURVES)
-def test_the_loss_curve_is_that_of_one_process(found: Found, name: str, kind: str, world: int) -> None:
+def test_the_loss_curve_equals_that_of_one_process(found: Found, name: str, kind: str, world: int) -> None:
     alone, ours = (losses(found.folder / run) for run in (f"alone-{name}", f"{kind}-{name}-{world}"))
 
     torch.testing.assert_close(torch.tensor(ours), torch.tensor(alone), atol=CLOSE[name], rtol=0)
@@ -98,13 +98,13 @@ def test_the_loss_curve_is_that_of_one_process(found: Found, name: str, kind: st
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CURVES)
-def test_any_number_goes_on_with_a_sharded_run_of_two(found: Found, name: str, kind: str, world: int) -> None:
+def test_any_number_of_processes_resumes_a_sharded_run_of_two(found: Found, name: str, kind: str, world: int) -> None:
     alone, ours = (losses(found.folder / run) for run in (f"alone-{name}", f"{kind}-{world}-from-{name}"))
     torch.testing.assert_close(torch.tensor(ours), torch.tensor(alone), atol=CLOSE[name], rtol=0)
 
 
 @pytest.mark.parametrize("name", CURVES)
-def test_one_process_goes_on_with_a_sharded_run_of_two(found: Found, name: str) -> None:
+def test_one_process_resumes_a_sharded_run_of_two(found: Found, name: str) -> None:
     run = f"broken-{name}"
     assert Run(found.folder / run).checkpoint("last").name == "step-000005"
     finished(resumed(found.folder, run))
@@ -112,14 +112,14 @@ def test_one_process_goes_on_with_a_sharded_run_of_two(found: Found, name: str) 
     torch.testing.assert_close(torch.tensor(ours), torch.tensor(alone), atol=CLOSE[name], rtol=0)
 
 
-def test_one_process_goes_on_with_a_sharded_run_that_took_no_step(found: Found) -> None:
+def test_one_process_resumes_a_sharded_run_without_steps(found: Found) -> None:
     trainer = resumed(found.folder, "shards-bad-2")
     assert trainer.run.checkpoint("last").name == "step-000000"
     assert trainer.state.step == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_loss_that_is_not_finite_in_one_process_stops_all_with_one_message(found: Found, kind: str) -> None:
+def test_a_non_finite_loss_in_one_process_stops_all(found: Found, kind: str) -> None:
     for world in WORLDS:
         first, *others = (each[f"{kind} refusal"] for each in found.together[world])
         assert first.startswith("GlassError step 1 was not taken: the loss is nan, and the first non-finite tensor is")
@@ -131,7 +131,7 @@ def test_a_loss_that_is_not_finite_in_one_process_stops_all_with_one_message(fou
 @pytest.mark.parametrize(
     ("case", "problem"), [("full disk", "the disk is full"), ("second start", "another process is training in")]
 )
-def test_an_error_of_the_process_that_writes_is_raised_in_all(found: Found, kind: str, case: str, problem: str) -> None:
+def test_an_error_of_the_writing_process_is_raised_in_all(found: Found, kind: str, case: str, problem: str) -> None:
     for world in WORLDS:
         first, *others = (each[f"{kind} {case}"] for each in found.together[world])
         assert first.startswith(f"GlassError {problem}")
@@ -155,7 +155,7 @@ def test_a_sharded_checkpoint_has_a_file_for_each_process_and_whole_weights(foun
             torch.testing.assert_close(ours[name], value, atol=1e-5, rtol=0)
 
 
-def test_a_damaged_part_is_noticed(found: Found) -> None:
+def test_a_damaged_shard_is_detected(found: Found) -> None:
     run = Run(found.folder / "shards-muon-2")
     part = run.checkpoint("last") / "optimizer-2-of-2.safetensors"
     part.write_bytes(part.read_bytes()[:-1])

@@ -115,7 +115,7 @@ def test_a_masked_run_becomes_a_classifier_with_a_new_head(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("same_labels", [True, False])
-def test_the_head_of_a_classifier_is_kept_if_the_labels_are(same_labels: bool, tmp_path: Path) -> None:
+def test_a_classifiers_head_is_kept_if_the_labels_are_equal(same_labels: bool, tmp_path: Path) -> None:
     parent = parent_of("classify", tmp_path)
     names = ["odd", "even"] if same_labels else ["left", "right"]
     lines = [f"ab {i} xyz\t{names[i % 2]}\n" for i in range(90)]
@@ -135,7 +135,7 @@ def test_a_chain_of_parents_is_recorded(tmp_path: Path) -> None:
     assert record["weights_sha256"] != record["parent"]["weights_sha256"]
 
 
-def test_the_entry_of_a_parent_is_read_as_it_was_written_or_refused(tmp_path: Path) -> None:
+def test_a_parent_record_is_read_exactly_or_refused(tmp_path: Path) -> None:
     parent = parent_of("lm", tmp_path)
     run = child_of(parent, tmp_path).run
     entry = run.parent_entry()
@@ -162,7 +162,7 @@ FROZEN = {
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("task", FROZEN)
-def test_frozen_parts_stay_as_they_are_and_the_others_learn(task: str, optimizer: str, tmp_path: Path) -> None:
+def test_frozen_parts_are_unchanged_and_the_others_are_trained(task: str, optimizer: str, tmp_path: Path) -> None:
     parts, names = FROZEN[task]
     parent = parent_of(task, tmp_path, model__tied=False)
     child = child_of(parent, tmp_path, train__freeze=parts, train__optimizer=optimizer)
@@ -187,13 +187,13 @@ def test_a_run_with_frozen_parts_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert same(last_weights(straight), last_weights(again))
 
 
-def test_nothing_to_train_is_refused(tmp_path: Path) -> None:
+def test_freezing_everything_is_refused(tmp_path: Path) -> None:
     parent = parent_of("classify", tmp_path)
     with pytest.raises(GlassError, match="leaves no parameter to train"):
         child_of(parent, tmp_path, train__freeze="embedding,encoder,head")
 
 
-def test_a_part_without_weights_of_its_own_is_refused(tmp_path: Path) -> None:
+def test_freezing_a_part_without_weights_is_refused(tmp_path: Path) -> None:
     parent = parent_of("lm", tmp_path)
     with pytest.raises(GlassError, match="no parameters of its own"):
         child_of(parent, tmp_path, train__freeze="head")
@@ -208,7 +208,7 @@ def test_a_new_head_cannot_be_frozen(tmp_path: Path) -> None:
 
 
 def test_a_frozen_output_matrix_costs_no_gradient(tmp_path: Path) -> None:
-    """Its gradient is the largest tensor of the loss computation."""
+    """The gradient of the output matrix, the largest tensor of the loss computation, is not computed."""
     parent = parent_of("lm", tmp_path)
     child = child_of(parent, tmp_path, train__freeze="embedding")
     batch = child.stepper.batches(child.task.rows(0))[0]
@@ -219,8 +219,8 @@ def test_a_frozen_output_matrix_costs_no_gradient(tmp_path: Path) -> None:
     assert of_matrix is None
 
 
-def test_verify_and_pruning_know_frozen_parts(tmp_path: Path) -> None:
-    """Optimizers created again for a run number its parameters as the run's checkpoints do."""
+def test_pruning_a_run_with_frozen_parts_works(tmp_path: Path) -> None:
+    """Optimizers that are created again give the parameters the same numbers as in the run's checkpoints."""
     parent = parent_of("lm", tmp_path)
     child = child_of(parent, tmp_path, train__freeze="layers.0")
     train(child)
@@ -236,7 +236,7 @@ def texts_of(rows: Any) -> Iterator[bytes]:
     return (row.inputs.tobytes() for row in rows)
 
 
-def test_with_rows_of_like_length_whole_steps_come_from_the_parents_text(tmp_path: Path) -> None:
+def test_with_length_buckets_whole_steps_come_from_the_parents_text(tmp_path: Path) -> None:
     parent = parent_of("translate", tmp_path)
     changes = {"data__seed": 11, "train__batch_tokens": 90}
     mixed = child_of(parent, tmp_path, "mixed", data__mix=0.3, **changes)
@@ -252,7 +252,7 @@ def test_with_rows_of_like_length_whole_steps_come_from_the_parents_text(tmp_pat
 
 
 @pytest.mark.parametrize("task", ["lm", "masked", "translate"])
-def test_a_share_of_the_rows_comes_from_the_parents_text(task: str, tmp_path: Path) -> None:
+def test_a_fraction_of_the_rows_comes_from_the_parents_text(task: str, tmp_path: Path) -> None:
     parent = parent_of(task, tmp_path)
     changes = {"data__seed": 11, "train__batch": 40}
     plain = child_of(parent, tmp_path, "plain", **changes)
@@ -284,7 +284,7 @@ def test_a_mixed_run_resumes_bit_for_bit_without_its_parent(tmp_path: Path) -> N
     assert same(last_weights(straight), last_weights(again))
 
 
-def test_a_parent_with_removed_heads(tmp_path: Path) -> None:
+def test_a_parent_with_removed_heads_can_be_used(tmp_path: Path) -> None:
     parent = parent_of("lm", tmp_path, model__removed_heads=["dec.0.self.1", "dec.1.self.0"])
     child = child_of(parent, tmp_path)
     train(child)

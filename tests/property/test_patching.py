@@ -73,9 +73,8 @@ def clean_and_corrupt(family: str, real: Tensor | None = None) -> tuple[dict[str
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "choice"), list(product(FAMILIES, CHOICES)))
-def test_all_of_clean_in_corrupt_is_clean_and_nothing_is_corrupt(family: str, choice: dict[str, Any]) -> None:
-    """This holds exactly for heads with feed-forward layers, for whole attention layers, and for the residual
-    stream."""
+def test_patching_everything_gives_the_clean_pass(family: str, choice: dict[str, Any]) -> None:
+    """Patch all heads or attention layers together with feed-forward layers and embeddings, or one residual stream."""
     model = model_of(family, **choice)
     clean, corrupt = clean_and_corrupt(family, PAD)
     unobserved = [name for name in catalogue(model) if name.split(".")[-1] not in ("scores", "pattern")]
@@ -103,15 +102,15 @@ def test_all_of_clean_in_corrupt_is_clean_and_nothing_is_corrupt(family: str, ch
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "real"), list(product(FAMILIES, (None, PAD))))
-def test_its_own_pattern_changes_nothing_and_anothers_freezes_it(family: str, real: Tensor | None) -> None:
+def test_a_models_own_pattern_changes_nothing_and_a_foreign_one_freezes_it(family: str, real: Tensor | None) -> None:
     model = model_of(family, kv_heads=2, positions="rotary")
     clean, corrupt = clean_and_corrupt(family, real)
     own = values(trace(model, **clean), family)
     attentions = [name.removesuffix(".pattern") for name in own if name.endswith(("self.pattern", "cross.pattern"))]
+    plain = logits_of(model, clean)
     for names in (attentions, [f"{name}.{head}" for name in attentions for head in (0, 5)]):
         with patch(model, {name: Pattern(own) for name in names}):
-            torch.testing.assert_close(logits_of(model, clean), logits_of(model, clean), atol=1e-5, rtol=1e-5)
-    plain = logits_of(model, clean)
+            torch.testing.assert_close(logits_of(model, clean), plain, atol=1e-5, rtol=1e-5)
     frozen = values(trace(model, **corrupt), family)
     for name in attentions[::2]:
         with patch(model, {name: Pattern(frozen)}):
@@ -141,7 +140,7 @@ def values_of(model: Model, given: dict[str, Any], name: str) -> Tensor:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_rows_are_patched_each_for_itself(family: str) -> None:
+def test_rows_are_patched_independently(family: str) -> None:
     """A batch with a different head ablated in each row equals single passes; likewise at different positions."""
     model = model_of(family)
     given = inputs(family, PAD)
@@ -168,7 +167,7 @@ def test_rows_are_patched_each_for_itself(family: str) -> None:
             torch.testing.assert_close(cells[place], logits_of(model, one)[0], atol=1e-5, rtol=1e-5)
 
 
-def test_mean_is_over_what_is_real() -> None:
+def test_means_exclude_padding() -> None:
     model = model_of("encoder")
     given = inputs("encoder", PAD)
     probe = values(trace(model, **given), "encoder")  # type: ignore[arg-type]
@@ -182,7 +181,7 @@ def test_mean_is_over_what_is_real() -> None:
             assert (logits_of(model, given) - found).abs().max() > 1e-5
 
 
-def test_resample_takes_the_rows_it_is_told() -> None:
+def test_resample_uses_the_given_rows() -> None:
     model = model_of("decoder")
     given = inputs("decoder", None)
     own = values(trace(model, **given), "decoder")  # type: ignore[arg-type]
@@ -194,7 +193,7 @@ def logits_of_rows(model: Model, given: dict[str, Tensor | None], rows: list[int
     return logits_of(model, {key: None if value is None else value[rows] for key, value in given.items()})
 
 
-def test_all_attention_to_the_first_real_token() -> None:
+def test_attention_can_be_directed_to_the_first_real_token() -> None:
     """With padding on the left, the first token is the first real token."""
     model = decoder(tiny(positions="rotary"))
     ids = tokens(2, 13)
@@ -210,7 +209,7 @@ def test_all_attention_to_the_first_real_token() -> None:
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_without_positions_and_without_a_mask(positions: str) -> None:
+def test_positions_and_mask_can_be_removed(positions: str) -> None:
     """Without positions an encoder does not know the order; without a mask a decoder sees later tokens."""
     model = model_of("encoder", positions=positions)
     ids = tokens(2, 13)
@@ -229,7 +228,7 @@ def test_without_positions_and_without_a_mask(positions: str) -> None:
     assert torch.equal(causal(changed)[:, 0], causal(ids)[:, 0])
 
 
-def test_source_and_target_that_share_an_embedding_are_patched_apart() -> None:
+def test_source_and_target_with_a_shared_embedding_are_patched_separately() -> None:
     model = encoder_decoder(positions="learned")
     given = inputs("encoder-decoder", None)
     plain = values(trace(model, **given), "encoder-decoder")  # type: ignore[arg-type]
@@ -242,7 +241,7 @@ def test_source_and_target_that_share_an_embedding_are_patched_apart() -> None:
             assert torch.equal(zero, torch.zeros_like(zero))
 
 
-def test_generation_with_a_cache_is_patched_as_without() -> None:
+def test_patches_work_with_and_without_a_cache() -> None:
     """Heads, feed-forward layers and attention to the first token are patched, in decoding and in beam search."""
     model = decoder(tiny(kv_heads=2, positions="rotary"))
     settings = SampleConfig(tokens=6, temperature=0)
@@ -263,7 +262,7 @@ def test_generation_with_a_cache_is_patched_as_without() -> None:
         assert [each.tokens for each in one] == [each.tokens for each in other]
 
 
-def test_gradients_reach_the_values_given() -> None:
+def test_gradients_reach_the_given_values() -> None:
     model = model_of("decoder")
     given = inputs("decoder", None)
     value = torch.zeros(10, requires_grad=True)
@@ -273,7 +272,7 @@ def test_gradients_reach_the_values_given() -> None:
     assert (value.grad != 0).all()
 
 
-def test_what_cannot_be_patched_is_refused_and_nothing_stays() -> None:
+def test_invalid_patches_are_refused_and_nothing_remains() -> None:
     model = model_of("encoder-decoder").train()
     given = inputs("encoder-decoder", None)
     before = full_state(model)
@@ -319,7 +318,7 @@ def test_what_cannot_be_patched_is_refused_and_nothing_stays() -> None:
         rotary(tokens(1, 5))
 
 
-def test_a_patch_inside_a_patch_of_the_same_place_is_refused() -> None:
+def test_nested_patches_of_the_same_site_are_refused() -> None:
     model = model_of("decoder")
     given = inputs("decoder", None)
     before = full_state(model)

@@ -45,7 +45,7 @@ def loss(model: Model, rows: TaskRows) -> float:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_importance_is_the_mean_of_absolute_slopes(family: str) -> None:
+def test_importance_is_the_mean_absolute_gradient(family: str) -> None:
     """Compare with finite differences of each row's loss; the absolute value of their sum is smaller if signs
     differ."""
     model = model_of(family, kv_heads=2).double()
@@ -87,7 +87,7 @@ def test_importance_per_layer_has_length_one() -> None:
 
 @pytest.mark.parametrize("kind", HEAD_KINDS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_ablation_is_the_loss_without_minus_the_loss(family: str, kind: Any) -> None:
+def test_an_ablation_effect_is_a_difference_of_losses(family: str, kind: Any) -> None:
     """Compare with the loss without a head, computed row by row with replacement values from single rows."""
     model = model_of(family, removed_heads=tuple(removable(family)))
     rows = data(family)
@@ -152,8 +152,8 @@ def test_resampling_one_row_is_refused() -> None:
 
 @pytest.mark.parametrize("shape", [{"norm": "none"}, {"norm": "none", "kv_heads": 2, "tied": False}])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_without_anything_after_it_the_direct_effect_is_the_whole_effect(family: str, shape: dict[str, Any]) -> None:
-    """This is checked for the last attention layer, followed by a feed-forward layer that returns 0 and no norm."""
+def test_for_the_last_attention_the_direct_effect_is_the_total_effect(family: str, shape: dict[str, Any]) -> None:
+    """Compare for the last attention layer, which is followed by a feed-forward layer that returns 0 and no norm."""
     model = model_of(family, **shape).double()
     rows = data(family)
     last = list(attentions(model))[-1]
@@ -206,7 +206,7 @@ def test_direct_effects_keep_the_scale_of_every_norm(shape: dict[str, Any]) -> N
         hook.remove()
 
 
-def test_no_direct_effect_where_there_is_none() -> None:
+def test_direct_effects_are_empty_where_undefined() -> None:
     assert direct_effects(model_of("decoder", norm_order="post"), data("decoder")) == {}
     assert direct_effects(model_of("encoder", head_transform=True), data("encoder")) == {}
 
@@ -227,8 +227,8 @@ def at_zero(model: Model, names: list[str]) -> dict[str, Tensor]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "shape"), CASES, ids=named)
-def test_a_gate_of_zero_is_a_head_that_is_not_there(family: str, shape: dict[str, Any]) -> None:
-    """This covers unequal groups, a key head without queries, an attention without heads, and removal in two steps."""
+def test_a_gate_of_zero_equals_a_removed_head(family: str, shape: dict[str, Any]) -> None:
+    """Cases: unequal groups, a key head without queries, an attention without heads, and removal in two steps."""
     model = model_of(family, **shape).double()
     rows = data(family)
     names = removable(family)
@@ -250,7 +250,7 @@ def test_a_gate_of_zero_is_a_head_that_is_not_there(family: str, shape: dict[str
     assert all(parameter.data_ptr() not in kept for parameter in smaller.parameters() if parameter.numel())
 
 
-def test_gates_go_into_the_weights() -> None:
+def test_gates_are_folded_into_the_weights() -> None:
     model = model_of("encoder-decoder", kv_heads=2)
     rows = data("encoder-decoder")
     gates = {str(site): torch.linspace(0, 1, 6) for site in attentions(model)}
@@ -263,7 +263,7 @@ def test_gates_go_into_the_weights() -> None:
     torch.testing.assert_close(row_losses(smaller, batch), wanted, atol=1e-5, rtol=1e-6)
 
 
-def test_what_cannot_be_removed_is_refused_in_two_lines() -> None:
+def test_invalid_removals_are_refused_in_two_lines() -> None:
     for shape, names, words in (
         ({}, ["dec.0.self.6"], "no head"),
         ({}, ["dec.0.self.1", "dec.0.self.1"], "twice"),
@@ -285,8 +285,8 @@ def steps(model: Model, optimizers: list[Any], rows: TaskRows, frozen: dict[str,
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_optimizers_keep_what_they_know_of_the_weights_that_stay(name: Any) -> None:
-    """With AdamW, the model with gates of 0 and the pruned model have equal losses after two more steps."""
+def test_optimizers_keep_their_state_of_remaining_weights(name: Any) -> None:
+    """With AdamW, the losses of the model with gates of 0 and of the pruned model agree after two more steps."""
     rows = data("encoder-decoder")
     config = TrainConfig(task="translate", optimizer=name, learning_rate=0.01)
     model = model_of("encoder-decoder", kv_heads=2).requires_grad_(True)
@@ -316,7 +316,7 @@ def test_optimizers_keep_what_they_know_of_the_weights_that_stay(name: Any) -> N
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("order", ["importance", "ablation", "random", "reverse"])
-def test_curves_go_down_to_no_heads(order: Any) -> None:
+def test_curves_end_without_heads(order: Any) -> None:
     model = model_of("encoder-decoder", kv_heads=2)
     rows = data("encoder-decoder")
     points = curve(model, choose_by(order, rows, seed=4), rows, 17)
@@ -331,7 +331,7 @@ def test_curves_go_down_to_no_heads(order: Any) -> None:
     assert (set(points[1].names) == set(first)) == (order != "random")
 
 
-def test_random_orders_are_their_seeds() -> None:
+def test_random_orders_depend_on_the_seed() -> None:
     model = model_of("decoder")
     rows = data("decoder")
     found = [tuple(choose_by("random", rows, seed=seed)(model, 9)) for seed in (1, 1, 2)]
@@ -354,7 +354,7 @@ def test_attention_effects_remove_all_heads_of_one_attention() -> None:
     assert found["dec.1.cross"] == pytest.approx(gone - loss(model, rows), rel=1e-4)
 
 
-def test_an_attention_without_heads_leaves_muon_with_nothing_to_bring_to_adamw() -> None:
+def test_optimizer_states_are_separate_after_an_attention_lost_all_heads() -> None:
     config = TrainConfig(optimizer="muon")
     model = model_of("decoder").requires_grad_(True)
     names = [str(head) for head in heads(model) if str(head).startswith("dec.0.self.")]

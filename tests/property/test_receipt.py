@@ -127,7 +127,7 @@ def test_the_parts_of_every_other_family_add_up(positions: str) -> None:
 
 
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: "-".join(map(str, norm.values())))
-def test_each_part_is_its_vector_through_the_frozen_norm(norm: dict[str, Any]) -> None:
+def test_each_part_is_its_vector_mapped_through_the_fixed_norm(norm: dict[str, Any]) -> None:
     """Compare with an independent computation: autograd through norms with fixed scales, head by head."""
     normed = norm["norm"] != "none"
     model = encoder_decoder(positions="learned", kv_heads=2, embedding_norm=normed, **norm, **BIASES).double()
@@ -180,7 +180,7 @@ def held_gradient(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 6])
-def test_a_head_is_split_by_the_token_it_read(kv_heads: int) -> None:
+def test_a_head_is_split_by_source_token(kv_heads: int) -> None:
     """Each term is attention weight × value × the head's columns of the output matrix × the token's output vector."""
     model = encoder_decoder(positions="rotary", norm="none", kv_heads=kv_heads, tied=False).double()
     made, _, _ = seen(model)
@@ -205,7 +205,7 @@ def test_a_head_is_split_by_the_token_it_read(kv_heads: int) -> None:
                 assert set(sources[PLACE + 1 :]) == {0.0}, "from tokens that cannot be seen"
 
 
-def test_a_part_that_is_switched_off_takes_its_value_with_it() -> None:
+def test_removing_a_part_changes_the_logit_by_its_value() -> None:
     """Without norms and the last feed-forward layer, nothing follows the last heads before the logit."""
     model = decoder(tiny(norm="none", tied=False)).double()
     made, _, logits = seen(model)
@@ -220,8 +220,8 @@ def test_a_part_that_is_switched_off_takes_its_value_with_it() -> None:
 
 
 @pytest.mark.parametrize("choice", SOME, ids=lambda choice: str(choice["kv_heads"]))
-def test_the_parts_add_up_where_heads_were_removed(choice: dict[str, Any]) -> None:
-    """Each remaining head keeps its own name."""
+def test_the_parts_add_up_with_removed_heads(choice: dict[str, Any]) -> None:
+    """Each remaining head keeps its name."""
     model = encoder_decoder(removed_heads=some_heads("encoder-decoder"), **choice)
     assert_adds_up(model)
     assert_adds_up(encoder(removed_heads=some_heads("encoder"), **choice))
@@ -283,7 +283,7 @@ def assert_explains(steps: Sequence[tuple[Tensor, int]], how: SampleConfig, coun
 
 @settings(max_examples=30, deadline=None)
 @given(RANDOM_SETTINGS)
-def test_the_draw_is_the_one_that_generate_makes(given_settings: dict[str, Any]) -> None:
+def test_sampling_is_explained_as_in_generate(given_settings: dict[str, Any]) -> None:
     how = SampleConfig(tokens=6, **given_settings)
     prompt = tokens(1, 4)[0].tolist()
     made = [(step.logits[0], step.tokens[0]) for step in generate(wide(), [prompt], how)]
@@ -292,14 +292,14 @@ def test_the_draw_is_the_one_that_generate_makes(given_settings: dict[str, Any])
 
 @settings(max_examples=10, deadline=None)
 @given(RANDOM_SETTINGS)
-def test_the_draw_is_the_one_that_translate_makes(given_settings: dict[str, Any]) -> None:
+def test_sampling_is_explained_as_in_translation(given_settings: dict[str, Any]) -> None:
     how = SampleConfig(tokens=6, **given_settings)
     model = encoder_decoder(layers=1, tied=False)
     made = [(step.logits[0], step.tokens[0]) for step in generate(model, [[3, 4, 5]], how, end_id=0)]
     assert_explains(made, how, [])
 
 
-def test_each_filter_has_a_stage_of_its_own_in_the_order_in_which_they_act() -> None:
+def test_filters_have_separate_stages_in_their_order() -> None:
     logits = torch.tensor([2.0, 1.0, 0.5, -1.0, -3.0], dtype=torch.float64)
     how = SampleConfig(temperature=0.5, top_k=3, top_p=0.9, repetition_penalty=2.0)
     stages = explain_draw(logits, how, [0], 1).stages
@@ -359,7 +359,7 @@ def test_a_text_longer_than_the_context_is_read_as_generate_reads_it() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("beams", [1, 3])
-def test_step_by_step_the_receipts_tell_the_text_that_is_written(beams: int) -> None:
+def test_receipts_of_all_steps_give_the_generated_text(beams: int) -> None:
     model = text_model()
     how = SampleConfig(temperature=1.3, top_p=0.9, seed=8, tokens=20, beams=beams, repetition_penalty=4.0)
     receipts = [write_receipt(model, "once", settings=how, step=step) for step in range(1, 21)]
@@ -379,7 +379,7 @@ def test_a_step_after_the_end_is_refused() -> None:
         write_receipt(model, "once", settings=stops, step=2)
 
 
-def test_the_default_token_another_one_and_a_contrast_agree() -> None:
+def test_receipts_of_two_tokens_and_of_their_contrast_agree() -> None:
     model = text_model()
     a = write_receipt(model, "once", "a")
     b = write_receipt(model, "once", "b")
@@ -393,7 +393,7 @@ def test_the_default_token_another_one_and_a_contrast_agree() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 3])
-def test_the_repetition_penalty_counts_the_prompt_and_what_is_written(step: int) -> None:
+def test_the_repetition_penalty_counts_prompt_and_generated_tokens(step: int) -> None:
     model = text_model()
     how = SampleConfig(temperature=1.0, repetition_penalty=4.0)
     receipt = write_receipt(model, "once", settings=how, step=step)
@@ -405,7 +405,7 @@ def test_the_repetition_penalty_counts_the_prompt_and_what_is_written(step: int)
     assert not torch.equal(expected, probabilities(receipt.prediction.logits, how, counted[4:]))
 
 
-def test_the_sources_add_up_to_what_came_through_them() -> None:
+def test_source_contributions_add_up() -> None:
     receipt = write_receipt(text_model(attention_bias=True), "once upon")
     through = sum(part.value for part in receipt.parts if part.sources is not None)
     assert sum(receipt.by_source()) == pytest.approx(through, abs=1e-12)
@@ -453,7 +453,7 @@ def test_a_token_is_named_by_its_text_or_its_id() -> None:
         ("\ud800", "not valid Unicode", ""),
     ],
 )
-def test_what_names_no_token_is_refused(name: str, problem: str, remedy: str) -> None:
+def test_unknown_token_names_are_refused(name: str, problem: str, remedy: str) -> None:
     tokenizer = train_tokenizer(TokenizerConfig(kind="words"), ["the cat sat on 7 mats, the cat sat. cat"])
     with pytest.raises(GlassError, match=problem) as caught:
         token_named(tokenizer, name)
@@ -475,7 +475,7 @@ def test_an_empty_text_and_a_contrast_with_itself_are_refused() -> None:
         write_receipt(text_model(), "once", "a", "a")
 
 
-def test_parts_are_named_for_people() -> None:
+def test_parts_have_readable_names() -> None:
     assert LogitPart("cross head", 1.0, layer=2, head=3).name == "layer 2 cross-attention head 3"
     assert LogitPart("head bias", 1.0).name == "head bias"
     assert as_if_trained(tiny()).config.norm_order == "pre"

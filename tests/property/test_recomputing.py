@@ -52,14 +52,14 @@ def kept_bytes(trainer: Trainer) -> int:
 
 
 @pytest.mark.parametrize("task", ["lm", "masked", "translate"])
-def test_less_is_kept_between_the_passes(task: str, tmp_path: Path) -> None:
+def test_fewer_bytes_are_saved_between_the_passes(task: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"model__layers": 6, "train__batch": 20}
     plain = kept_bytes(trainer_of(task, tmp_path, "plain", **options))
     again = kept_bytes(trainer_of(task, tmp_path, "again", train__checkpoint_blocks=True, **options))
     assert again < 0.5 * plain
 
 
-def test_a_run_resumes_with_and_without_it_to_the_same_weights(tmp_path: Path) -> None:
+def test_a_run_resumes_with_and_without_checkpointing_to_the_same_weights(tmp_path: Path) -> None:
     straight = trainer_of("lm", tmp_path, "straight", **DROPOUT)
     train(straight)
     killed_after(trainer_of("lm", tmp_path, "broken", train__checkpoint_blocks=True, **DROPOUT), 9)
@@ -69,7 +69,7 @@ def test_a_run_resumes_with_and_without_it_to_the_same_weights(tmp_path: Path) -
     assert same(last_weights(straight), last_weights(again))
 
 
-def test_evaluation_and_writing_are_as_before(tmp_path: Path) -> None:
+def test_evaluation_and_generation_are_unchanged(tmp_path: Path) -> None:
     plain = trainer_of("lm", tmp_path, "plain")
     again = trainer_of("lm", tmp_path, "again", train__checkpoint_blocks=True)
     for trainer in (plain, again):

@@ -46,7 +46,7 @@ def precisions(trainer: Trainer) -> tuple[str, str]:
 
 
 def begun(folder: Path, speeds: Speeds) -> Trainer:
-    """Return a finished run of 8 steps that can be resumed with more."""
+    """Train a run of 8 steps on a device with the given measured speeds, and return its trainer."""
     cache_speeds(speeds)
     trainer = small_trainer(folder, **MUON)
     train(trainer)
@@ -54,7 +54,7 @@ def begun(folder: Path, speeds: Speeds) -> Trainer:
 
 
 @pytest.mark.parametrize(("speeds", "name"), [(SLOW, "fp32"), (FAST, "bf16")])
-def test_a_new_run_records_what_was_decided_and_says_why(speeds: Speeds, name: str, tmp_path: Path) -> None:
+def test_a_new_run_records_the_chosen_precision_and_the_reason(speeds: Speeds, name: str, tmp_path: Path) -> None:
     cache_speeds(speeds)
     listener = Listener()
     with new_training(small_config(tmp_path, **MUON), tmp_path / "run", listener) as opened:
@@ -76,7 +76,7 @@ def config_lines(trainer: Trainer) -> list[str]:
 
 
 @pytest.mark.parametrize(("speeds", "elsewhere"), [(FAST, SLOW), (SLOW, FAST)])
-def test_a_resume_keeps_what_is_recorded_and_says_where_that_is_slow(
+def test_a_resume_keeps_the_recorded_precision_and_reports_slowness(
     speeds: Speeds, elsewhere: Speeds, tmp_path: Path
 ) -> None:
     first = begun(tmp_path, speeds)
@@ -102,7 +102,7 @@ def test_a_resume_keeps_what_is_recorded_and_says_where_that_is_slow(
     assert not [note for note in quiet.notes if "precision" in note]
 
 
-def test_a_resume_changes_a_precision_when_it_is_asked_to(tmp_path: Path) -> None:
+def test_a_resume_can_change_the_precision(tmp_path: Path) -> None:
     begun(tmp_path, FAST)
     listener = Listener()
     cache_speeds(SLOW)
@@ -119,8 +119,8 @@ def test_a_resume_changes_a_precision_when_it_is_asked_to(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("speeds", [SLOW, FAST])
-def test_a_run_of_an_older_version_goes_on_bit_for_bit(speeds: Speeds, tmp_path: Path) -> None:
-    """It recorded `auto`, which was float32 on a CPU, and no precision of Muon, which was bfloat16."""
+def test_a_run_of_an_older_version_resumes_bit_for_bit(speeds: Speeds, tmp_path: Path) -> None:
+    """The older version recorded `auto`, which was float32 on a CPU, and no precision of Muon, which was bfloat16."""
     cache_speeds(SLOW)
     explicit = {**MUON, "train__precision": "fp32", "train__muon_precision": "bf16"}
     old = small_trainer(tmp_path, **explicit)

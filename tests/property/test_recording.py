@@ -35,7 +35,7 @@ CHOICES: list[dict[str, Any]] = [
 @pytest.mark.thorough
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_everything_is_as_in_the_trace_and_as_estimated(family: str, choice: dict[str, Any]) -> None:
+def test_a_recording_equals_the_trace_and_its_estimated_size(family: str, choice: dict[str, Any]) -> None:
     model = model_of(family, **choice)
     for real in (None, PAD):
         given = inputs(family, real)
@@ -89,7 +89,7 @@ def of_attention(site: str, own: AttentionTrace) -> dict[str, Tensor]:
     }
 
 
-def test_the_promised_size() -> None:
+def test_the_size_of_a_recording_equals_the_estimate() -> None:
     """Six layers of eight heads, width 256, 256 tokens, all kinds of tensors: at most 63 MB, and exactly the
     estimate."""
     config = ModelConfig(layers=6, heads=8, width=256, context=256)
@@ -112,7 +112,7 @@ def test_rows_and_precision_save_memory_exactly() -> None:
         torch.testing.assert_close(part[name], wanted.half())
 
 
-def test_what_is_read_is_a_copy() -> None:
+def test_recorded_tensors_are_copies() -> None:
     """Writing to a returned tensor changes neither the recording nor the model, and inputs are copied as well."""
     model = model_of("decoder")
     ids = tokens(2, 13)
@@ -127,7 +127,7 @@ def test_what_is_read_is_a_copy() -> None:
     assert not any(value.requires_grad or value.is_inference() for value in before.values())
 
 
-def test_heads_have_names_of_their_own_and_keep_their_numbers() -> None:
+def test_recorded_heads_keep_their_numbers_after_removal() -> None:
     model = as_if_trained(tiny(removed_heads=("dec.0.self.1", "dec.0.self.2", *(f"dec.2.self.{h}" for h in range(6)))))
     given = {"tokens": tokens(2, 13)}
     found = record(model, **given, keep=ALL_TENSOR_KINDS)
@@ -149,7 +149,7 @@ def test_heads_have_names_of_their_own_and_keep_their_numbers() -> None:
 
 
 @pytest.mark.parametrize("choice", [{}, {"kv_heads": 2, "positions": "rotary"}, {"positions": "alibi"}], ids=str)
-def test_cached_generation_shows_the_last_row_of_the_whole(choice: dict[str, Any]) -> None:
+def test_cached_generation_records_the_last_row_of_the_full_trace(choice: dict[str, Any]) -> None:
     """Two prompts of different lengths; the pattern of each step is the last row of an uncached trace."""
     model = decoder(tiny(**choice))
     settings = SampleConfig(tokens=6, temperature=0)
@@ -173,7 +173,7 @@ def test_cached_generation_shows_the_last_row_of_the_whole(choice: dict[str, Any
             texts[row].append(step.tokens[slot])
 
 
-def test_cached_translation_and_beams_show_where_they_look() -> None:
+def test_cached_translation_and_beams_record_attention() -> None:
     """Cross-attention of each step is the last row of the uncached trace; hypotheses have separate rows."""
     model = encoder_decoder(kv_heads=2)
     settings = SampleConfig(tokens=5, temperature=0)
@@ -211,7 +211,7 @@ def test_cached_translation_and_beams_show_where_they_look() -> None:
     torch.testing.assert_close(seen @ v, own[-1]["dec.1.cross.z"], atol=1e-6, rtol=1e-5)
 
 
-def test_training_can_be_watched() -> None:
+def test_training_can_be_recorded() -> None:
     model = model_of("decoder").train().requires_grad_(True)
     with record_passes(model, keep=("dec.1.self.pattern",)) as passes:
         for _ in range(2):
@@ -222,8 +222,8 @@ def test_training_can_be_watched() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_only_what_is_kept_has_hooks_and_none_is_left(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This also holds after an exception inside the model, and after the memory budget is exceeded."""
+def test_only_recorded_sites_have_hooks_and_none_remains(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No hook remains after a recording, an exception inside the model, or an exceeded memory budget."""
     model = model_of(family).train()
     given = inputs(family, None)
     before = full_state(model)
@@ -248,7 +248,7 @@ def test_only_what_is_kept_has_hooks_and_none_is_left(family: str, monkeypatch: 
     assert torch.is_grad_enabled()
 
 
-def test_a_budget_names_what_would_fit() -> None:
+def test_an_exceeded_budget_suggests_what_would_fit() -> None:
     model = model_of("decoder")
     ids = tokens(2, 13)
     size = {thing: estimate(model, [thing], 2, 13) for thing in TENSOR_KINDS if thing not in ("cross",)}
@@ -303,7 +303,7 @@ def test_keys_and_values_of_one_head_are_refused(thing: str) -> None:
         record(model, tokens(1, 5), keep=(thing,))[name]
 
 
-def test_the_page_lists_all_that_can_be_kept() -> None:
+def test_the_documentation_lists_all_tensor_kinds() -> None:
     page = (Path(__file__).parents[2] / "docs" / "trace.md").read_text(encoding="utf-8")
     listed = [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 5]
     assert listed == [

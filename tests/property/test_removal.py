@@ -17,7 +17,7 @@ def altered(part: str, **changes: object) -> Model:
     return model.eval()
 
 
-def test_without_a_mask_a_token_sees_what_comes_after_it() -> None:
+def test_without_a_mask_a_token_sees_later_tokens() -> None:
     ids = tokens(2, 13)
     other = ids.clone()
     other[:, -1] = (other[:, -1] + 1) % 31

@@ -76,8 +76,8 @@ def say(model: Model, padded: bool) -> Tensor:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "positions", "kv_heads"), list(product(FAMILIES, POSITIONS, KV_HEADS)))
-def test_a_gate_of_0_is_a_head_that_is_not_there(family: str, positions: str, kv_heads: str) -> None:
-    """This covers self- and cross-attention, groups that become unequal, and an attention without heads."""
+def test_a_gate_of_0_equals_a_removed_head(family: str, positions: str, kv_heads: str) -> None:
+    """Cases: self- and cross-attention, groups that become unequal, and an attention without heads."""
     index = POSITIONS.index(positions)
     other = {"qk_norm": ("head", "none")[index % 2], "norm_order": ("pre", "post", "output")[index % 3]}
     whole, small = both(
@@ -101,7 +101,7 @@ def test_a_gate_of_0_is_a_head_that_is_not_there(family: str, positions: str, kv
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 3, 6])
-def test_the_rows_and_columns_are_gone(kv_heads: int) -> None:
+def test_rows_and_columns_of_removed_heads_are_gone(kv_heads: int) -> None:
     """Of heads 0 to 5, heads 1, 2 and 3 stay in the first layer; key heads without queries are removed, too."""
     _, small = both(kv_heads=kv_heads, attention_bias=True, qk_norm="head")
     first, second, third = attentions(small).values()
@@ -117,7 +117,7 @@ def test_the_rows_and_columns_are_gone(kv_heads: int) -> None:
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
 @pytest.mark.parametrize("kv_heads", [1, 2, 3, 6])
-def test_each_layer_caches_its_own_heads(family: str, kv_heads: int) -> None:
+def test_each_layer_caches_only_its_remaining_heads(family: str, kv_heads: int) -> None:
     _, small = both(family=family, kv_heads=kv_heads)
     cache = Cache(small.config, 2, 7, torch.device("cpu"), torch.float32)
     layers = [layer for site, layer in attentions(small).items() if (site.stack, site.part) == ("dec", "self")]
@@ -128,7 +128,7 @@ def test_each_layer_caches_its_own_heads(family: str, kv_heads: int) -> None:
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
-def test_a_beam_search_moves_the_rows_of_layers_with_other_heads(family: str) -> None:
+def test_beam_search_works_with_different_heads_per_layer(family: str) -> None:
     _, small = both(family=family)
     assert isinstance(small, Decoder | EncoderDecoder)
     settings = SampleConfig(tokens=9, beams=4)
@@ -138,7 +138,7 @@ def test_a_beam_search_moves_the_rows_of_layers_with_other_heads(family: str) ->
 
 
 @pytest.mark.parametrize("kv_heads", [2, 6])
-def test_the_account_is_that_of_the_smaller_model(kv_heads: int) -> None:
+def test_counts_are_those_of_the_smaller_model(kv_heads: int) -> None:
     config = tiny(removed_heads=some_heads("decoder"), kv_heads=kv_heads, qk_norm="head", head_transform=True)
     model = build_model(config, VOCAB)
     parts = count_model(config, VOCAB)
@@ -165,7 +165,7 @@ def test_heads_keep_their_names() -> None:
 
 
 @pytest.mark.parametrize(("kv_heads", "optimizer"), [(2, "adamw"), (3, "muon")])
-def test_what_is_left_learns(kv_heads: int, optimizer: Literal["adamw", "muon"]) -> None:
+def test_remaining_weights_are_trained(kv_heads: int, optimizer: Literal["adamw", "muon"]) -> None:
     """Every weight changes, except the norm before an attention without heads."""
     model = build_model(tiny(removed_heads=some_heads("decoder"), qk_norm="head", kv_heads=kv_heads), VOCAB, seed=1)
     before = {name: value.clone() for name, value in model.state_dict().items()}

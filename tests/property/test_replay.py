@@ -44,7 +44,7 @@ def camera_of(trainer: Trainer) -> SnapshotTaker:
 
 
 @given(count=st.integers(2, 64), end=st.integers(1, 200_000))
-def test_a_schedule_has_the_first_and_the_last_step_and_grows_denser_never(count: int, end: int) -> None:
+def test_a_schedule_includes_both_ends_and_never_grows_denser(count: int, end: int) -> None:
     steps = snapshot_steps(count, end)
     assert (steps[0], steps[-1], len(steps)) == (0, end, min(count, end + 1))
     assert steps == sorted(set(steps))
@@ -52,13 +52,13 @@ def test_a_schedule_has_the_first_and_the_last_step_and_grows_denser_never(count
     assert (gaps[1:] - gaps[:-1] >= -1).all()  # except for rounding
 
 
-def test_a_run_without_a_known_end_has_room_for_its_last_step() -> None:
+def test_a_run_without_a_known_end_leaves_room_for_its_last_step() -> None:
     assert [len(snapshot_steps(count, None)) for count in (0, 1, 2, 64)] == [0, 0, 1, 63]
     assert len([step for step in snapshot_steps(64, None) if step <= 2000]) > 30
 
 
 @given(steps=st.sets(st.integers(0, 100_000), min_size=3, max_size=40), most=st.integers(2, 20))
-def test_what_stays_has_both_ends_and_does_not_depend_on_when_the_others_went(steps: set[int], most: int) -> None:
+def test_thinned_snapshots_include_both_ends_and_do_not_depend_on_history(steps: set[int], most: int) -> None:
     kept = thinned(steps, most)
     assert len(kept) == min(most, len(steps))
     assert (kept[0], kept[-1]) == (min(steps), max(steps))
@@ -67,7 +67,7 @@ def test_what_stays_has_both_ends_and_does_not_depend_on_when_the_others_went(st
 
 
 @pytest.mark.thorough
-def test_a_run_that_goes_on_again_and_again_keeps_64_snapshots_evenly(tmp_path: Path) -> None:
+def test_a_run_resumed_repeatedly_keeps_64_evenly_spaced_snapshots(tmp_path: Path) -> None:
     trainer = watched(small_trainer(tmp_path, train__snapshots=64))
     assert trainer.observer is not None
     folder = trainer.run.snapshots_folder
@@ -86,7 +86,7 @@ def test_a_run_that_goes_on_again_and_again_keeps_64_snapshots_evenly(tmp_path: 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("task", TASKS)
-def test_recording_changes_no_bit_and_the_last_snapshot_is_that_of_the_last_weights(task: str, tmp_path: Path) -> None:
+def test_recording_changes_no_bit_and_the_last_snapshot_has_the_last_weights(task: str, tmp_path: Path) -> None:
     plain = trainer_of(task, tmp_path, "plain")
     filmed = trainer_of(task, tmp_path, "filmed", train__snapshots=4)
     train(plain)
@@ -128,7 +128,7 @@ def assert_same(found: Snapshot, wanted: Snapshot) -> None:
         assert np.abs(value.astype(int) - wanted.maps[key]).max() <= 1
 
 
-def test_a_snapshot_leaves_mode_and_random_numbers_alone_and_shows_what_the_model_does(tmp_path: Path) -> None:
+def test_a_snapshot_has_no_side_effects_and_agrees_with_the_model(tmp_path: Path) -> None:
     trainer = trainer_of("lm", tmp_path)
     camera = camera_of(trainer)
     model = trainer.model.train()
@@ -146,7 +146,7 @@ def test_a_snapshot_leaves_mode_and_random_numbers_alone_and_shows_what_the_mode
 
 
 @pytest.mark.thorough
-def test_killed_and_taken_up_again_every_snapshot_is_there_once_and_as_if_nothing_had_happened(tmp_path: Path) -> None:
+def test_after_a_kill_and_resume_every_snapshot_exists_once_unchanged(tmp_path: Path) -> None:
     straight = watched(small_trainer(tmp_path, "straight", train__snapshots=20, train__save_every=5))
     train(straight)
     killed = watched(small_trainer(tmp_path, "killed", train__snapshots=20, train__save_every=5))
@@ -190,7 +190,7 @@ def test_a_checkpoint_is_saved_only_after_its_snapshot(tmp_path: Path) -> None:
     assert resumed(tmp_path).state.step == 8
 
 
-def test_a_run_that_ends_early_has_a_snapshot_of_its_end_and_a_stopped_one_has_not(tmp_path: Path) -> None:
+def test_a_run_that_ends_early_has_a_last_snapshot_but_a_stopped_one_has_none(tmp_path: Path) -> None:
     early = watched(small_trainer(tmp_path, "early", train__snapshots=4, train__until_loss=50.0))
     train(early)
     assert list(snapshot_files(early.run.snapshots_folder)) == [0, 1, 5, 6]
@@ -231,7 +231,7 @@ def history_of(trainer: Trainer, scores: list[list[float]]) -> History:
     return History(tuple(snapshots))
 
 
-def test_a_head_is_born_with_the_first_of_three_snapshots_in_a_row(tmp_path: Path) -> None:
+def test_a_role_begins_at_the_first_of_three_snapshots_in_a_row(tmp_path: Path) -> None:
     curves = [
         [0.1, 0.5, 0.5, 0.1, 0.6, 0.7, 0.8],  # not at the second, because it is lost again
         [0.5, 0.5, 0.3, 0.5, 0.5, 0.3, 0.9],  # never three

@@ -46,7 +46,7 @@ def test_a_second_resume_is_refused_and_changes_nothing(folder: Path) -> None:
     assert tree(folder) == before
 
 
-def test_a_second_new_run_in_the_same_folder_is_refused_while_the_first_makes_it(tmp_path: Path) -> None:
+def test_a_second_new_run_is_refused_while_the_first_creates_the_folder(tmp_path: Path) -> None:
     text_file(tmp_path)
     (tmp_path / "run").mkdir()
     with folder_lock(tmp_path / "run"):
@@ -56,7 +56,7 @@ def test_a_second_new_run_in_the_same_folder_is_refused_while_the_first_makes_it
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["lock"]
 
 
-def test_resumes_of_a_run_that_trains_leave_it_as_it_would_be(tmp_path: Path) -> None:
+def test_attempts_to_resume_a_training_run_do_not_change_it(tmp_path: Path) -> None:
     """Before and after some saves, a second command tries to resume the run; the run ends as if left alone."""
     straight = small_trainer(tmp_path, "straight", train__save_every=1)
     loop.train(straight)
@@ -89,7 +89,7 @@ def test_resumes_of_a_run_that_trains_leave_it_as_it_would_be(tmp_path: Path) ->
     assert trainer.run.config() == trainer.config
 
 
-def test_of_two_new_runs_in_one_folder_one_is_made(tmp_path: Path) -> None:
+def test_only_one_of_two_new_runs_in_one_folder_is_created(tmp_path: Path) -> None:
     text_file(tmp_path)
     arguments = train("proverbs.txt", "--steps", "20", "--set", "train.evaluate_every=20", out="run")
     both = [start(*arguments, folder=tmp_path) for _ in range(2)]
@@ -99,7 +99,7 @@ def test_of_two_new_runs_in_one_folder_one_is_made(tmp_path: Path) -> None:
     assert Run(tmp_path / "run").checkpoint("last").name == "step-000020"
 
 
-def test_a_pointer_that_another_program_wrote_costs_no_checkpoint(tmp_path: Path) -> None:
+def test_a_pointer_written_by_another_program_loses_no_checkpoint(tmp_path: Path) -> None:
     """Pointers are written from the state of training and never read back, so the best checkpoint stays."""
     trainer = small_trainer(tmp_path)
     best: list[str] = []
@@ -120,7 +120,7 @@ def test_a_pointer_that_another_program_wrote_costs_no_checkpoint(tmp_path: Path
     assert same(last_weights(trainer), last_weights(straight))
 
 
-def test_a_file_system_without_locks_is_told_as_such(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fcntl = pytest.importorskip("fcntl", reason="this system locks in another way")
 
     def no_locks(descriptor: int, operation: int) -> None:
@@ -137,7 +137,7 @@ def test_a_file_system_without_locks_is_told_as_such(folder: Path, monkeypatch: 
     assert not is_held(folder / "run")
 
 
-def test_asking_whether_a_run_is_held_refuses_nobody(tmp_path: Path) -> None:
+def test_checking_a_lock_does_not_block_others(tmp_path: Path) -> None:
     """`is_held` takes the lock for a moment; a trainer that starts at that moment waits for it."""
     fcntl = pytest.importorskip("fcntl", reason="this system locks in another way")
     with folder_lock(tmp_path):
@@ -150,7 +150,7 @@ def test_asking_whether_a_run_is_held_refuses_nobody(tmp_path: Path) -> None:
             assert is_held(tmp_path)
 
 
-def test_a_lock_that_was_removed_with_its_folder_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_lock_file_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that waited for the lock of a recreated folder takes the lock of the new folder."""
     fcntl = pytest.importorskip("fcntl", reason="this system locks in another way")
     flock = fcntl.flock
@@ -187,7 +187,7 @@ def test_two_processes_may_write_the_same_file(tmp_path: Path, monkeypatch: pyte
     assert [each.name for each in tmp_path.iterdir()] == ["best"]
 
 
-def test_what_killed_processes_left_is_removed_and_what_others_write_is_not(folder: Path) -> None:
+def test_leftovers_of_killed_processes_are_removed_but_not_active_files(folder: Path) -> None:
     run = folder / "run"
     left = ["best.partial", "config.toml.0123abcd.partial", "checkpoints/step-000009.0123abcd.partial/file"]
     others = ["verify.json.0123abcd.partial", "notes.partial"]
@@ -200,7 +200,7 @@ def test_what_killed_processes_left_is_removed_and_what_others_write_is_not(fold
     assert all((run / name).exists() for name in others)
 
 
-def test_a_run_that_is_being_written_is_not_resumed_as_the_newest(folder: Path) -> None:
+def test_an_incomplete_run_is_not_resumed_as_the_newest(folder: Path) -> None:
     """As in `glass prune`: a run has another name until it is complete."""
     (folder / "runs").mkdir()
     (folder / "run").rename(folder / "runs/run")
@@ -224,7 +224,7 @@ def test_a_refused_resume_changes_nothing(folder: Path) -> None:
     assert tree(folder / "run") == before
 
 
-def test_the_lock_is_free_again_after_an_error(folder: Path) -> None:
+def test_the_lock_is_released_after_an_error(folder: Path) -> None:
     failed = here(*change("train.learning_rate", "bad"), folder=folder)
     assert failed.returncode == 2
     assert not (folder / "out").exists()

@@ -65,7 +65,7 @@ def logits(config: ModelConfig) -> torch.Tensor:
     return result
 
 
-def test_all_settings_are_tried() -> None:
+def test_all_settings_are_tested() -> None:
     assert set(CHANGES) == set(ModelConfig.model_fields)
 
 
@@ -87,5 +87,5 @@ def test_context_and_vocabulary_set_shapes_and_limits() -> None:
 
 
 @pytest.mark.parametrize(("name", "one", "other"), [("qk_norm", "head", "whole"), ("norm_order", "post", "output")])
-def test_a_setting_of_three_choices_has_three(name: str, one: str, other: str) -> None:
+def test_the_other_choices_of_a_setting_differ(name: str, one: str, other: str) -> None:
     assert not torch.allclose(logits(tiny(**{name: one})), logits(tiny(**{name: other})))

@@ -105,20 +105,20 @@ def outcome(folder: Path, data: dict[str, Any], tokenizer: dict[str, Any]) -> tu
     return (*stores, found.tokenizer.digest, [row.ids.tolist() for row in rows])
 
 
-def test_all_settings_are_tried() -> None:
+def test_all_settings_are_tested() -> None:
     assert set(TOKENIZER) | {"joint"} == set(TokenizerConfig.model_fields)
     assert set(DATA) | set(EXAMPLES) | {"mix"} == set(DataConfig.model_fields)  # mix: see test_parents.py
     assert set(SAMPLE) | {"prompt"} == set(SampleConfig.model_fields)  # the prompt is the text that is continued
 
 
 @pytest.mark.parametrize("name", TOKENIZER)
-def test_a_tokenizer_setting_matters(folder: Path, name: str) -> None:
+def test_every_tokenizer_setting_has_an_effect(folder: Path, name: str) -> None:
     base, value = TOKENIZER[name]
     assert outcome(folder, {}, base) != outcome(folder, {}, {**base, name: value})
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_a_data_setting_matters(folder: Path, name: str) -> None:
+def test_every_data_setting_has_an_effect(folder: Path, name: str) -> None:
     base, value = DATA[name]
     assert outcome(folder, base, {"kind": "bytes"}) != outcome(folder, {**base, name: value}, {"kind": "bytes"})
 
@@ -141,12 +141,12 @@ def examples(folder: Path, task: str, data: dict[str, Any], joint: bool = True) 
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_a_setting_of_examples_matters(folder: Path, name: str) -> None:
+def test_every_setting_of_examples_has_an_effect(folder: Path, name: str) -> None:
     task, base, value = EXAMPLES[name]
     assert examples(folder, task, base) != examples(folder, task, {**base, name: value})
 
 
-def test_a_joint_vocabulary_is_one_for_both_sides(folder: Path) -> None:
+def test_a_joint_vocabulary_is_shared_by_both_sides(folder: Path) -> None:
     base = EXAMPLES["target_column"][1]
     joint = examples(folder, "translate", base)
     apart = examples(folder, "translate", base, joint=False)
@@ -155,7 +155,7 @@ def test_a_joint_vocabulary_is_one_for_both_sides(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_a_sample_setting_matters(folder: Path, name: str) -> None:
+def test_every_sample_setting_has_an_effect(folder: Path, name: str) -> None:
     tokenizer = prepare(
         RECORD_KINDS["lm"], DataConfig(source="book.txt"), TokenizerConfig(kind="characters"), folder / "cache"
     ).tokenizer

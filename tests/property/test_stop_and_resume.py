@@ -71,7 +71,7 @@ def kept(run: Run) -> dict[str, Any]:
 
 @pytest.mark.parametrize("changes", [{}, {"train__schedule": "plateau", "train__plateau_patience": 0}])
 @pytest.mark.parametrize("step", [1, 5, 6, 13, 23])
-def test_a_signal_changes_nothing_that_a_run_computes(tmp_path: Path, step: int, changes: dict[str, Any]) -> None:
+def test_a_signal_does_not_change_the_results_of_a_run(tmp_path: Path, step: int, changes: dict[str, Any]) -> None:
     """The signal comes before, during or after the first evaluation at step 6, or in the last step."""
     straight = small_trainer(tmp_path, "straight", train__steps=23, **changes)
     loop.train(straight)
@@ -119,7 +119,7 @@ def test_a_limit_below_the_steps_done_changes_nothing(tmp_path: Path) -> None:
     assert kept(trainer.run) == before
 
 
-def test_a_finished_run_says_how_to_train_on(folder: Path) -> None:
+def test_a_finished_run_prints_how_to_continue(folder: Path) -> None:
     done = here(*RESUME, folder=folder)
     assert done.returncode == 0, done.stderr
     (said,) = (line for line in done.stderr.splitlines() if "nothing left to train" in line)
@@ -163,7 +163,7 @@ def test_a_micro_batch_lowered_for_memory_stays_low(tmp_path: Path, monkeypatch:
 
 
 def test_a_checkpoint_of_an_older_version_opens(tmp_path: Path) -> None:
-    """Its state has neither `oom_retries` nor the settings, and the manifest has neither legs nor a format."""
+    """The older state has neither `oom_retries` nor the settings, and the manifest has neither legs nor a format."""
     straight = small_trainer(tmp_path, "straight")
     loop.train(straight)
     trainer = small_trainer(tmp_path)
@@ -196,7 +196,7 @@ def test_a_checkpoint_of_an_older_version_opens(tmp_path: Path) -> None:
         ("seed = 0", "seed = 1"),
     ],
 )
-def test_an_edited_setting_that_may_not_change_is_refused_with_its_values(folder: Path, old: str, new: str) -> None:
+def test_an_edited_fixed_setting_is_refused_with_both_values(folder: Path, old: str, new: str) -> None:
     edit("run/config.toml", old, new)(folder)
     before = tree(folder)
     done = here(*RESUME, "--steps", "5", folder=folder)
@@ -211,7 +211,7 @@ def test_an_edited_setting_that_may_not_change_is_refused_with_its_values(folder
     assert tree(folder) == before
 
 
-def test_edited_limits_and_sampling_are_taken_and_told(folder: Path) -> None:
+def test_edited_limits_and_sampling_are_used_and_reported(folder: Path) -> None:
     edit("run/config.toml", "\nsteps = 3", "\nsteps = 5")(folder)
     edit("run/config.toml", "temperature = 0.8", "temperature = 0.5")(folder)
     done = here(*RESUME, "--json", folder=folder)
@@ -224,7 +224,7 @@ def test_edited_limits_and_sampling_are_taken_and_told(folder: Path) -> None:
 
 @pytest.mark.parametrize(("was", "now"), [("adamw", "muon"), ("muon", "adamw")])
 def test_optimizer_state_of_another_optimizer_is_refused(tmp_path: Path, was: str, now: str) -> None:
-    """This also holds for checkpoints without settings: PyTorch would load the state and crash in the next step."""
+    """Checkpoints without settings are refused, too: PyTorch would load the state and crash in the next step."""
     trainer = small_trainer(tmp_path, train__optimizer=was)
     stop_after(trainer, 4)
     change_state(trainer.run, lambda facts: facts.pop("settings"))
@@ -259,7 +259,7 @@ def test_each_difference_of_optimizer_state_is_named(tmp_path: Path, fault: str)
 # Checkpoints
 
 
-def test_a_damaged_newest_checkpoint_is_told_with_the_one_that_is_used(folder: Path) -> None:
+def test_a_damaged_newest_checkpoint_is_reported_with_its_replacement(folder: Path) -> None:
     newer = shutil.copytree(folder / "run/checkpoints/step-000003", folder / "run/checkpoints/step-000004")
     (newer / "model.safetensors").write_bytes(half((newer / "model.safetensors").read_bytes()))
     done = here(*RESUME, "--steps", "5", folder=folder)
@@ -269,7 +269,7 @@ def test_a_damaged_newest_checkpoint_is_told_with_the_one_that_is_used(folder: P
     assert "resuming from step-000003 instead" in said
 
 
-def test_checkpoints_that_nothing_names_are_removed_on_resume(folder: Path) -> None:
+def test_unreferenced_checkpoints_are_removed_on_resume(folder: Path) -> None:
     run = Run(folder / "run")
     named = {run.checkpoint(which).name for which in ("best", "last")}  # type: ignore[arg-type]
     for step in (1, 2):
@@ -345,7 +345,7 @@ def test_pointers_are_on_the_disk_before_a_checkpoint_is_deleted(
 
 
 @pytest.mark.parametrize("renames", range(6))
-def test_a_run_killed_while_its_folder_is_made_is_made_by_the_same_command(tmp_path: Path, renames: int) -> None:
+def test_a_run_killed_during_creation_is_created_by_the_same_command(tmp_path: Path, renames: int) -> None:
     """Each file of the folder appears by a rename; the process is killed before one of these renames."""
     text_file(tmp_path)
     command = train("proverbs.txt", out="run")
@@ -374,7 +374,7 @@ main({command})
     assert names[0] == names[1]
 
 
-def test_a_half_made_run_with_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_an_incomplete_run_folder_with_a_foreign_file_is_refused(tmp_path: Path) -> None:
     from glassformer.runs.folder import CREATING, CREATING_TEXT
 
     text_file(tmp_path)
@@ -388,7 +388,7 @@ def test_a_half_made_run_with_a_file_of_somebody_else_is_refused(tmp_path: Path)
     assert tree(tmp_path / "run") == before
 
 
-def test_a_half_made_run_of_conversations_is_begun_again(tmp_path: Path) -> None:
+def test_an_incomplete_run_folder_of_conversations_is_recreated(tmp_path: Path) -> None:
     from glassformer.runs.folder import CREATING, CREATING_TEXT
 
     text_file(tmp_path)
@@ -407,7 +407,7 @@ def test_a_half_made_run_of_conversations_is_begun_again(tmp_path: Path) -> None
 # Another machine
 
 
-def test_the_manifest_tells_what_each_leg_ran_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_manifest_records_the_machine_of_each_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "NEON")
     on = here(*RESUME, "--steps", "5", folder=folder)
     assert on.returncode == 0, on.stderr
@@ -431,13 +431,13 @@ def test_the_manifest_tells_what_each_leg_ran_on(folder: Path, monkeypatch: pyte
     assert "changed since the last start of this run" not in again.stderr
 
 
-def test_a_leg_without_a_step_is_not_listed(folder: Path) -> None:
+def test_a_resume_without_a_step_is_not_recorded(folder: Path) -> None:
     assert here(*RESUME, folder=folder).returncode == 0
     assert len(json.loads((folder / "run/manifest.json").read_text(encoding="utf-8"))["legs"]) == 1
 
 
-def test_a_run_of_a_later_version_is_told_as_such(folder: Path) -> None:
-    """Its settings have a name that this version does not know, which is not an error of the user."""
+def test_a_run_of_a_later_version_is_recognized(folder: Path) -> None:
+    """The settings have a name that this version does not know, which is not an error of the user."""
     edit("run/manifest.json", '"format": 1', '"format": 2')(folder)
     edit("run/config.toml", "\nlayers = ", "\ndepth = ")(folder)
     for command in (RESUME, ("generate", "run", "the"), ("evaluate", "run")):
@@ -447,7 +447,7 @@ def test_a_run_of_a_later_version_is_told_as_such(folder: Path) -> None:
         assert "Install a newer glassformer" in done.stderr
 
 
-def test_weights_of_a_straight_run_and_of_one_resumed_after_an_edit_are_the_same(tmp_path: Path) -> None:
+def test_a_run_resumed_after_an_edit_ends_with_the_same_weights(tmp_path: Path) -> None:
     """The edit of `save_every` is accepted, and changes no weight."""
     straight = small_trainer(tmp_path, "straight")
     loop.train(straight)

@@ -90,7 +90,7 @@ def test_a_step_counts_the_tokens_that_the_model_reads(tmp_path: Path, task: str
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("task", TASKS)
-def test_looking_does_not_change_training(tmp_path: Path, task: str) -> None:
+def test_evaluation_and_logging_do_not_change_training(tmp_path: Path, task: str) -> None:
     quiet = trainer_of(task, tmp_path, "quiet", train__evaluate_every=16, train__log_every=16)
     busy = trainer_of(task, tmp_path, "busy", train__evaluate_every=1, train__log_every=1)
     for trainer in (quiet, busy):
@@ -100,7 +100,7 @@ def test_looking_does_not_change_training(tmp_path: Path, task: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_learns_and_its_first_loss_is_that_of_chance(tmp_path: Path, task: str) -> None:
+def test_every_task_learns_from_an_initial_loss_at_chance(tmp_path: Path, task: str) -> None:
     source = {"lm": "stories", "masked": "stories", "translate": "sort"}.get(task)
     easy: dict[str, Any] = {} if source is None else {"data__source": source}
     trainer = trainer_of(
@@ -125,7 +125,7 @@ def test_every_task_learns_and_its_first_loss_is_that_of_chance(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_what_padding_holds_and_who_shares_the_batch_changes_no_loss(tmp_path: Path, task: str) -> None:
+def test_padding_and_batch_do_not_change_the_loss(tmp_path: Path, task: str) -> None:
     trainer = trainer_of(task, tmp_path)
     model = trainer.model.eval()
     collate = Batch.from_rows
@@ -145,7 +145,7 @@ def test_what_padding_holds_and_who_shares_the_batch_changes_no_loss(tmp_path: P
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_what_does_not_count_gets_no_gradient(tmp_path: Path, task: str) -> None:
+def test_unscored_positions_get_no_gradient(tmp_path: Path, task: str) -> None:
     trainer = trainer_of(task, tmp_path)
     batch = Batch.from_rows(trainer.task.rows(0))
     logits = logits_of(trainer.model, batch)
@@ -186,7 +186,7 @@ def test_a_target_token_is_predicted_from_the_ones_before_it_and_the_whole_sourc
     assert bool((first != source).any(dim=-1).all())
 
 
-def test_a_label_is_read_from_the_text_and_nothing_is_shifted() -> None:
+def test_labels_are_not_shifted() -> None:
     batch = Batch.from_rows([Row(np.array([30, 5, 6]), np.array([2])), Row(np.array([30]), np.array([0]))])
     assert batch.inputs.tolist() == [[30, 5, 6], [30, 0, 0]]
     assert batch.attention_mask.tolist() == [[True] * 3, [True, False, False]]
@@ -196,7 +196,7 @@ def test_a_label_is_read_from_the_text_and_nothing_is_shifted() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(length=st.integers(1, 40), share=st.floats(0.01, 0.99), key=st.tuples(st.integers(0, 2**63), st.integers(0, 99)))
-def test_holes_are_what_they_should_be(length: int, share: float, key: tuple[int, int]) -> None:
+def test_masked_positions_follow_their_definition(length: int, share: float, key: tuple[int, int]) -> None:
     row = np.arange(length) % 29
     row[0] = 29  # the end token is never masked
     words = np.arange(29)
@@ -213,7 +213,7 @@ def test_holes_are_what_they_should_be(length: int, share: float, key: tuple[int
         assert other.loss_mask.tolist() != found.loss_mask.tolist()
 
 
-def test_four_fifths_are_hidden_a_tenth_replaced_a_tenth_shown() -> None:
+def test_masking_hides_80_percent_replaces_10_and_keeps_10() -> None:
     rows = [mask(np.full(1000, 7), 0.15, 100, np.arange(99), (5, number)) for number in range(200)]
     chosen = np.concatenate([row.inputs[row.loss_mask] for row in rows])
     assert len(chosen) == 200 * 150
@@ -224,7 +224,7 @@ def test_four_fifths_are_hidden_a_tenth_replaced_a_tenth_shown() -> None:
     assert set(np.unique(chosen)) == set(range(99)) | {100}, "any ordinary token may stand in"
 
 
-def test_a_hole_is_filled_from_both_sides(tmp_path: Path) -> None:
+def test_a_mask_is_predicted_from_both_sides(tmp_path: Path) -> None:
     model = as_if_trained(tiny(family="encoder"))
     row = np.array([3, 4, 5, 6, 7])
     with torch.no_grad():
@@ -245,7 +245,7 @@ def test_a_hole_is_filled_from_both_sides(tmp_path: Path) -> None:
     tokens=st.integers(1, 400),
     seed=st.integers(0, 2**64 - 1),
 )
-def test_rows_of_like_length_hold_every_example_once_an_epoch(
+def test_length_buckets_contain_every_example_once_an_epoch(
     lengths: list[tuple[int, int]], tokens: int, seed: int
 ) -> None:
     plan = LengthGroupedBatches(np.array(lengths), tokens, seed)
@@ -260,7 +260,7 @@ def test_rows_of_like_length_hold_every_example_once_an_epoch(
     )
 
 
-def test_batches_of_like_length_have_little_padding_and_another_order_each_epoch() -> None:
+def test_length_buckets_have_little_padding_and_a_new_order_each_epoch() -> None:
     drawn = np.random.Generator(np.random.PCG64(0)).integers(3, 60, (3000, 1)) + np.array([[0, 3]])
     plan = LengthGroupedBatches(drawn, 2000, seed=1)
     first = [plan.step(at) for at in range(plan.steps_per_epoch)]
@@ -273,7 +273,7 @@ def test_batches_of_like_length_have_little_padding_and_another_order_each_epoch
     assert sizes != sorted(sizes), "short ones do not come first"
 
 
-def test_any_length_takes_every_example_once_an_epoch() -> None:
+def test_every_example_of_any_length_occurs_once_an_epoch() -> None:
     order = AnyLength(7, 3, seed=5)
     taken = [index for step in range(7) for index in order.step(step)]
     assert sorted(taken) == sorted([*range(7)] * 3)
@@ -311,7 +311,7 @@ def test_too_long_examples_are_cut_left_out_or_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_decoder_that_ignores_its_source_is_called_so(tmp_path: Path) -> None:
+def test_a_decoder_that_ignores_its_source_is_reported(tmp_path: Path) -> None:
     trainer = trainer_of("translate", tmp_path, data__size=400)
     measure = lambda rows: trainer._loss_of(trainer.model, rows).loss  # noqa: E731
     said = list(trainer.task.concerns(trainer.model, measure))
@@ -336,14 +336,14 @@ def test_a_decoder_that_ignores_its_source_is_called_so(tmp_path: Path) -> None:
     assert not list(learnt.task.concerns(learnt.model, lambda rows: learnt._loss_of(learnt.model, rows).loss))
 
 
-def test_too_many_unknown_tokens_are_called_so(tmp_path: Path) -> None:
+def test_too_many_unknown_tokens_are_reported(tmp_path: Path) -> None:
     trainer = trainer_of("translate", tmp_path, tokenizer__min_count=62)
     said = list(trainer.task.concerns(trainer.model, lambda rows: trainer._loss_of(trainer.model, rows).loss))
     assert any("of the tokens are unknown" in each for each in said)
 
 
 @pytest.mark.parametrize("context", [23, 7])
-def test_what_is_read_in_use_is_what_was_read_in_training(tmp_path: Path, context: int) -> None:
+def test_inference_reads_the_same_tokens_as_training(tmp_path: Path, context: int) -> None:
     """End tokens and truncation are the same in inference and training; otherwise rows would differ."""
     for task in ("translate", "classify"):
         trainer = trainer_of(task, tmp_path, task, model__context=context, data__split="tail")
@@ -361,7 +361,7 @@ def test_what_is_read_in_use_is_what_was_read_in_training(tmp_path: Path, contex
         assert max(map(len, rows)) <= context
 
 
-def test_a_hole_is_where_training_would_hide_a_token(tmp_path: Path) -> None:
+def test_a_mask_is_encoded_as_in_training(tmp_path: Path) -> None:
     trainer = trainer_of("masked", tmp_path, data__source="stories", tokenizer__kind="words", model__context=60)
     trained = trainer.task
     assert isinstance(trained, MaskedTask)
@@ -373,7 +373,7 @@ def test_a_hole_is_where_training_would_hide_a_token(tmp_path: Path) -> None:
         assert filler.ids(text) == hidden
 
 
-def test_holes_are_new_each_time_in_training_and_the_same_in_validation(tmp_path: Path) -> None:
+def test_masks_change_in_training_and_are_fixed_in_validation(tmp_path: Path) -> None:
     trainer = trainer_of("masked", tmp_path, data__size=40, train__mask_share=0.4)
     train = trainer.task.rows
     held_out = trainer.task.held_out(None)

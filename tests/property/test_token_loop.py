@@ -36,8 +36,8 @@ CASES = [(family, kind) for family, each in MODELS.items() for kind in each]
 @pytest.mark.parametrize(("family", "kind"), CASES, ids=[f"{family}-{named(kind)}" for family, kind in CASES])
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
-def test_a_row_becomes_what_it_is_alone(family: str, kind: dict[str, Any], data: st.DataObject) -> None:
-    """This holds while rows join and leave, beyond the context, with chunked prompts, for any positions and heads."""
+def test_a_row_equals_the_same_row_decoded_alone(family: str, kind: dict[str, Any], data: st.DataObject) -> None:
+    """Other rows join and leave; texts grow beyond the context limit, and prompts may be read in chunks."""
     changes = {"layers": 2, **PLAIN, **kind} if "removed_heads" not in kind else {**PLAIN, **kind}
     model = decoder(tiny(**changes)) if family == "decoder" else encoder_decoder(**changes)
     visitors = data.draw(guests(45 if family == "decoder" else 29))
@@ -47,7 +47,7 @@ def test_a_row_becomes_what_it_is_alone(family: str, kind: dict[str, Any], data:
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
-def test_the_model_itself_runs_where_someone_listens(family: str) -> None:
+def test_with_a_hook_the_model_itself_runs(family: str) -> None:
     """With a hook on a module, the model itself must run."""
     model = decoder(tiny(layers=2, **PLAIN)) if family == "decoder" else encoder_decoder(layers=2, **PLAIN)
     seen: list[int] = []
@@ -62,7 +62,7 @@ def test_the_model_itself_runs_where_someone_listens(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
-def test_the_plain_reader_lets_rows_join_and_leave_too(family: str) -> None:
+def test_the_plain_reader_supports_joining_and_leaving(family: str) -> None:
     """The plain reader, the reference of all tests, also handles targets of unequal lengths and separate windows."""
     model = decoder(tiny(layers=2, **PLAIN)) if family == "decoder" else encoder_decoder(layers=2, **PLAIN)
     visitors = some_guests(29)
@@ -72,8 +72,8 @@ def test_the_plain_reader_lets_rows_join_and_leave_too(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
-def test_nothing_is_kept_of_rows_that_are_gone(family: str) -> None:
-    """Their slots are reused, memory is freed when no row is left, and removing an unknown row is not an error."""
+def test_nothing_remains_of_rows_that_left(family: str) -> None:
+    """The cache shrinks, memory is freed when no row is left, and removing an unknown row is not an error."""
     model = decoder(tiny(layers=1)) if family == "decoder" else encoder_decoder(layers=1)
     reader = CachedReader(model, steps=16, limit=512)
     loop = TokenLoop(reader, None, [END])
@@ -92,7 +92,7 @@ def test_nothing_is_kept_of_rows_that_are_gone(family: str) -> None:
         )
 
 
-def test_a_long_prompt_is_read_in_pieces_while_others_write() -> None:
+def test_a_long_prompt_is_read_in_chunks_while_others_generate() -> None:
     loop = loop_of(decoder(tiny(layers=1)), None, limit=4)
     first = loop.join([1], SampleConfig(tokens=50, temperature=0))
     loop.step()
@@ -101,7 +101,7 @@ def test_a_long_prompt_is_read_in_pieces_while_others_write() -> None:
     assert found == [(first,)] * 4 + [(first, second)] * 2
 
 
-def test_rows_that_hop_wait_within_the_limit_and_first() -> None:
+def test_rows_that_shift_their_window_go_first_and_wait_within_the_limit() -> None:
     """Three rows exceed a context of 29 at once, and one window of 16 tokens is read per step."""
     loop = loop_of(decoder(tiny(layers=1)), None, limit=16)
     for _ in range(3):
@@ -112,7 +112,7 @@ def test_rows_that_hop_wait_within_the_limit_and_first() -> None:
     assert [loop.step().rows for _ in range(4)] == [(0,), (0, 1), (0, 1, 2), (0, 1, 2, late)]
 
 
-def test_what_a_model_cannot_read_is_refused_and_damaged_weights_are_seen() -> None:
+def test_invalid_input_is_refused_and_damaged_weights_are_detected() -> None:
     loop = loop_of(decoder(tiny(layers=1)), None)
     for prompt in ([], [VOCAB], [-1]):
         with pytest.raises(GlassError, match=r"empty|outside"):
@@ -129,7 +129,7 @@ def test_what_a_model_cannot_read_is_refused_and_damaged_weights_are_seen() -> N
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
-def test_a_bfloat16_model_writes_in_a_batch(family: str) -> None:
+def test_a_bfloat16_model_generates_in_a_batch(family: str) -> None:
     model = decoder(tiny(layers=1)) if family == "decoder" else encoder_decoder(layers=1)
     visitors = some_guests(29)
     play(loop_of(model.to(torch.bfloat16)), visitors)

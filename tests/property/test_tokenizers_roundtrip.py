@@ -60,7 +60,7 @@ def tokenizer(kind: str, variant: str = "plain") -> Tokenizer:
 @pytest.mark.parametrize("kind", ["bytes", "bpe", "unigram"])
 @settings(max_examples=250, deadline=None)
 @given(text=TEXTS)
-def test_every_text_comes_back_exactly(kind: str, text: str) -> None:
+def test_every_text_is_restored_exactly(kind: str, text: str) -> None:
     made = tokenizer(kind)
     ids = made.encode(text)
     assert made.exact
@@ -73,7 +73,7 @@ def test_every_text_comes_back_exactly(kind: str, text: str) -> None:
 @pytest.mark.parametrize("kind", ["characters", "graphemes", "words"])
 @settings(max_examples=100, deadline=None)
 @given(text=TEXTS)
-def test_unseen_symbols_are_the_only_loss(kind: str, text: str) -> None:
+def test_only_unseen_symbols_are_lost(kind: str, text: str) -> None:
     """A tokenizer trained on the text restores it; one trained on another text loses only unseen symbols."""
     if text:
         own = train_tokenizer(TokenizerConfig(kind=kind, vocab_size=4000), [text])
@@ -91,7 +91,7 @@ def test_unseen_symbols_are_the_only_loss(kind: str, text: str) -> None:
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 @settings(max_examples=60, deadline=None)
 @given(text=TEXTS, after=TEXTS, place=st.floats(0, 1))
-def test_cutting_changes_no_token(kind: str, variant: str, text: str, after: str, place: float) -> None:
+def test_splitting_a_text_changes_no_token(kind: str, variant: str, text: str, after: str, place: float) -> None:
     made = tokenizer(kind, variant)
     whole = text + " " + after
     for near in {int(place * len(whole)), len(text), len(whole), len(whole) + 3}:
@@ -102,7 +102,7 @@ def test_cutting_changes_no_token(kind: str, variant: str, text: str, after: str
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
-def test_every_cut_of_a_difficult_text_is_safe(kind: str, variant: str) -> None:
+def test_every_safe_split_of_a_difficult_text_changes_no_token(kind: str, variant: str) -> None:
     made = tokenizer(kind, variant)
     for text in (
         "a\n \n b\n\u00a0\n c --\r\n\r d\n\n\n\nx",
@@ -116,7 +116,7 @@ def test_every_cut_of_a_difficult_text_is_safe(kind: str, variant: str) -> None:
 
 
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
-def test_cuts_are_found_where_there_are_some(kind: str) -> None:
+def test_safe_splits_are_found(kind: str) -> None:
     made = tokenizer(kind)
     assert made.safe_cut("The cat sat", 9) == (9 if kind in ("characters", "bytes") else 7)
     assert made.safe_cut("one\ntwo", 6) == (6 if kind in ("characters", "bytes") else 4)
@@ -147,7 +147,7 @@ def test_a_stream_gives_the_same_text_in_whole_characters(kind: str, text: str, 
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 @settings(max_examples=60, deadline=None)
 @given(texts=st.lists(TEXTS, max_size=4))
-def test_many_texts_are_encoded_as_each_alone(kind: str, texts: list[str]) -> None:
+def test_batch_encoding_equals_single_encoding(kind: str, texts: list[str]) -> None:
     made = tokenizer(kind)
     assert made.encode_many(texts) == [made.encode(text) for text in texts]
     for text in texts:

@@ -59,7 +59,7 @@ def close(one: Tensor, other: Tensor) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "choice"), EVERY)
 def test_everything_in_a_trace_follows_from_the_rest(family: str, choice: dict[str, Any]) -> None:
-    """With and without padding: logits equal those of an observed pass bit for bit, and every step follows."""
+    """With and without padding: logits equal those of an observed pass bit for bit; the steps agree with each other."""
     model = model_of(family, **choice)
     for real in (None, PAD):
         given = inputs(family, real)
@@ -186,7 +186,7 @@ def is_causal(model: Model) -> bool:
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder", "encoder-decoder"])
-def test_a_row_of_padding_alone_looks_at_nothing(family: str) -> None:
+def test_a_row_of_only_padding_attends_to_nothing(family: str) -> None:
     real = torch.tensor([[True] * 13, [False] * 13])
     found = trace(model_of(family), **inputs(family, real))  # type: ignore[arg-type]
     for attention in attentions(found):
@@ -204,7 +204,7 @@ def test_the_causal_mask_and_the_window_are_in_the_trace() -> None:
     assert torch.equal(plain.allowed[0, 0], distance >= 0)
 
 
-def test_shared_embeddings_of_source_and_target_are_told_apart() -> None:
+def test_shared_embeddings_of_source_and_target_are_distinguished() -> None:
     given = inputs("encoder-decoder", None)
     found = trace(model_of("encoder-decoder"), **given)  # type: ignore[arg-type]
     assert found.source is not None
@@ -233,7 +233,7 @@ def test_nothing_is_left_behind(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_an_exception_inside_leaves_no_hook(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_leaves_no_hook(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(family).train()
     before = state(model)
     given = inputs(family, None)

@@ -1,4 +1,4 @@
-"""Training: accumulated equals whole, resumed equals uninterrupted, watched equals unwatched, and it stops in time."""
+"""Training: gradients, resumed runs, evaluation that does not change training, settings, and reasons to stop."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_tied_head_is_one_matrix_in_memory_and_in_the_file(tmp_path: Path) -> 
 
 
 @pytest.mark.thorough
-def test_looking_does_not_change_training(tmp_path: Path) -> None:
+def test_evaluation_and_logging_do_not_change_training(tmp_path: Path) -> None:
     quiet = small_trainer(tmp_path, "quiet", train__evaluate_every=24, train__log_every=24, train__save_every=24)
     busy = small_trainer(tmp_path, "busy", train__evaluate_every=1, train__log_every=1, train__save_every=1)
     seeded = small_trainer(tmp_path, "seeded", sample__temperature=1.5, sample__seed=9, train__evaluate_every=2)
@@ -163,7 +163,7 @@ def test_a_non_finite_loss_stops_before_the_step_and_names_the_tensor(tmp_path: 
 
 
 @pytest.mark.thorough
-def test_reasons_to_stop(tmp_path: Path) -> None:
+def test_training_stops_for_each_reason(tmp_path: Path) -> None:
     outcome = train(small_trainer(tmp_path, "loss", train__until_loss=3.4, train__steps=500, train__evaluate_every=5))
     assert outcome is not None
     assert "reached 3.4" in outcome.reason
@@ -189,7 +189,7 @@ def test_reasons_to_stop(tmp_path: Path) -> None:
     assert resumed(tmp_path, "asked").state.step == asked.state.step
 
 
-def test_best_is_kept_measured_and_named(tmp_path: Path) -> None:
+def test_the_best_checkpoint_is_kept_and_reported(tmp_path: Path) -> None:
     trainer = small_trainer(tmp_path, train__steps=60, train__learning_rate=0.05, train__schedule="constant")
     outcome = train(trainer)
     assert outcome is not None
@@ -271,7 +271,7 @@ SEEN_ELSEWHERE = {
 }
 
 
-def test_every_training_setting_is_tried() -> None:
+def test_every_training_setting_is_tested() -> None:
     assert set(MATTERS) | SEEN_ELSEWHERE == set(TrainConfig.model_fields)
 
 
@@ -311,7 +311,7 @@ def test_cadence_settings_change_what_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
-    """A model whose loss on uniform tokens is below ln V has seen its targets."""
+    """A model whose loss on uniform tokens is clearly below ln V has seen its targets."""
     from glassformer.launch.request import merge_settings, source_settings
     from glassformer.training.setup import new_training
 
@@ -348,7 +348,7 @@ def test_a_lost_best_checkpoint_does_not_stop_a_resumed_run(tmp_path: Path) -> N
     assert trainer.run.checkpoint("best").name == f"step-{outcome.step:06d}"
 
 
-def test_the_newest_checkpoint_is_the_one_of_the_highest_step(tmp_path: Path) -> None:
+def test_the_newest_checkpoint_has_the_highest_step(tmp_path: Path) -> None:
     run = Run(tmp_path)
     for step in (999_000, 1_200_000):
         write_folder(
@@ -357,7 +357,7 @@ def test_the_newest_checkpoint_is_the_one_of_the_highest_step(tmp_path: Path) ->
     assert [path.name for path in run.complete_checkpoints()] == ["step-999000", "step-1200000"]
 
 
-def test_a_limit_lowered_below_the_steps_done_still_measures_the_last_weights(tmp_path: Path) -> None:
+def test_with_a_lowered_limit_the_last_weights_are_evaluated(tmp_path: Path) -> None:
     trainer = small_trainer(tmp_path, train__steps=100, train__evaluate_every=1000)
     stop_after(trainer, 9)
     outcome = train(resumed(tmp_path, **{"train.steps": "5"}))
@@ -365,7 +365,7 @@ def test_a_limit_lowered_below_the_steps_done_still_measures_the_last_weights(tm
     assert (outcome.step, outcome.last_step) == (9, 9)
 
 
-def test_going_on_with_steps_ends_at_the_steps(tmp_path: Path) -> None:
+def test_a_run_resumed_with_steps_ends_at_the_steps(tmp_path: Path) -> None:
     """A run with a time limit that is resumed with steps loses its time limit, and the other way round."""
     timed = small_trainer(tmp_path, "run", train__steps=None, train__minutes=0.0005)
     train(timed)

@@ -1,4 +1,4 @@
-"""The training loss, computed from a few logits at a time, against the loss of all logits at once."""
+"""The training loss, computed from a few logits at a time, compared with the loss of all logits at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def gradients(model: torch.nn.Module, loss: Tensor) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("task", TASKS)
-def test_loss_and_gradients_are_those_of_all_logits(
+def test_loss_and_gradients_equal_those_of_all_logits(
     task: str, smoothing: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = trainer_of(task, tmp_path)
@@ -51,7 +51,7 @@ def exact_loss(logits: Tensor, batch: Batch, smoothing: float) -> Tensor:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_in_float32_it_is_the_sum_over_all_positions(task: str, tmp_path: Path) -> None:
+def test_the_float32_loss_is_the_sum_over_all_positions(task: str, tmp_path: Path) -> None:
     trainer = trainer_of(task, tmp_path)
     model = trainer.model.eval()
     batch = Batch.from_rows(trainer.task.rows(0))
@@ -61,7 +61,7 @@ def test_in_float32_it_is_the_sum_over_all_positions(task: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 64])
 @pytest.mark.parametrize("bias", [False, True])
-def test_rows_at_a_time_change_nothing(rows: int, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunk_size_has_no_effect(rows: int, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(11, 6, generator=generator, dtype=torch.float64, requires_grad=True)
     matrix = torch.randn(13, 6, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -86,7 +86,7 @@ def test_large_logits_neither_overflow_nor_vanish() -> None:
     assert torch.autograd.grad(found, x)[0].tolist() == [[1.0, -1.0]]
 
 
-def test_in_bfloat16_it_is_as_near_as_the_products_are() -> None:
+def test_the_bfloat16_loss_is_as_accurate_as_its_products() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(40, 32, generator=generator, requires_grad=True)
     matrix = (torch.randn(50, 32, generator=generator) / 6).requires_grad_()
@@ -113,7 +113,7 @@ def test_without_a_target_loss_and_gradients_are_zero() -> None:
     assert not matrix.grad.any()
 
 
-def test_no_more_logits_are_made_than_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_logits_are_computed_than_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A masked batch computes logits only at masked tokens."""
     trainer = trainer_of("masked", tmp_path)
     batch = Batch.from_rows(trainer.task.rows(0))

@@ -74,7 +74,7 @@ def logits_by_row(steps: Sequence[TokenStep]) -> dict[int, Tensor]:
 def test_cached_equals_one_forward_pass_over_the_whole_target(
     positions: str, heads: int, window: int | None, shared: bool, order: str
 ) -> None:
-    """All logits of a ragged batch up to the context limit, and all tokens of greedy decoding, are equal."""
+    """All logits of a ragged batch up to the context limit, and all tokens of greedy decoding, agree."""
     model = small(-9.0, positions=positions, kv_heads=heads, window=window, shared_embedding=shared, norm_order=order)
     check_cached(model)
 
@@ -105,8 +105,8 @@ def check_cached(model: EncoderDecoder) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_a_target_depends_on_its_own_source_and_seed_alone(positions: str) -> None:
-    """Alone or at any position of any batch, with rows that end early or late, the tokens are the same."""
+def test_a_target_depends_only_on_its_source_and_seed(positions: str) -> None:
+    """The tokens are the same alone and at several positions of several batches, in which some rows end early."""
     model = small(positions=positions, kv_heads=2)
     given_ = sources((8, 29, 1, 13, 8))
     seeds = [1, 2, 3, 4, 5]
@@ -125,7 +125,7 @@ def test_a_target_depends_on_its_own_source_and_seed_alone(positions: str) -> No
 @pytest.mark.thorough
 @settings(max_examples=20, deadline=None)
 @given(data=st.data(), positions=st.sampled_from(POSITIONS), per_source=st.integers(1, 4))
-def test_a_reader_sees_each_row_as_if_alone_whatever_is_selected(
+def test_a_reader_treats_each_row_as_if_alone_for_any_selection(
     data: st.DataObject, positions: str, per_source: int
 ) -> None:
     """Sources are dropped and reordered; rows are duplicated, exchanged and replaced."""
@@ -159,7 +159,7 @@ def test_sources_of_rows(stay: list[int], per_source: int, data: st.DataObject) 
 
 @settings(max_examples=50, deadline=None)
 @given(lengths=st.lists(st.integers(0, 20), max_size=40), rows=st.integers(1, 7))
-def test_batches_by_length_hold_everything_once(lengths: list[int], rows: int) -> None:
+def test_batches_by_length_contain_everything_once(lengths: list[int], rows: int) -> None:
     batches = batches_by_length(lengths, rows)
     places = [place for batch in batches for place in batch]
     assert sorted(places) == list(range(len(lengths)))
@@ -170,7 +170,7 @@ def test_batches_by_length_hold_everything_once(lengths: list[int], rows: int) -
 
 @settings(max_examples=50, deadline=None)
 @given(lengths=st.lists(st.integers(0, 20), max_size=40), rows=st.integers(1, 7), tokens=st.integers(1, 60))
-def test_batches_by_length_hold_no_more_tokens_than_are_allowed(lengths: list[int], rows: int, tokens: int) -> None:
+def test_batches_by_length_respect_the_token_limit(lengths: list[int], rows: int, tokens: int) -> None:
     batches = batches_by_length(lengths, rows, tokens)
     assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
     for batch, following in zip(batches, [*batches, []][1:], strict=True):
@@ -205,21 +205,21 @@ def test_targets_end_by_end_token_stop_and_length() -> None:
 
 
 @pytest.mark.parametrize("tokens_", [1, 2, 28, 29, 30, 1000])
-def test_no_more_is_written_than_the_context_and_the_settings_allow(tokens_: int) -> None:
+def test_generation_respects_context_and_settings(tokens_: int) -> None:
     model = small(-100.0, positions="learned")
     steps = list(generate(model, sources((4,)), SampleConfig(temperature=0, tokens=tokens_), END))
     assert len(steps) == min(tokens_, 29)
     assert steps[-1].ended == {0: "length"}
 
 
-def test_the_repetition_penalty_does_not_count_the_token_that_a_target_begins_with() -> None:
+def test_the_repetition_penalty_ignores_the_start_token() -> None:
     """That token also ends the target; if it were counted, every target would be longer."""
     model = small(20.0)
     [step] = list(generate(model, sources((4,)), SampleConfig(temperature=0, repetition_penalty=100, tokens=9), END))
     assert step.tokens == (END,)
 
 
-def test_the_model_keeps_its_mode_the_caller_its_gradients_and_its_random_numbers() -> None:
+def test_mode_gradients_and_random_state_are_unchanged() -> None:
     model = small(dropout_attention=0.5, dropout_residual=0.5, dropout_embedding=0.5)
     given_ = sources((6, 2))
     quiet = written(2, list(generate(model, given_, SAMPLED, END)))
@@ -250,21 +250,21 @@ def test_the_model_keeps_its_mode_the_caller_its_gradients_and_its_random_number
         ([[1]], [1, 2], "2 seeds"),
     ],
 )
-def test_impossible_sources_are_refused_at_once(given_: Any, seeds: Any, message: str) -> None:
+def test_invalid_sources_are_refused_at_once(given_: Any, seeds: Any, message: str) -> None:
     model = small(shared_embedding=False, source_vocab_size=37)
     list(generate(model, [[36]], GREEDY, END))  # the vocabulary of the source counts
     with pytest.raises(GlassError, match=message):
         generate(model, given_, GREEDY, END, seeds=seeds)
 
 
-def test_candidates_need_a_token_that_starts_the_target() -> None:
+def test_candidates_need_a_start_token() -> None:
     model = small()
     assert len(candidates(model, [1, 2], 3, [END])) == 3
     with pytest.raises(GlassError, match="needs a start token"):
         candidates(model, [1, 2], 3)
 
 
-def test_no_sources_no_steps() -> None:
+def test_without_sources_there_are_no_steps() -> None:
     assert list(generate(small(), [], GREEDY, END)) == []
 
 

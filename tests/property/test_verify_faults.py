@@ -395,7 +395,7 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_noticed_by_the_right_checks(name: str, home: Path, monkeypatch: Patch) -> None:
+def test_a_planted_fault_is_detected_by_the_right_checks(name: str, home: Path, monkeypatch: Patch) -> None:
     plant, run, named = FAULTS[name]
     wanted = set(named.split())
     plant(monkeypatch)
@@ -413,7 +413,7 @@ def spoilt(home: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(home / "decoder", tmp_path / "decoder"))
 
 
-def test_a_flipped_bit_in_the_weights_is_noticed(spoilt: Path) -> None:
+def test_a_flipped_bit_in_the_weights_is_detected(spoilt: Path) -> None:
     path = open_run(spoilt).checkpoint("best") / "model.safetensors"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -425,7 +425,7 @@ def test_a_flipped_bit_in_the_weights_is_noticed(spoilt: Path) -> None:
     assert not report.ok
 
 
-def test_settings_of_another_model_are_noticed(spoilt: Path) -> None:
+def test_settings_of_another_model_are_detected(spoilt: Path) -> None:
     config = spoilt / "config.toml"
     config.write_text(config.read_text(encoding="utf-8").replace("hidden = 22", "hidden = 23"), encoding="utf-8")
     assert failed(spoilt, set()) == {"settings"}
@@ -439,7 +439,7 @@ def test_a_checkpoint_of_another_step_is_noticed(spoilt: Path) -> None:
     assert failed(spoilt, set()) == {"settings"}
 
 
-def test_another_tokenizer_of_the_same_size_is_noticed(spoilt: Path) -> None:
+def test_another_tokenizer_of_the_same_size_is_detected(spoilt: Path) -> None:
     own = open_run(spoilt)
     other = train_tokenizer(own.config().tokenizer, ["".join(LINES).upper() + "0123456"])
     ours = Tokenizer.load(own.tokenizer_file)
@@ -448,7 +448,7 @@ def test_another_tokenizer_of_the_same_size_is_noticed(spoilt: Path) -> None:
     assert failed(spoilt, set()) == {"vocabulary"}
 
 
-def test_a_device_that_computes_something_else_is_noticed(home: Path, monkeypatch: Patch) -> None:
+def test_a_device_with_wrong_results_is_detected(home: Path, monkeypatch: Patch) -> None:
     """The check runs as for an accelerator, with the CPU as the "device"."""
     check = next(check for check in CHECKS if check.name == "device")
     assert run_check(check, VerifiedRun(open_run(home / "decoder"), device="cpu")).ok is None
@@ -467,7 +467,7 @@ def test_a_device_that_computes_something_else_is_noticed(home: Path, monkeypatc
 
 
 @pytest.mark.thorough
-def test_an_export_that_says_something_else_is_noticed(home: Path, monkeypatch: Patch) -> None:
+def test_an_export_with_other_results_is_detected(home: Path, monkeypatch: Patch) -> None:
     pytest.importorskip("transformers")
     from glassformer.interop.huggingface import export
 
@@ -482,7 +482,7 @@ def test_an_export_that_says_something_else_is_noticed(home: Path, monkeypatch: 
     assert failed(home / "decoder", {"export-hf"}) == {"export-hf"}
 
 
-def test_every_check_has_a_fault_that_it_notices() -> None:
+def test_every_check_detects_some_fault() -> None:
     own_test = {"checkpoints", "settings", "vocabulary", "device", "export-hf"}
     noticed = {name for _, _, named in FAULTS.values() for name in named.split()}
     assert {check.name for check in CHECKS} == noticed | own_test

@@ -30,7 +30,7 @@ def largest_change_of_the_last(layers: int, positions: str = "none", **changes: 
 
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("changes", [{}, {"norm": "rmsnorm", "activation": "swiglu", "kv_heads": 2, "qk_norm": "head"}])
-def test_an_encoder_without_positions_moves_with_its_tokens(layers: int, changes: dict[str, object]) -> None:
+def test_an_encoder_without_positions_is_permutation_equivariant(layers: int, changes: dict[str, object]) -> None:
     if "qk_norm" in changes and type(tiny().qk_norm) is bool:
         changes = {**changes, "qk_norm": "head"}
     model = encoder(layers=layers, positions="none", **changes).double()
@@ -41,7 +41,7 @@ def test_an_encoder_without_positions_moves_with_its_tokens(layers: int, changes
     assert (model(ids[:, order]) - moved).abs().amax() <= 1e-12
 
 
-def test_two_holes_of_one_text_get_the_same_prediction() -> None:
+def test_without_positions_two_masks_get_the_same_prediction() -> None:
     model = encoder(positions="none").double()
     ids = tokens(1, LENGTH)
     ids[0, 4] = ids[0, 17] = 30
@@ -50,7 +50,7 @@ def test_two_holes_of_one_text_get_the_same_prediction() -> None:
 
 
 @pytest.mark.parametrize("positions", [kind for kind in POSITIONS if kind != "none"])
-def test_with_positions_an_encoder_knows_the_order(positions: str) -> None:
+def test_with_positions_an_encoder_depends_on_the_order(positions: str) -> None:
     model = encoder(positions=positions).double()
     ids = tokens(5, LENGTH)
     order = torch.randperm(LENGTH, generator=torch.Generator().manual_seed(3))
@@ -61,14 +61,14 @@ def test_with_positions_an_encoder_knows_the_order(positions: str) -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "rmsnorm", "activation": "swiglu", "kv_heads": 2}])
-def test_one_causal_layer_without_positions_is_blind_to_the_order_of_the_prefix(changes: dict[str, object]) -> None:
+def test_one_causal_layer_without_positions_ignores_the_prefix_order(changes: dict[str, object]) -> None:
     assert largest_change_of_the_last(layers=1, **changes) <= 1e-12
 
 
 @pytest.mark.parametrize("layers", [2, 3])
-def test_two_causal_layers_without_positions_are_not(layers: int) -> None:
+def test_two_causal_layers_without_positions_depend_on_the_prefix_order(layers: int) -> None:
     assert largest_change_of_the_last(layers=layers) > 1e-3
 
 
-def test_one_causal_layer_with_positions_is_not() -> None:
+def test_one_causal_layer_with_positions_depends_on_the_prefix_order() -> None:
     assert largest_change_of_the_last(layers=1, positions="rotary") > 1e-3

@@ -83,7 +83,7 @@ def test_no_document_has_a_held_out_combination() -> None:
     assert len(combinations) == sum(len(partners(noun, held=False)) for noun in NOUNS)  # all others occur
 
 
-def test_enough_is_held_out_and_enough_is_not() -> None:
+def test_enough_combinations_are_held_out_and_enough_are_not() -> None:
     for noun in NOUNS:
         held = partners(noun, held=True)
         free = partners(noun, held=False)
@@ -95,7 +95,7 @@ def test_enough_is_held_out_and_enough_is_not() -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_pairs_have_held_out_combinations_only_or_none(held: bool) -> None:
+def test_pairs_have_only_or_no_held_out_combinations(held: bool) -> None:
     for pair in Agreement().minimal_pairs(400, seed=4, held=held):
         subject, _, between, _ = structure(pair.good)
         others = {noun for noun, _, _ in nouns_of(pair.good)} - {subject}
@@ -103,7 +103,7 @@ def test_pairs_have_held_out_combinations_only_or_none(held: bool) -> None:
         assert all(held_out(subject, noun) == held for noun in others), pair
 
 
-def test_a_pair_differs_in_the_number_of_the_verb_alone() -> None:
+def test_a_pair_differs_only_in_the_number_of_the_verb() -> None:
     for pair in PAIRS:
         good = pair.good.split()
         bad = pair.bad.split()
@@ -130,7 +130,7 @@ def test_pairs_are_balanced() -> None:
         assert lemmas == [lemmas[0]] * 4
 
 
-def test_pairs_depend_on_seed_and_number_alone() -> None:
+def test_pairs_depend_only_on_seed_and_number() -> None:
     corpus = find_minimal_pair_corpus("agreement")
     assert list(corpus.minimal_pairs(9, seed=5)) == PAIRS[:9]
     assert list(corpus.minimal_pairs(9, seed=6)) != PAIRS[:9]
@@ -141,7 +141,7 @@ def by_cell(guess: dict[str, list[float]]) -> dict[str, float]:
     return {cell: sum(hits) / len(hits) for cell, hits in guess.items()}
 
 
-def test_simple_rules_by_counting() -> None:
+def test_heuristics_reach_their_computed_accuracies() -> None:
     """Heuristics reach the accuracies of `agreement_rules` on a balanced set of pairs."""
     names = ("last_noun", "first_noun", "majority", "always_singular")
     reached: dict[str, dict[str, list[float]]] = {name: {cell: [] for cell in CELLS} for name in names}
@@ -178,7 +178,7 @@ def test_simple_rules_by_counting() -> None:
         "The author that the key likes is old.",
     ],
 )
-def test_what_no_document_is(wrong: str) -> None:
+def test_impossible_documents_have_probability_zero(wrong: str) -> None:
     assert Agreement().log_probability(wrong) == -math.inf
 
 
@@ -191,7 +191,7 @@ def test_pairs_are_not_documents() -> None:
         assert Agreement().log_probability(pair.bad) == -math.inf
 
 
-def test_probabilities_of_all_sentences_about_keys_sum_to_their_share() -> None:
+def test_probabilities_of_all_sentences_about_keys_sum_correctly() -> None:
     """One document in 24 has this subject, two thirds have no noun before it, and the chain has zero or one noun."""
     corpus = Agreement(most=1)
     texts = []
@@ -220,14 +220,14 @@ def test_probabilities_of_all_sentences_about_keys_sum_to_their_share() -> None:
     assert total == pytest.approx(1 / 3 / 24 / 2 / 2, rel=1e-9)
 
 
-def test_a_pair_is_a_value() -> None:
+def test_pairs_with_equal_fields_are_equal() -> None:
     assert PAIRS[0] == MinimalPair(PAIRS[0].good, PAIRS[0].bad, 0, "SS", 0, 0)
 
 
 @pytest.mark.parametrize(
     ("nouns", "held", "allowed"), [(0, True, "1 to 4"), (5, True, "1 to 4"), (10, False, "1 to 9")]
 )
-def test_chains_are_as_long_as_there_are_nouns(nouns: int, held: bool, allowed: str) -> None:
+def test_too_many_nouns_in_a_chain_are_refused(nouns: int, held: bool, allowed: str) -> None:
     with pytest.raises(GlassError, match=f"a sentence with {nouns} nouns") as refused:
         next(Agreement().minimal_pairs(4, 1, held, nouns=(nouns,)))
     assert refused.value.remedy == f"Give a number of nouns: {allowed}."
@@ -235,7 +235,7 @@ def test_chains_are_as_long_as_there_are_nouns(nouns: int, held: bool, allowed: 
     assert len(list(Agreement().minimal_pairs(400, 1, held, nouns=(longest,)))) == 400
 
 
-def test_documents_have_as_long_chains_as_there_are_nouns() -> None:
+def test_the_length_of_chains_in_documents_is_limited() -> None:
     with pytest.raises(GlassError, match="a sentence with 10 nouns"):
         Agreement(most=10)
     corpus = Agreement(most=9)

@@ -60,7 +60,7 @@ def weights(config: Config) -> int:
     return 12 * config.model.layers * config.model.width**2
 
 
-def test_a_faster_machine_gets_a_larger_model_and_what_is_probed_last_is_taken(machine: Any, tmp_path: Path) -> None:
+def test_a_faster_machine_gets_a_larger_model(machine: Any, tmp_path: Path) -> None:
     config = long_text(tmp_path)
     found = []
     for speed in (1e8, 5e11, 1e13):
@@ -74,7 +74,7 @@ def test_a_faster_machine_gets_a_larger_model_and_what_is_probed_last_is_taken(m
     assert found == sorted(set(found))
 
 
-def test_a_shape_that_turns_out_slow_is_given_up(machine: Any, tmp_path: Path) -> None:
+def test_a_slow_shape_is_replaced(machine: Any, tmp_path: Path) -> None:
     config = long_text(tmp_path)
     probed = machine(lambda settings: 1e11 if settings.model.width <= 96 else 1e9)
     sizes = sized(config, tmp_path)
@@ -82,7 +82,7 @@ def test_a_shape_that_turns_out_slow_is_given_up(machine: Any, tmp_path: Path) -
     assert sizes.config.model == probed[-1].model
 
 
-def test_it_ends_where_two_shapes_each_speak_for_the_other(machine: Any, tmp_path: Path) -> None:
+def test_alternating_shapes_end_after_a_fixed_number_of_rounds(machine: Any, tmp_path: Path) -> None:
     probed = machine(lambda settings: 1e13 if settings.model.width == SHAPES[0][1] else 1e7)
     sizes = sized(long_text(tmp_path), tmp_path)
     assert len(probed) == auto_sizes.ROUNDS
@@ -90,7 +90,7 @@ def test_it_ends_where_two_shapes_each_speak_for_the_other(machine: Any, tmp_pat
 
 
 @pytest.mark.parametrize(("first", "real"), [(2e10, 2e9), (2e9, 2e10)])
-def test_batch_and_steps_belong_to_the_speed_that_was_measured(
+def test_batch_and_steps_follow_the_measured_speed(
     first: float, real: float, machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Both speeds suggest the smallest model, but different batches."""
@@ -109,7 +109,7 @@ def test_batch_and_steps_belong_to_the_speed_that_was_measured(
         assert train.steps is None
 
 
-def test_what_was_said_stays(machine: Any, tmp_path: Path) -> None:
+def test_settings_of_the_user_are_kept(machine: Any, tmp_path: Path) -> None:
     machine(lambda settings: 1e11)
     config = long_text(tmp_path)
     sizes = sized(config, tmp_path, ("model.layers", "train.batch", "train.learning_rate"))
@@ -122,7 +122,7 @@ def test_what_was_said_stays(machine: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bfloat16", "said", "precision"), [(500.0, "auto", "bf16"), (1.0, "auto", "fp32"), (500.0, "fp32", "fp32")]
 )
-def test_the_precision_is_decided_before_anything_is_probed(
+def test_the_precision_is_chosen_before_probing(
     bfloat16: float, said: str, precision: str, machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("GLASS_CACHE", str(tmp_path / "cache"))
@@ -149,7 +149,7 @@ def pairs(folder: Path, count: int) -> Config:
     return small_config(folder, **changes, **train, model__positions="learned", model__shared_embedding=True)
 
 
-def test_of_many_pairs_a_thousand_are_held_out_and_nearly_all_fit_the_context(machine: Any, tmp_path: Path) -> None:
+def test_of_many_pairs_a_thousand_are_held_out(machine: Any, tmp_path: Path) -> None:
     probed = machine(lambda settings: 1e10)
     sizes = sized(pairs(tmp_path, 12_000), tmp_path)
     assert len(sizes.data.validation) == pytest.approx(auto_sizes.HELD_OUT, rel=0.02)
@@ -161,7 +161,7 @@ def test_of_many_pairs_a_thousand_are_held_out_and_nearly_all_fit_the_context(ma
     assert probed[-1].train.batch_tokens == sizes.chosen["train.batch_tokens"]
 
 
-def test_what_was_said_of_pairs_stays_and_few_pairs_keep_their_tenth(machine: Any, tmp_path: Path) -> None:
+def test_settings_for_pairs_are_kept_and_few_pairs_hold_out_a_tenth(machine: Any, tmp_path: Path) -> None:
     machine(lambda settings: 1e10)
     sizes = sized(pairs(tmp_path, 900), tmp_path, (auto_sizes.VOCABULARY, "train.batch_tokens", "model.context"))
     assert sizes.chosen.keys().isdisjoint(

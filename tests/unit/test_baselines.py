@@ -169,7 +169,7 @@ def test_gzip_in_small_groups_of_documents(monkeypatch: pytest.MonkeyPatch) -> N
     assert by_name(baselines(train, validation, tokenizer))["gzip"].loss == pytest.approx(whole.loss, rel=0.02)
 
 
-def test_true_entropy_is_that_of_the_documents_themselves() -> None:
+def test_the_true_entropy_is_that_of_the_documents() -> None:
     corpus = find_text_corpus("sort")
     tokenizer = Characters("0123456789=")
     texts = list(corpus.documents(4000, seed=1))
@@ -182,7 +182,7 @@ def test_true_entropy_is_that_of_the_documents_themselves() -> None:
     assert all(step.loss > ladder[-1].loss for step in ladder[:-1])
 
 
-def test_true_entropy_where_documents_do_not_read_back() -> None:
+def test_the_true_entropy_falls_back_to_the_corpus_entropy() -> None:
     tokenizer = Characters("0123456789=x")
     validation = store(["12=12", "x"], tokenizer)
     truth = baselines(validation, validation, tokenizer, "sort", windows="documents")[-1]
@@ -199,7 +199,7 @@ def test_nothing_beats_uniform_tokens() -> None:
     assert all(step.loss > 0.999 * ladder["true entropy"].loss for step in ladder.values())
 
 
-def test_a_large_vocabulary_and_the_cap() -> None:
+def test_a_large_vocabulary_and_a_token_limit_are_handled() -> None:
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, 60_000, 20_000).astype(np.uint16)
     chances = KneserNey(tokens, 60_000).probabilities(tokens[:500])
@@ -212,7 +212,7 @@ def test_a_large_vocabulary_and_the_cap() -> None:
     assert "the last 101 of 1,101" in step.note
 
 
-def test_no_token_to_predict() -> None:
+def test_without_tokens_to_predict_there_are_no_baselines() -> None:
     tokenizer = Characters("a")
     assert baselines(store(["a"], tokenizer), store([""], tokenizer), tokenizer) == []
 

@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize("context", [24, 300])  # attention step by step, and the fused kernel
 @pytest.mark.parametrize("family", ["decoder", "encoder", "encoder-decoder"])
-def test_products_of_rounded_operands_in_float32_are_those_of_bfloat16(
+def test_float32_products_of_rounded_operands_equal_bfloat16_products(
     family: str, context: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GLASS_CACHE", str(tmp_path))

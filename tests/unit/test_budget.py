@@ -15,13 +15,13 @@ def budget(**changes: float) -> Budget:
     return Budget(**{**facts, "step": 0.5, **changes})  # type: ignore[arg-type]
 
 
-def test_all_rows_where_they_fit() -> None:
+def test_all_rows_are_evaluated_if_they_fit() -> None:
     assert budget().rows() == 500  # 5 of at most 30 s
     assert budget().final_rows() == 2000  # 20 of at most 60 s
     assert budget(row=0.0).final_rows() == 2000  # not measured
 
 
-def test_rows_that_fit_where_not_all_do() -> None:
+def test_only_rows_that_fit_are_evaluated() -> None:
     slow = budget(row=0.1)
     assert slow.rows() == 300  # a twentieth of 600 s
     assert slow.final_rows() == 600  # a tenth of 600 s
@@ -29,14 +29,14 @@ def test_rows_that_fit_where_not_all_do() -> None:
     assert budget(row=1000.0, all_rows=1, wanted_rows=1).final_rows() == 1
 
 
-def test_the_final_rows_fit_what_is_left_but_not_less_than_half_their_share() -> None:
+def test_the_final_evaluation_uses_the_remaining_time() -> None:
     slow = budget(row=0.1)
     assert slow.final_rows(600 - 1 - slow.reserved_seconds - 45.05) == 450
     assert slow.final_rows(599.0) == 300
     assert slow.final_rows(100.0) == 600
 
 
-def test_training_ends_so_that_all_that_follows_fits() -> None:
+def test_training_ends_in_time_for_all_remaining_work() -> None:
     plan = budget()
     rest = REST_SECONDS + REST_SHARE * 600
     follows = (500 * 0.01 + 2.0) + 1.0 + (1.0 + 2000 * 0.01 + rest)  # evaluation, checkpoint, final evaluation
@@ -57,7 +57,7 @@ def test_the_schedule_runs_from_the_first_step_to_the_end_of_training() -> None:
     assert plan.fraction_done(701.0, 700.0, 500) == 1.0
 
 
-def test_an_evaluation_waits_until_its_share_has_grown() -> None:
+def test_an_evaluation_waits_until_its_time_is_available() -> None:
     plan = budget(sample=15.0)  # 20 s each, of 120 in the whole run, 20 of them kept for the last one
     assert not plan.allows_evaluation(50.0, 0.0, 500, first=True)
     assert plan.allows_evaluation(101.0, 0.0, 500, first=True)
@@ -66,7 +66,7 @@ def test_an_evaluation_waits_until_its_share_has_grown() -> None:
     assert not plan.allows_evaluation(500.0, 100.0, 500, first=False)  # the last one has the rest
 
 
-def test_one_dear_evaluation_is_made_in_the_second_half() -> None:
+def test_one_expensive_evaluation_is_made_in_the_second_half() -> None:
     plan = budget(sample=54.0)  # 59 s each: two of them fill the share
     assert not plan.allows_evaluation(100.0, 0.0, 500, first=True)
     assert plan.allows_evaluation(300.0, 0.0, 500, first=True)
@@ -74,7 +74,7 @@ def test_one_dear_evaluation_is_made_in_the_second_half() -> None:
     assert not budget(sample=100.0).allows_evaluation(300.0, 0.0, 500, first=True)
 
 
-def test_the_least_minutes_are_a_round_number_that_is_enough() -> None:
+def test_the_suggested_minutes_are_a_sufficient_round_number() -> None:
     plan = budget(seconds=0.6)
     least = plan.least_minutes(3.0, 500)
     assert 60 * least >= 2 * (3.0 + 0.5 + plan.after_training(500))
@@ -92,7 +92,7 @@ def test_the_least_minutes_are_a_round_number_that_is_enough() -> None:
     st.floats(0, 1e5),
     st.booleans(),
 )
-def test_shares_are_never_passed(
+def test_time_shares_are_never_exceeded(
     seconds: float,
     wanted: int,
     every: int,

@@ -52,7 +52,7 @@ def test_by_hand() -> None:
     assert scores.calibration_error == pytest.approx((0.3 + 0.4 + 0.5 + 0.9) / 4)
 
 
-def test_precision_goes_by_what_was_said_and_recall_by_what_is() -> None:
+def test_precision_uses_predictions_and_recall_uses_true_labels() -> None:
     """Label a has precision 1/3 and recall 1; a predicted label that is never true counts in macro-F1 with 0."""
     scores = classification_scores([0, 1, 1, 1], certain([0, 0, 0, 2], 4), ["a", "b", "c", "d"])
     first, second, third, _ = scores.classes
@@ -72,7 +72,7 @@ def test_a_perfect_and_a_wholly_wrong_classifier() -> None:
     assert 30 < wrong.log_loss < 40  # not infinite
 
 
-def test_bins_hold_their_upper_end_and_are_weighted() -> None:
+def test_bins_include_their_upper_end_and_are_weighted() -> None:
     """With two labels, confidence is at least 0.5: 9/15 is the end of the ninth bin, 0.61 is in the tenth."""
     confidences = [9 / 15, 9 / 15, 0.61, 1.0]
     chances = [[p, 1 - p] for p in confidences]
@@ -83,7 +83,7 @@ def test_bins_hold_their_upper_end_and_are_weighted() -> None:
     assert scores.calibration_error == pytest.approx((2 * 0.1 + 0.39 + 0) / 4)
 
 
-def test_calibrated_probabilities_are_found_so_and_overconfident_ones_are_not() -> None:
+def test_calibrated_probabilities_have_low_calibration_error_and_others_high() -> None:
     truth, chances = drawn(20_000, 4, seed=0)
     names = ["a", "b", "c", "d"]
     fair = classification_scores(truth, chances, names)
@@ -106,9 +106,7 @@ def test_calibrated_probabilities_are_found_so_and_overconfident_ones_are_not() 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30), st.permutations(range(4)))
 @settings(max_examples=60, deadline=None)
-def test_the_order_of_examples_and_the_numbers_of_labels_do_not_matter(
-    pairs: list[tuple[int, int]], renamed: list[int]
-) -> None:
+def test_the_order_of_examples_and_labels_does_not_matter(pairs: list[tuple[int, int]], renamed: list[int]) -> None:
     truth = [t for t, _ in pairs]
     predicted = [p for _, p in pairs]
     scores = classification_scores(truth, certain(predicted, 4), ["a", "b", "c", "d"])
@@ -139,7 +137,7 @@ def test_macro_f1_of_resamples_and_its_interval() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=20))
 @settings(max_examples=40, deadline=None)
-def test_macro_f1_from_counts_is_that_of_the_matrix(pairs: list[tuple[int, int]]) -> None:
+def test_macro_f1_from_counts_equals_that_of_the_matrix(pairs: list[tuple[int, int]]) -> None:
     truth, predicted = np.array(pairs).T
     counted = macro_f1_of(truth, predicted, 6)(np.arange(len(pairs)))
     assert counted == pytest.approx(macro_f1(confusion_matrix(truth, predicted, 6)), abs=1e-12)
@@ -168,7 +166,7 @@ def test_brier_needs_no_matrix_of_labels_by_labels() -> None:
     assert scores.brier == pytest.approx(((chances - truth) ** 2).sum(axis=1).mean())
 
 
-def test_of_many_labels_json_has_the_pairs_that_occur() -> None:
+def test_json_lists_only_occurring_pairs_of_many_labels() -> None:
     names = [f"label {i}" for i in range(51)]
     facts = classification_scores([0, 0, 3], certain([0, 7, 3], 51), names).facts()
     assert facts["confusion"] == [
@@ -186,7 +184,7 @@ def table_of(names: list[str], n: int, seed: int = 2) -> tuple[ClassificationSco
     return scores, scores.text().splitlines()
 
 
-def test_the_table_lines_up_whatever_the_labels_are_called() -> None:
+def test_the_table_is_aligned_for_any_label_names() -> None:
     names = ["খেলা", "a label that goes on and on " * 5, "two\nlines\tof it", "国际新闻", ""]
     scores, lines = table_of(names, 12_000)
     assert len(lines) == 2 + len(names)
@@ -219,7 +217,7 @@ def test_zeros_are_dots_and_twenty_labels_still_make_a_matrix() -> None:
     assert lines[2].count(".") - 3 == 19  # three scores have decimal points
 
 
-def test_many_labels_give_the_worst_confused_pairs() -> None:
+def test_for_many_labels_the_most_confused_pairs_are_listed() -> None:
     names = [f"label {i}" for i in range(21)]
     truth = [0] * 10 + [1] * 5 + [2] * 3
     predicted = [5] * 4 + [0] * 6 + [0] * 5 + [2, 2, 20]
@@ -237,7 +235,7 @@ def test_many_labels_give_the_worst_confused_pairs() -> None:
     assert len(many) == 2 + 20
 
 
-def test_facts_are_plain_json() -> None:
+def test_facts_are_json_serializable() -> None:
     truth, chances = drawn(50, 3, seed=3)
     scores = classification_scores(truth, chances, ["a", "খ", "c"])
     facts = json.loads(json.dumps(scores.facts(), allow_nan=False))
@@ -247,7 +245,7 @@ def test_facts_are_plain_json() -> None:
     assert sum(row["count"] for row in facts["reliability"]) == facts["examples"] == 50
 
 
-def test_one_label_and_single_precision_are_fine() -> None:
+def test_one_label_and_single_precision_are_accepted() -> None:
     assert classification_scores([0, 0], [[1.0], [1.0]], ["only"]).macro_f1 == 1.0
     truth, chances = drawn(100, 3, seed=4)
     rounded = chances.astype(np.float16)
@@ -256,7 +254,7 @@ def test_one_label_and_single_precision_are_fine() -> None:
     assert half.log_loss == pytest.approx(classification_scores(truth, chances, ["a", "b", "c"]).log_loss, abs=1e-2)
 
 
-def test_what_are_no_probabilities_is_refused() -> None:
+def test_invalid_probabilities_are_refused() -> None:
     fine = [[0.5, 0.5]]
     names = ["a", "b"]
     for truth, chances, called, said in (

@@ -36,12 +36,12 @@ def clean(*parts: str) -> str:
 
 
 @pytest.mark.parametrize("text", CASES)
-def test_what_is_taken_out_and_what_stays(text: str) -> None:
+def test_cleaning_removes_and_keeps_the_right_characters(text: str) -> None:
     assert clean(text) == CASES[text]
 
 
 @given(PIECES)
-def test_cleaning_knows_no_cuts(parts: list[str]) -> None:
+def test_cleaning_does_not_depend_on_pieces(parts: list[str]) -> None:
     whole = clean("".join(parts))
     assert clean(*parts) == whole
     assert clean(whole) == whole
@@ -61,7 +61,7 @@ def shared(first: str, second: str) -> int:
 
 
 @given(st.integers(0, 90), st.integers(0, 90))
-def test_a_sketch_knows_no_cuts(first: int, second: int) -> None:
+def test_a_sketch_does_not_depend_on_pieces(first: int, second: int) -> None:
     text = BANGLA + CHINESE
     (first, second) = sorted((first, second))
     assert bands(text[:first], text[first:second], text[second:]) == bands(text)
@@ -80,7 +80,7 @@ def test_near_duplicates_share_a_band_and_strangers_share_none(words: list[str])
     assert shared(text, joint.join(other)) == 0
 
 
-def test_the_share_of_equal_bands_is_what_the_theory_says() -> None:
+def test_the_fraction_of_equal_bands_agrees_with_theory() -> None:
     """For sets with Jaccard similarity J, a band of 8 is equal with probability J^8."""
     agree = 0
     pairs = 150
@@ -90,7 +90,7 @@ def test_the_share_of_equal_bands_is_what_the_theory_says() -> None:
     assert agree / (pairs * BANDS) == pytest.approx((72 / 80) ** 8, abs=0.05)
 
 
-def test_repeats_are_the_later_ones_of_each_group_also_by_way_of_others() -> None:
+def test_later_documents_of_each_group_are_duplicates_also_transitively() -> None:
     keys = {0: (1, 10), 2: (2, 20), 3: (1, 30), 5: (3, 20), 6: (4, 40), 7: (3, 50), 9: (5, 60)}
     repeats = DuplicateFinder()
     for index, (mark, band) in keys.items():
@@ -99,7 +99,7 @@ def test_repeats_are_the_later_ones_of_each_group_also_by_way_of_others() -> Non
     assert DuplicateFinder().duplicate_flags() == b""
 
 
-def test_repeated_documents_leave_the_text_before_it_is_split(tmp_path: Path) -> None:
+def test_duplicates_are_removed_before_the_split(tmp_path: Path) -> None:
     lines = [" ".join(f"{word}{number}" for word in BANGLA.split()) for number in range(40)]
     near = f"({lines[3]}!)"
     (tmp_path / "t.txt").write_text("\n".join([*lines, lines[7], near, "two words"]), encoding="utf-8")
@@ -112,6 +112,6 @@ def test_repeated_documents_leave_the_text_before_it_is_split(tmp_path: Path) ->
     assert made == {"keep": 42, "exact": 41, "near": 40}
 
 
-def test_errors_come_whole_out_of_another_process() -> None:
+def test_errors_survive_pickling() -> None:
     error = pickle.loads(pickle.dumps(GlassError("what", "do")))
     assert (error.problem, error.remedy, str(error)) == ("what", "do", "what\ndo")

@@ -27,14 +27,14 @@ class Fake:
         return self.now
 
 
-def test_the_process_began_before_now_and_does_not_begin_again() -> None:
+def test_the_start_of_the_process_is_fixed() -> None:
     first = process_began()
     assert first <= time.monotonic()
     assert process_began() == pytest.approx(first, abs=0.5)  # the system counts in hundredths of a second
 
 
 @LINUX
-def test_a_process_began_when_it_was_started() -> None:
+def test_the_start_of_a_process_is_measured() -> None:
     before = time.monotonic()
     code = "from glassformer.training.clock import process_began; print(process_began())"
     began = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
@@ -42,7 +42,7 @@ def test_a_process_began_when_it_was_started() -> None:
 
 
 @LINUX
-def test_the_age_is_read_after_the_name_of_the_program(tmp_path: Path) -> None:
+def test_the_age_is_parsed_after_the_program_name(tmp_path: Path) -> None:
     """The program name may contain spaces and parentheses: proc(5)."""
     import os
 
@@ -57,7 +57,7 @@ def test_the_age_is_read_after_the_name_of_the_program(tmp_path: Path) -> None:
     "content",
     [None, "", "1 (x) S 2 3", "1 (x) S " + "z " * 30, "1 (x) S " + "0 " * 30, "1 (x) S " + "99999999999999 " * 30],
 )
-def test_where_the_system_does_not_tell_the_process_begins_now(content: str | None, tmp_path: Path) -> None:
+def test_without_system_information_the_process_starts_now(content: str | None, tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     if content is not None:
         stat.write_text(content, encoding="utf-8")
@@ -74,7 +74,7 @@ def test_seconds_count_from_a_reading() -> None:
     assert since(time.monotonic() - 100.0)() >= 100.0
 
 
-def test_earlier_legs_are_added_and_laps_follow_each_other() -> None:
+def test_earlier_processes_are_added_and_laps_are_consecutive() -> None:
     here = Fake(2.0)
     run = RunClock(here, OneProcess())
     run.earlier = 40.0
@@ -85,7 +85,7 @@ def test_earlier_legs_are_added_and_laps_follow_each_other() -> None:
     assert run.now == 45.0
 
 
-def test_all_processes_get_the_reading_of_the_slowest() -> None:
+def test_all_processes_use_the_reading_of_the_slowest() -> None:
     class Three(OneProcess):
         def all_reduce_max(self, number: float) -> float:
             return max(number, 6.5, 1.0)

@@ -60,7 +60,7 @@ def prepared(task: Task, path: Path, **data: Any) -> Prepared:
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather"])
 @pytest.mark.parametrize("task", list(CHOICES))
-def test_they_give_the_tokens_of_json_lines(tmp_path: Path, task: Task, suffix: str) -> None:
+def test_columnar_files_give_the_tokens_of_json_lines(tmp_path: Path, task: Task, suffix: str) -> None:
     columns = prepared(task, written(tmp_path, suffix, ROWS), **CHOICES[task])
     lines = prepared(task, written(tmp_path, ".jsonl", ROWS), **CHOICES[task])
     for one, other in ((columns.train, lines.train), (columns.validation, lines.validation)):
@@ -70,7 +70,7 @@ def test_they_give_the_tokens_of_json_lines(tmp_path: Path, task: Task, suffix: 
     assert any(suffix.strip(".").replace("feather", "arrow") in note for note in columns.notes)
 
 
-def test_a_folder_of_them_is_read_in_order(tmp_path: Path) -> None:
+def test_a_folder_of_columnar_files_is_read_in_order(tmp_path: Path) -> None:
     folder = tmp_path / "parts"
     folder.mkdir()
     for number in range(3):
@@ -79,7 +79,7 @@ def test_a_folder_of_them_is_read_in_order(tmp_path: Path) -> None:
     assert found.train.source.documents + found.validation.source.documents == 60
 
 
-def test_a_nested_column_holds_no_text(tmp_path: Path) -> None:
+def test_a_nested_column_is_not_text(tmp_path: Path) -> None:
     path = written(tmp_path, ".parquet", [{"nested": {"text": "a text in a struct"}, "other": 1} for _ in range(5)])
     with pytest.raises(GlassError, match="left out 5 rows without text in that column"):
         prepared("lm", path, column="nested")
@@ -97,7 +97,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
         assert refused.value.remedy == "Write or download the file again."
 
 
-def test_what_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
     from dataclasses import replace
 
     from glassformer.text.reading import SourceFile, columnar_scan
@@ -111,7 +111,7 @@ def test_what_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
         list(scanned.text())
 
 
-def test_without_the_package_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_installation_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, ".parquet", ROWS)
     monkeypatch.setattr(packages, "installed", lambda name: name != "pyarrow")
     with pytest.raises(GlassError, match="needs the package pyarrow") as refused:

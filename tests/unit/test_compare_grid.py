@@ -37,7 +37,7 @@ def test_a_grid_has_every_combination_with_every_seed() -> None:
         assert grid.find(job.name) == job
 
 
-def test_names_are_fit_for_folders_on_every_system() -> None:
+def test_names_are_valid_folder_names_on_every_system() -> None:
     cell = Cell({"data.source": "a b/c:d*?é" * 20}, Config())
     name = Grid((cell,), 1).jobs()[0].name
     assert len(name) < 120
@@ -84,7 +84,7 @@ def test_what_cannot_be_compared_is_refused_by_name(vary: list[str], problem: st
     assert remedy in error.value.remedy
 
 
-def test_a_grid_is_what_its_file_says(tmp_path: Path) -> None:
+def test_a_grid_is_restored_from_its_file(tmp_path: Path) -> None:
     grid = grid_of()
     grid.write(tmp_path)
     assert Grid.read(tmp_path) == grid
@@ -103,18 +103,18 @@ def test_the_difference_between_grids_is_named() -> None:
     assert difference(grid, other) == "train.batch = 32, not 5"
 
 
-def test_shared_settings_are_those_that_are_no_defaults_and_do_not_vary() -> None:
+def test_shared_settings_differ_from_defaults_and_do_not_vary() -> None:
     assert shared_settings(grid_of("model.positions=rotary,none")) == {"model.width": 24, "train.seed": 7}
 
 
 @pytest.mark.parametrize("values", [(1.5, 2.5), (0.1, 0.2, 0.30001), tuple(np.random.default_rng(3).normal(size=11))])
-def test_means_and_deviations_are_numpys(values: tuple[float, ...]) -> None:
+def test_means_and_deviations_equal_numpy(values: tuple[float, ...]) -> None:
     spread = SeedStatistics(values)
     assert spread.mean == pytest.approx(np.mean(values), rel=1e-14)
     assert spread.sd == pytest.approx(np.std(values, ddof=1), rel=1e-14)
 
 
-def test_a_difference_below_two_deviations_is_no_claim() -> None:
+def test_a_difference_below_two_deviations_is_not_claimed() -> None:
     base = SeedStatistics((1.0, 1.2))  # sd 0.1414
     assert Contrast.of(SeedStatistics((1.37, 1.38)), base).finding == "not told apart"  # 0.275 is less than 2 x 0.1414
     assert Contrast.of(SeedStatistics((1.39, 1.40)), base).finding == "higher"
@@ -127,7 +127,7 @@ def test_a_difference_below_two_deviations_is_no_claim() -> None:
     assert Contrast.of(SeedStatistics((2.0, 2.0)), SeedStatistics((1.0, 1.0))).ratio == math.inf
 
 
-def test_a_table_puts_seeds_together_and_lists_failures() -> None:
+def test_a_table_groups_seeds_and_lists_failures() -> None:
     grid = grid_of("model.positions=learned,none", seeds=2)
     a, b = ([grid.job(number, seed).name for seed in range(2)] for number in range(2))
     results = {a[0]: result(1.0), a[1]: result(1.2), b[0]: result(3.0), b[1]: {"failed": "it fell over"}}
@@ -153,7 +153,7 @@ def test_a_table_puts_seeds_together_and_lists_failures() -> None:
     assert [row.contrast is None for row in other.rows] == [False, True]
 
 
-def test_a_difference_without_spread_is_no_number_in_json() -> None:
+def test_a_difference_without_spread_is_null_in_json() -> None:
     grid = grid_of("model.positions=learned,none", seeds=2)
     losses = [1.0, 3.0, 1.0, 3.0]  # seed by seed
     table = tabulate(grid, {job.name: result(loss) for job, loss in zip(grid.jobs(), losses, strict=True)})
@@ -162,13 +162,13 @@ def test_a_difference_without_spread_is_no_number_in_json() -> None:
 
 
 @pytest.mark.parametrize(("vary", "same"), [("model.positions=learned,none", True), ("train.batch=3,5", False)])
-def test_the_report_says_same_rows_only_where_they_are(vary: str, same: bool) -> None:
+def test_the_report_claims_equal_rows_only_if_true(vary: str, same: bool) -> None:
     grid = grid_of(vary, seeds=1)
     report = comparison_report(grid, tabulate(grid, {job.name: result(1.0) for job in grid.jobs()}), {}, Path("out"))
     assert ("see the same rows" in report.markdown()) == same
 
 
-def test_cells_with_different_tokens_are_compared_by_the_byte() -> None:
+def test_cells_with_different_tokens_are_compared_in_bits_per_byte() -> None:
     grid = grid_of("tokenizer.kind=bytes,characters", seeds=1)
     table = tabulate(grid, {job.name: result(3.0 + number) for number, job in enumerate(grid.jobs())})
     assert (table.measure, table.title) == ("bits_per_byte", "bits per byte")

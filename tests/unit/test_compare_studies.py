@@ -31,7 +31,7 @@ def chosen(*words: str) -> Grid:
 
 
 @pytest.mark.parametrize("name", study_names())
-def test_every_study_is_a_grid_that_can_run(name: str) -> None:
+def test_every_study_is_a_valid_grid(name: str) -> None:
     grid = chosen("--study", name)
     study = load_study(name)
     assert study.question.endswith("?")
@@ -42,7 +42,7 @@ def test_every_study_is_a_grid_that_can_run(name: str) -> None:
         assert cell.config.train.evaluate_every < (cell.config.train.steps or 0)  # the picture has a curve
 
 
-def test_the_questions_of_the_tutorials_have_a_study() -> None:
+def test_the_tutorials_questions_have_studies() -> None:
     asked = {
         "positions-decoder",
         "positions-encoder",
@@ -63,7 +63,7 @@ def test_the_questions_of_the_tutorials_have_a_study() -> None:
     assert norms == [("pre", 60), ("pre", 0), ("post", 60), ("post", 0)]
 
 
-def test_a_study_takes_a_text_and_changes() -> None:
+def test_a_study_accepts_a_text_and_changes() -> None:
     config = chosen("random", "--study", "heads", "--steps", "9", "--set", "model.layers=1").cells[0].config
     assert (config.data.source, config.tokenizer.kind) == ("random", "characters")  # as suits the corpus
     assert (config.train.steps, config.model.layers, config.model.width) == (9, 1, 64)
@@ -82,7 +82,7 @@ def test_studies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["studies"].keys() == {*study_names(), "cost"}
 
 
-def test_a_process_that_dies_costs_its_own_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_affects_only_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "dies"
     program.write_text(f"#!{sys.executable}\nimport sys\nsys.stdin.readline()\nsys.exit(5)\n", encoding="utf-8")
     program.chmod(0o755)
@@ -100,7 +100,7 @@ def test_a_process_that_dies_costs_its_own_run_alone(tmp_path: Path, monkeypatch
 # ---- cost
 
 
-def test_a_power_is_found_with_its_interval() -> None:
+def test_an_exponent_is_fitted_with_its_interval() -> None:
     sizes = [3, 5, 11, 17]
     exact = fit_power(sizes, [7 * size**1.5 for size in sizes])
     assert (exact.power, exact.scale) == (pytest.approx(1.5), pytest.approx(7))
@@ -113,7 +113,7 @@ def test_a_power_is_found_with_its_interval() -> None:
     assert fit_power([1, 2], [3, 6]).margin is None
 
 
-def test_what_is_kept_of_a_feedforward_layer_is_counted_to_the_byte() -> None:
+def test_saved_bytes_of_a_feedforward_layer_are_exact() -> None:
     sizes = {"T": 13, "D": 24, "L": 1}
     hidden = 4 * 24
     assert saved_bytes_of(feedforward_pass(sizes)) == 4 * 13 * (
@@ -124,7 +124,7 @@ def test_what_is_kept_of_a_feedforward_layer_is_counted_to_the_byte() -> None:
     assert saved_bytes_of(MeasuredPass(lambda: layer(x), layer)) == 4 * 7 * (24 + 2 * hidden)
 
 
-def test_only_attention_step_by_step_keeps_a_square() -> None:
+def test_only_explicit_attention_saves_quadratic_memory() -> None:
     fused, explicit = (
         [saved_bytes_of(attention_pass({"T": T, "D": 8}, way)) for T in (64, 128)] for way in (False, True)
     )

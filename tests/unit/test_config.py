@@ -20,7 +20,7 @@ from glassformer.base.settings import UNSET
 from glassformer.launch.request import RunRequest
 
 
-def test_toml_round_trip_keeps_what_is_unset() -> None:
+def test_a_toml_round_trip_keeps_unset_values() -> None:
     config = Config().with_changes({"train.steps": "unset", "train.minutes": "3", "sample.stop": '["a", "b"]'})
     again = Config.from_dict(tomllib.loads(config.to_toml()))
     assert again == config
@@ -30,7 +30,7 @@ def test_toml_round_trip_keeps_what_is_unset() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])).filter(lambda text: text != UNSET))
-def test_any_prompt_survives_toml(prompt: str) -> None:
+def test_any_prompt_survives_a_toml_round_trip(prompt: str) -> None:
     config = Config.from_dict({"sample": {"prompt": prompt}})
     assert Config.from_dict(tomllib.loads(config.to_toml())) == config
 
@@ -105,7 +105,7 @@ def test_impossible_settings_are_refused_in_two_lines(sections: dict[str, object
     assert len(str(caught.value).splitlines()) == 2
 
 
-def test_removed_heads_have_one_order_and_qk_norm_was_a_switch() -> None:
+def test_removed_heads_are_sorted_and_older_qk_norm_is_accepted() -> None:
     names = ["dec.10.self.1", "dec.9.self.11", "dec.9.self.3", "dec.9.self.0"]
     config = Config.from_dict({"model": {"layers": 12, "heads": 16, "removed_heads": names}})
     assert list(config.model.removed_heads) == names[::-1][:2] + names[1::-1]
@@ -130,7 +130,7 @@ def test_every_setting_is_a_flag_with_help() -> None:
             assert field.description
 
 
-def test_flags_change_settings_and_later_kinds_win() -> None:
+def test_later_sources_of_settings_take_precedence() -> None:
     parser = argparse.ArgumentParser()
     add_setting_flags(parser, Config.model_fields)
     for name in SHORT:
@@ -146,7 +146,7 @@ def test_flags_change_settings_and_later_kinds_win() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["model.layers", "nothing.layers=3", "model.leyers=3"])
-def test_wrong_set_is_refused(wrong: str) -> None:
+def test_invalid_set_options_are_refused(wrong: str) -> None:
     with pytest.raises(GlassError):
         settings_of([], changes_from(argparse.Namespace(set=[wrong])))
 
@@ -158,7 +158,7 @@ def test_every_recipe_is_valid_and_described(name: str) -> None:
     assert Config.from_dict(recipe.settings) != Config()
 
 
-def test_train_config_defaults_are_usable() -> None:
+def test_default_training_settings_are_usable() -> None:
     assert TrainConfig().steps == 2000
 
 
@@ -190,7 +190,7 @@ def request_of(*words: str) -> RunRequest:
         ([], None, False),
     ],
 )
-def test_running_text_without_a_recipe_gets_what_was_learnt(
+def test_a_recipe_is_chosen_if_none_is_given(
     words: list[str], recipe: str | None, measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -210,6 +210,6 @@ def test_running_text_without_a_recipe_gets_what_was_learnt(
         assert config.train.optimizer == "adamw"
 
 
-def test_what_a_person_says_stands_over_the_usual_recipe() -> None:
+def test_settings_of_the_user_override_the_default_recipe() -> None:
     config = request_of("book.txt", "--steps", "9", "--train.optimizer", "adamw", "--model.layers", "2").config
     assert (config.train.optimizer, config.model.layers, config.model.positions) == ("adamw", 2, "rotary")

@@ -35,7 +35,7 @@ TALK = [
 ]
 
 
-def test_other_data_sets_write_the_same() -> None:
+def test_formats_of_other_data_sets_are_read() -> None:
     sharegpt = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"}]
     assert messages_of(sharegpt, "line 1") == [
         {"role": "user", "content": "Hi"},
@@ -76,7 +76,7 @@ def test_messages_that_cannot_be_read_are_refused_with_their_position(message: A
         (NAMED, ["2." + END_MARK, "4." + END_MARK]),
     ],
 )
-def test_answers_have_exact_borders(source: str, expected: list[str]) -> None:
+def test_answers_have_exact_boundaries(source: str, expected: list[str]) -> None:
     text, spans = ChatTemplate(source).training_text(TALK)
     assert [text[start:stop] for start, stop in spans] == expected
     borders = [0, *(border for span in spans for border in span), len(text)]
@@ -84,14 +84,14 @@ def test_answers_have_exact_borders(source: str, expected: list[str]) -> None:
     assert "".join(text[start:stop] for start, stop in pairwise(borders)) == text
 
 
-def test_a_text_that_holds_the_end_mark_does_not_end_a_message() -> None:
+def test_a_text_with_the_end_mark_does_not_end_a_message() -> None:
     talk = [{"role": "user", "content": f"a{END_MARK}b"}, {"role": "assistant", "content": "c"}]
     text, spans = ChatTemplate(CHAT_TEMPLATE).training_text(talk)
     assert text == f"a\ufffdb{END_MARK}c"
     assert spans == ((4, 5),)
 
 
-def test_a_template_without_borders_fails_or_is_no_template() -> None:
+def test_templates_that_fail_are_refused() -> None:
     backwards = "{% for m in messages | reverse %}{{ m.content }}{% endfor %}"
     with pytest.raises(GlassError, match="answers cannot be located"):
         ChatTemplate(backwards).training_text(TALK)
@@ -117,7 +117,7 @@ def talks(count: int = 20) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", ["bpe", "characters", "words", "bytes", "unigram", "wordpiece", "graphemes"])
-def test_the_tokens_that_count_are_the_answers_and_their_ends(tmp_path: Path, kind: str) -> None:
+def test_only_answers_and_their_ends_count(tmp_path: Path, kind: str) -> None:
     found = prepared(tmp_path, talks(), kind)
     store = found.train
     end = found.tokenizer.end_id
@@ -134,7 +134,7 @@ def test_the_tokens_that_count_are_the_answers_and_their_ends(tmp_path: Path, ki
         assert "2." not in found.tokenizer.decode(outside)
 
 
-def test_the_end_mark_is_no_symbol_of_the_vocabulary(tmp_path: Path) -> None:
+def test_the_end_mark_is_not_in_the_vocabulary(tmp_path: Path) -> None:
     found = prepared(tmp_path, talks(), "characters")
     assert found.tokenizer.encode(END_MARK) == [found.tokenizer.unknown_id]
     assert found.train.unknown_fraction == 0
@@ -150,7 +150,7 @@ def test_questions_and_answers_in_columns_are_conversations(tmp_path: Path) -> N
     assert [text for text, *_ in again.train.texts()] == [text for text, *_ in found.train.texts()]
 
 
-def test_what_teaches_nothing_is_left_out_and_counted(tmp_path: Path) -> None:
+def test_conversations_without_answers_are_omitted_and_counted(tmp_path: Path) -> None:
     odd = [
         {"messages": [*TALK[:2]]},
         {"messages": [TALK[1], {"role": "assistant", "content": "  "}]},
@@ -193,7 +193,7 @@ def test_a_template_that_spells_a_special_token_is_refused(tmp_path: Path) -> No
         prepared(tmp_path, talks(), chat_template="{% for m in messages %}{{ m.content }}<|end|>{% endfor %}")
 
 
-def test_the_token_that_begins_and_ends_texts_begins_one_by_its_name(tmp_path: Path) -> None:
+def test_a_start_token_written_by_name_is_not_repeated(tmp_path: Path) -> None:
     tokenizer = prepared(tmp_path, talks()).tokenizer
     end = tokenizer.token_text(tokenizer.end_id)
     template = ChatTemplate(f"{end}{{% for m in messages %}}{{{{ m.content }}}}{end}{{% endfor %}}")
@@ -205,7 +205,7 @@ def test_the_token_that_begins_and_ends_texts_begins_one_by_its_name(tmp_path: P
     assert template.pieces(TALK[1:2], True, names)[0].startswith(START_MARK)
 
 
-def test_another_template_makes_other_tokens(tmp_path: Path) -> None:
+def test_another_template_gives_other_tokens(tmp_path: Path) -> None:
     plain = prepared(tmp_path, talks())
     named = prepared(tmp_path, talks(), chat_template=NAMED)
     assert plain.folder != named.folder
@@ -226,21 +226,21 @@ def chatml_names() -> SpecialNames:
 
 
 @pytest.mark.parametrize("answer", ["yes", "d", "end", "im_end", "<|im_end|>"])
-def test_an_answer_that_stands_in_the_name_of_a_token_has_exact_borders(answer: str) -> None:
+def test_an_answer_contained_in_a_token_name_has_exact_boundaries(answer: str) -> None:
     template = ChatTemplate(CHATML)
     messages = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": answer}]
     text, spans = template.training_text(messages, chatml_names())
     assert [text[start:stop] for start, stop in spans] == [f"{answer}{NAME_MARK}<|im_end|>{NAME_END_MARK}"]
 
 
-def test_what_follows_an_answer_that_the_template_changes_does_not_count() -> None:
+def test_text_after_a_changed_answer_does_not_count() -> None:
     template = ChatTemplate("{% for m in messages %}{{ m.content|upper }}{{ eos_token }}\n{% endfor %}")
     messages = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "yes"}]
     text, spans = template.training_text(messages)
     assert [text[start:stop] for start, stop in spans] == [f"YES{END_MARK}"]
 
 
-def test_a_template_that_refuses_a_plain_conversation_names_no_token_for_an_export(tmp_path: Path) -> None:
+def test_a_template_that_refuses_a_plain_conversation_has_no_end_token(tmp_path: Path) -> None:
     tokenizer = prepared(tmp_path, talks()).tokenizer
     assert template_tokens(None, tokenizer) == (frozenset(), False)
     assert template_tokens("{{ bos_token }}{{ raise_exception('needs tools') }}", tokenizer) == (frozenset(), True)

@@ -40,7 +40,7 @@ def test_no_adjective_suits_both() -> None:
     assert all(len(word) == 5 for word in (*ANIMALS, *THINGS))
 
 
-def test_documents_name_the_right_one_or_say_it() -> None:
+def test_documents_name_the_right_noun_or_use_it() -> None:
     named: Counter[str] = Counter()
     for text in Coreference().documents(4000, seed=1):
         animal, thing, said, adjective = parts(text)
@@ -63,13 +63,13 @@ def test_no_document_has_a_held_out_combination() -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_pairs_have_held_out_combinations_only_or_none(held: bool) -> None:
+def test_pairs_have_only_or_no_held_out_combinations(held: bool) -> None:
     for pair in Coreference().minimal_pairs(400, seed=3, held=held):
         animal, thing, _, adjective = parts(pair.good)
         assert held_out(animal, thing, adjective) == held
 
 
-def test_pairs_differ_in_the_noun_and_are_scored_behind_it() -> None:
+def test_pairs_differ_in_the_noun_and_are_scored_after_it() -> None:
     for pair in PAIRS:
         animal, thing, said, adjective = parts(pair.good)
         assert said == (animal if adjective in ANIMAL_ADJECTIVES else thing)
@@ -82,7 +82,7 @@ def test_pairs_differ_in_the_noun_and_are_scored_behind_it() -> None:
         assert pair.attractors == 0
 
 
-def test_twins_differ_in_the_adjective_and_turn_the_answer() -> None:
+def test_twins_differ_in_the_adjective_and_reverse_the_answer() -> None:
     for first, second in zip(PAIRS[::2], PAIRS[1::2], strict=True):
         assert first.twin == second.twin
         assert (first.cell, second.cell) == ("animal", "thing")
@@ -92,7 +92,7 @@ def test_twins_differ_in_the_adjective_and_turn_the_answer() -> None:
     assert len({pair.twin for pair in PAIRS}) == 300
 
 
-def test_pairs_depend_on_seed_and_number_alone() -> None:
+def test_pairs_depend_only_on_seed_and_number() -> None:
     corpus = find_minimal_pair_corpus("coreference")
     assert list(corpus.minimal_pairs(7, seed=5)) == PAIRS[:7]
     assert list(corpus.minimal_pairs(7, seed=6)) != PAIRS[:7]
@@ -128,7 +128,7 @@ def test_probabilities_of_all_documents_sum_to_one() -> None:
         "The horse did not cross the river because it was too tired",
     ],
 )
-def test_what_no_document_is(wrong: str) -> None:
+def test_impossible_documents_have_probability_zero(wrong: str) -> None:
     assert Coreference().log_probability(wrong) == -math.inf
 
 

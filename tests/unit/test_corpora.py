@@ -1,4 +1,4 @@
-"""Generated corpora: reproducible, well formed, and correct about their own probabilities."""
+"""Generated corpora: reproducible, well formed, and with correct probabilities."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_the_table_has_every_corpus() -> None:
     assert all(corpus.summary and "\n" not in corpus.summary for corpus in CORPORA.values())
 
 
-def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+def test_an_unknown_name_is_refused_with_a_suggestion() -> None:
     with pytest.raises(GlassError) as caught:
         find_corpus("storys")
     assert caught.value.remedy == "Did you mean stories?"
 
 
 @pytest.mark.parametrize("name", NAMES_OF_CORPORA)
-def test_recommended_settings_are_settings_and_rows_hold_a_document(name: str) -> None:
+def test_recommended_settings_are_valid_and_fit_a_document(name: str) -> None:
     corpus = find_text_corpus(name)
     config = Config().with_changes(corpus.recommended("lm"))
     assert config.tokenizer.kind in ("characters", "words")
@@ -79,7 +79,7 @@ def test_recommended_settings_are_settings_and_rows_hold_a_document(name: str) -
 
 
 @pytest.mark.parametrize("name", NAMES_OF_CORPORA)
-def test_document_i_depends_on_seed_and_i_alone(name: str) -> None:
+def test_document_i_depends_only_on_seed_and_i(name: str) -> None:
     corpus = find_text_corpus(name)
     few = list(corpus.documents(5, seed=11))
     many = list(corpus.documents(40, seed=11))
@@ -91,12 +91,12 @@ def test_document_i_depends_on_seed_and_i_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES_OF_CORPORA)
-def test_a_seed_gives_the_same_text_for_ever(name: str) -> None:
+def test_a_seed_gives_the_same_text_in_every_version(name: str) -> None:
     assert next(find_text_corpus(name).documents(1, seed=7)).startswith(FIRST[name])
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES_OF_CORPORA if name != "refrains"])
-def test_own_documents_are_possible_and_spoilt_ones_are_not(name: str) -> None:
+def test_generated_documents_are_possible_and_corrupted_ones_are_not(name: str) -> None:
     corpus = find_text_corpus(name)
     for text in corpus.documents(30, seed=5):
         chance = corpus.log_probability(text)
@@ -163,7 +163,7 @@ def test_random_symbols_are_uniform() -> None:
     assert UniformSymbols().entropy() / 1000 == pytest.approx(math.log(64))
 
 
-def test_stories_are_stories() -> None:
+def test_stories_agree_in_articles_pronouns_and_wishes() -> None:
     """Agreement and memory: correct articles and pronouns, and the gift is the wish."""
     words: set[str] = set()
     for story in Stories().documents(400, seed=2):
@@ -212,7 +212,7 @@ def test_string_pairs(name: str) -> None:
     assert corpus.tasks[0] == "lm"
 
 
-def test_a_corpus_without_what_is_asked_for_names_those_with_it() -> None:
+def test_an_unsupported_request_names_suitable_corpora() -> None:
     with pytest.raises(GlassError) as caught:
         find_pair_corpus("stories")
     assert caught.value.problem == "the corpus stories has no pairs of source and target"

@@ -17,7 +17,7 @@ from glassformer.model.count import count_model, embedding_rows
 from tests.property.models import VOCAB, tiny
 
 
-def test_the_published_embedding_sizes() -> None:
+def test_published_embedding_sizes_are_reproduced() -> None:
     assert [(w, n, f"{mib:.2f}") for w, n, mib in embedding_rows(32_100)] == [
         (128, 4_108_800, "15.67"),
         (256, 8_217_600, "31.35"),
@@ -26,7 +26,7 @@ def test_the_published_embedding_sizes() -> None:
     ]
 
 
-def test_the_published_encoder_decoder_and_its_difference() -> None:
+def test_a_published_encoder_decoder_size_is_reproduced() -> None:
     recipe = load_recipe("tutorial-d7")
     components = {part.name: part.parameters for part in count_model(ModelConfig(**recipe.settings["model"]))}
     total = sum(components.values())
@@ -37,7 +37,7 @@ def test_the_published_encoder_decoder_and_its_difference() -> None:
     assert recipe.published["parts"]["feed-forward"] - components["feed-forward"] == biases + components["norms"]
 
 
-def test_torch_layers_have_as_many_parameters() -> None:
+def test_torch_layers_have_the_same_number_of_parameters() -> None:
     config = ModelConfig(
         family="encoder-decoder",
         layers=2,
@@ -60,7 +60,7 @@ def test_torch_layers_have_as_many_parameters() -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"kv_heads": 2, "activation": "swiglu"}, {"tied": False, "qk_norm": "head"}])
-def test_flops_are_those_that_torch_counts(changes: dict[str, object]) -> None:
+def test_flops_equal_torchs_count(changes: dict[str, object]) -> None:
     config = tiny(**changes)
     model = build_model(config, VOCAB)
     tokens = torch.zeros(1, config.context, dtype=torch.long)
@@ -71,7 +71,7 @@ def test_flops_are_those_that_torch_counts(changes: dict[str, object]) -> None:
     assert counter.get_total_flops() == per_token * config.context
 
 
-def test_parameters_and_cache_are_those_of_the_model() -> None:
+def test_parameters_and_cache_equal_those_of_the_model() -> None:
     config = tiny(kv_heads=2, positions="relative", head_bias=True)
     components = count_model(config, VOCAB)
     model = build_model(config, VOCAB)
@@ -93,7 +93,7 @@ def test_an_encoder_has_no_cache(classes: int | None) -> None:
         (["bangla-slm"], 32_100, 41_704_448),
     ],
 )
-def test_recipes_are_counted_with_the_vocabulary_they_train_with(
+def test_recipes_are_counted_with_their_training_vocabulary(
     words: list[str], vocab_size: int, parameters: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["count", *words, "--json"]) == 0

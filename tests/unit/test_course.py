@@ -80,7 +80,7 @@ def test_a_declared_package_that_is_missing_is_not_installed(tmp_path: Path, mon
 
 @pytest.mark.parametrize("words", [["learn", "list"], ["learn", "--help"]])
 def test_without_the_course_the_command_says_so_in_two_lines(words: list[str]) -> None:
-    """Without site-packages no package declares anything; the rest of the command line still works."""
+    """Without site-packages, no package declares anything; `glass --help` still lists all commands."""
     source = ROOT / "src"
     code = f"import sys; sys.path.insert(0, {str(source)!r}); from glassformer.app.cli.main import main; "
     done = subprocess.run(

@@ -46,7 +46,7 @@ def tiny(**changes: Any) -> ModelConfig:
         {"family": "encoder-decoder", "positions": "alibi", "activation": "relu2", "norm": "none"},
     ],
 )
-def test_a_sound_machine_agrees_and_differs_by_rounding_only(changes: dict[str, Any]) -> None:
+def test_a_correct_machine_differs_only_by_rounding(changes: dict[str, Any]) -> None:
     found = check_devices(tiny(**changes), ["cpu"])
     names = [each.name for each in found]
     threads = sorted({1, usable_cores()})
@@ -76,7 +76,7 @@ RIGHT = F.scaled_dot_product_attention
 GELU = F.gelu
 
 
-def test_a_wrong_kernel_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_kernel_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(F, "scaled_dot_product_attention", wrong_scale)
     found = {each.name: each for each in check_devices(tiny(), ["cpu"])}
     assert not found["float32, 1 thread"].ok
@@ -84,14 +84,14 @@ def test_a_wrong_kernel_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["bfloat16 weights, as in generation"].ok  # a thousandth is less than its rounding
 
 
-def test_a_wrong_gradient_is_seen_where_the_logits_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_gradient_is_detected_even_if_logits_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(F, "gelu", wrong_slope)
     single = check_devices(tiny(activation="gelu"), ["cpu"])[0]
     assert single.logits < single.limit
     assert not single.ok
 
 
-def test_numbers_that_are_not_finite_agree_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_non_finite_numbers_never_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     nan = float("nan")
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *given, **named: RIGHT(*given, **named) * nan)
     found = check_attention(tiny(), torch.device("cpu"))
@@ -100,7 +100,7 @@ def test_numbers_that_are_not_finite_agree_with_nothing(monkeypatch: pytest.Monk
     assert (told["logits"], told["gradients"], told["ok"]) == (None, None, False)
 
 
-def test_threads_and_random_numbers_are_as_before() -> None:
+def test_threads_and_random_state_are_restored() -> None:
     before = torch.get_num_threads()
     random = torch.get_rng_state()
     check_devices(tiny(layers=1), ["cpu"])
@@ -109,11 +109,11 @@ def test_threads_and_random_numbers_are_as_before() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"context": 1}, {"window": 1}])
-def test_where_one_key_is_seen_gradients_of_zero_agree(changes: dict[str, int]) -> None:
+def test_with_one_visible_key_zero_gradients_agree(changes: dict[str, int]) -> None:
     assert check_attention(tiny(**changes), torch.device("cpu")).ok
 
 
-def test_a_window_is_cut_so_far_that_it_hides_something() -> None:
+def test_a_window_is_reduced_until_it_masks_tokens() -> None:
     cut, notes = cut_sizes(tiny(window=27))
     assert cut.window is not None
     assert cut.window < min(device.LENGTH, cut.context)
@@ -121,7 +121,7 @@ def test_a_window_is_cut_so_far_that_it_hides_something() -> None:
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_sizes_are_cut_and_choices_are_kept(name: str) -> None:
+def test_sizes_are_reduced_and_choices_are_kept(name: str) -> None:
     config = Config.from_dict(load_recipe(name).settings).model
     cut, notes = cut_sizes(config)
     assert cut.layers <= 2
@@ -135,13 +135,13 @@ def test_sizes_are_cut_and_choices_are_kept(name: str) -> None:
         assert (said in notes) == (getattr(config, size) != getattr(cut, size))
 
 
-def test_many_heads_are_cut_in_whole_groups() -> None:
+def test_heads_are_reduced_in_whole_groups() -> None:
     cut, notes = cut_sizes(ModelConfig(width=1024, heads=32, kv_heads=8, window=200, context=4096))
     assert (cut.heads, cut.G, cut.K, cut.window, cut.width) == (8, 2, 32, 12, 256)
     assert "heads 32 -> 8" in notes
 
 
-def test_heads_that_are_cut_off_need_no_removing() -> None:
+def test_removed_heads_beyond_the_reduced_size_are_ignored() -> None:
     removed = ["dec.0.self.5", "dec.0.self.11", "dec.3.self.0", "enc.1.self.7", "dec.1.cross.2"]
     whole = ModelConfig(
         family="encoder-decoder", width=1024, heads=16, layers=4, encoder_layers=3, removed_heads=tuple(removed)
@@ -149,7 +149,7 @@ def test_heads_that_are_cut_off_need_no_removing() -> None:
     assert cut_sizes(whole)[0].removed_heads == ("dec.0.self.5", "dec.1.cross.2", "enc.1.self.7")
 
 
-def test_the_table_of_extras_is_that_of_the_package() -> None:
+def test_the_table_of_extras_equals_that_of_the_package() -> None:
     extras = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     wanted = {name: tuple(re.split(r"[><=\[]", each)[0] for each in needs) for name, needs in extras.items()}
     assert {name: packages for name, (packages, _) in EXTRAS.items()} == {
@@ -157,7 +157,7 @@ def test_the_table_of_extras_is_that_of_the_package() -> None:
     }
 
 
-def test_the_machine_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_machine_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = inspect_machine(tmp_path)
     assert found.versions["torch"] == torch.__version__
     assert found.cores >= 1
@@ -178,7 +178,7 @@ def test_the_machine_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert find_compiler() == str(compiler)
 
 
-def test_a_precision_that_cannot_be_computed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_precision_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*shape: int, **kind: Any) -> torch.Tensor:
         raise RuntimeError("not implemented")
 

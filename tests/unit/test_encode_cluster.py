@@ -77,7 +77,7 @@ def silent(message: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
-def test_parts_together_are_the_whole(case: str, folder: Path) -> None:
+def test_encoded_parts_equal_the_whole(case: str, folder: Path) -> None:
     data = DataConfig(source=str(folder / "texts"), **CASES[case])
     whole = encode_here(LM, data, VOCABULARY, folder / "whole", silent)
     assert len(whole.train.source) > 60
@@ -89,8 +89,8 @@ def test_parts_together_are_the_whole(case: str, folder: Path) -> None:
         assert files(job.out) == files(folder / "whole")
 
 
-def test_documents_longer_than_memory_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such documents arrive in several pieces: here some lines, and every file."""
+def test_documents_longer_than_the_memory_limit_are_encoded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long documents arrive in several pieces: here some lines, and every file."""
     monkeypatch.setattr(documents, "MAX_PENDING_CHARACTERS", 90)
     for name, settings in {"lines": {**LINES, "duplicates": "near", "max_words": 22}, "files": {"clean": True}}.items():
         data = DataConfig(source=str(folder / "texts"), **settings)
@@ -101,7 +101,7 @@ def test_documents_longer_than_memory_holds(folder: Path, monkeypatch: pytest.Mo
         assert files(job.out) == files(folder / name)
 
 
-def test_a_corpus_and_a_tokenizer_that_is_there(folder: Path) -> None:
+def test_a_corpus_is_encoded_with_an_existing_tokenizer(folder: Path) -> None:
     ready = TokenizerOrigin(TokenizerConfig(), file=folder / "first" / "tokenizer.json")
     encode_here(LM, DataConfig(source=str(folder / "texts")), VOCABULARY, folder / "first", silent)
     data = DataConfig(source="stories", size=23)
@@ -114,7 +114,7 @@ def test_a_corpus_and_a_tokenizer_that_is_there(folder: Path) -> None:
     assert settings_of_encoded(str(job.out))["tokenizer"]["vocab_size"] == 300
 
 
-def test_a_job_that_was_stopped_is_known_again_and_another_one_begins_anew(folder: Path) -> None:
+def test_a_stopped_job_is_recognized_and_another_job_starts_anew(folder: Path) -> None:
     def job(**settings: Any) -> EncodingJob:
         data = DataConfig(source=str(folder / "texts"), **settings)
         with open_source(LM, data, folder) as source:
@@ -181,7 +181,7 @@ def fail(job: EncodingJob, rank: int) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("datatrove") is None, reason="datatrove is not installed")
-def test_what_goes_wrong_in_a_process_is_said_here(folder: Path) -> None:
+def test_errors_in_a_worker_process_are_reported(folder: Path) -> None:
     data = DataConfig(source=str(folder / "texts"))
     with open_source(LM, data, folder) as source:
         job = plan_job(source, VOCABULARY, folder / "out")
@@ -200,7 +200,7 @@ def changed(folder: Path) -> Iterator[tuple[DataConfig, TokenizerConfig, bool, s
     yield data, tokenizer, True, "no mask token"
 
 
-def test_an_encoded_text_is_learnt_from_with_its_own_settings_or_not_at_all(folder: Path) -> None:
+def test_an_encoded_text_is_opened_only_with_its_settings(folder: Path) -> None:
     data = DataConfig(source=str(folder / "texts"), **LINES)
     made = encode_here(LM, data, VOCABULARY, folder / "out", silent)
     found = open_encoded(LM, data.replace(source=str(folder / "out")), VOCABULARY.config)
@@ -218,7 +218,7 @@ def test_an_encoded_text_is_learnt_from_with_its_own_settings_or_not_at_all(fold
 
 
 @pytest.mark.skipif(importlib.util.find_spec("datatrove") is None, reason="datatrove is not installed")
-def test_what_another_job_left_behind_does_not_open_a_finished_folder_to_be_replaced(folder: Path) -> None:
+def test_leftovers_of_a_job_do_not_allow_replacing_a_finished_folder(folder: Path) -> None:
     encode_here(LM, DataConfig(source=str(folder / "texts"), **LINES), VOCABULARY, folder / "out", silent)
     before = (folder / "out" / "train.ds").read_bytes()
     other = DataConfig(source=str(folder / "texts" / "b.txt"), **LINES)
@@ -230,7 +230,7 @@ def test_what_another_job_left_behind_does_not_open_a_finished_folder_to_be_repl
     assert (folder / "out" / "train.ds").read_bytes() == before
 
 
-def test_nothing_stays_of_a_text_that_cannot_be_encoded(folder: Path) -> None:
+def test_nothing_remains_of_a_text_that_cannot_be_encoded(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     with pytest.raises(GlassError, match="contains no text"):
         encode_here(

@@ -17,7 +17,7 @@ from glassformer.text.records import RECORD_KINDS
 from glassformer.text.tokenizers import train_tokenizer
 
 
-def test_a_share_has_wilsons_interval_and_other_means_a_bootstrap() -> None:
+def test_a_proportion_has_wilsons_interval_and_other_means_a_bootstrap() -> None:
     right = [1, 0, 1, 1, 1, 1, 1, 1]
     assert proportion("a", "A", right).interval == wilson(7, 8)
     assert proportion("a", "A", [1] * 8).interval[0] < 1, "all right is not certainly right"
@@ -46,7 +46,7 @@ def test_facts_have_value_interval_and_signature() -> None:
     assert facts["a_ci95"] == list(wilson(1, 2))
 
 
-def test_texts_are_measured_without_sacrebleu_by_what_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sacrebleu_other_metrics_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     everything = {metric.key: metric.value for metric in pair_report.pair_metrics(["a b c d e"], ["a b c d f"])}
     assert set(everything) == {"bleu", "bleu_lowercase", "chrf", "rouge1", "rouge2", "rougeL", "exact_match"}
     monkeypatch.setattr(pair_report, "can_score", lambda: False)
@@ -69,7 +69,7 @@ def test_the_nearest_text_shares_the_rare_words() -> None:
     assert nearest.answer("xyz") == "1", "nothing is known: the first one"
 
 
-def test_the_nearest_of_many_is_found_by_a_frequent_word_where_no_other_is_known() -> None:
+def test_the_nearest_text_is_found_by_a_frequent_word() -> None:
     nearest = Nearest([(f"word {number}", str(number)) for number in range(500)])
     assert nearest.answer("word unheard") in {str(number) for number in range(500)}
     assert nearest.answer("word 77") == "77"
@@ -88,7 +88,7 @@ def sorted_store(tmp_path_factory: pytest.TempPathFactory) -> RecordStore:
     return RecordStore.open(kind, prefix)
 
 
-def test_baselines_are_made_from_texts_all_over_the_store(sorted_store: RecordStore) -> None:
+def test_baselines_use_texts_from_the_whole_store(sorted_store: RecordStore) -> None:
     answers = [label for _, label in even_sample.evenly_spaced_texts(sorted_store, 5)]
     assert answers == ["a", "a", "a", "b", "b"]
     assert list(even_sample.evenly_spaced_texts(sorted_store)) == list(sorted_store.texts())

@@ -38,7 +38,7 @@ def write(tmp_path: Path) -> Write:
 # Formats of pairs
 
 
-def test_stores_hold_the_pairs_as_tokens_and_as_text(write: Write, tmp_path: Path) -> None:
+def test_stores_contain_the_pairs_as_tokens_and_as_text(write: Write, tmp_path: Path) -> None:
     found = made(
         tmp_path,
         "translate",
@@ -68,7 +68,7 @@ def test_stores_hold_the_pairs_as_tokens_and_as_text(write: Write, tmp_path: Pat
     assert found.train.unknown_fraction == 0
 
 
-def test_the_same_pairs_from_every_form(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_format_gives_the_same_pairs(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     english = lines(s for s, _ in PAIRS)
     french = lines(t for _, t in PAIRS)
     table = tsv(PAIRS)
@@ -99,7 +99,7 @@ def test_the_same_pairs_from_every_form(write: Write, tmp_path: Path, monkeypatc
         assert not list((tmp_path / name / "cache").glob("incoming-*"))
 
 
-def test_the_columns_are_said(write: Write, tmp_path: Path) -> None:
+def test_the_columns_are_reported(write: Write, tmp_path: Path) -> None:
     rows = lines(f"{t},{s}" for s, t in PAIRS)
     found = made(tmp_path, "summarize", source=write("t.csv", "Summary,Text\n" + rows))
     assert "t.csv: source: column Text, target: column Summary (row 1 contains the names Summary, Text)" in found.notes
@@ -107,7 +107,7 @@ def test_the_columns_are_said(write: Write, tmp_path: Path) -> None:
     assert "t.tsv: source: column 1, target: column 2" in found.notes
 
 
-def test_a_first_row_that_stands_again_in_its_columns_is_no_header(write: Write, tmp_path: Path) -> None:
+def test_a_first_row_whose_cells_repeat_is_not_a_header(write: Write, tmp_path: Path) -> None:
     rows = [("Go", "Va"), ("Go", "Allez"), ("Go", "Pars"), *PAIRS]
     assert sorted(texts(made(tmp_path, "translate", source=write("t.tsv", tsv(rows))))) == sorted(rows)
 
@@ -121,7 +121,7 @@ def test_a_first_pair_with_one_word_that_is_a_name_is_learnt(
 
 
 @pytest.mark.parametrize("names", ["id,dialog text,summary", "id,en,fr", "id,Dialogue,SUMMARY"])
-def test_names_of_pairs_are_no_pair(names: str, write: Write, tmp_path: Path) -> None:
+def test_column_names_are_not_a_pair(names: str, write: Write, tmp_path: Path) -> None:
     source = write("t.csv", names + "\n" + lines(f"{n},{s},{t}" for n, (s, t) in enumerate(PAIRS)))
     assert sorted(texts(made(tmp_path, "summarize", source=source))) == sorted(PAIRS)
 
@@ -134,7 +134,7 @@ def test_generated_corpora_have_pairs(tmp_path: Path) -> None:
     assert made(tmp_path, "translate", CHARACTERS, source="reverse", size=60, seed=4).folder != found.folder
 
 
-def test_a_generated_corpus_is_validated_on_other_pairs_of_it(tmp_path: Path) -> None:
+def test_a_generated_corpus_is_validated_on_other_pairs(tmp_path: Path) -> None:
     found = made(tmp_path, "translate", CHARACTERS, source="reverse", validation="reverse", size=60, seed=3)
     other = made(tmp_path, "translate", CHARACTERS, source="reverse", size=60, seed=4, split="tail")
     assert list(found.validation.texts()) == texts(other)
@@ -205,14 +205,14 @@ FORMS: dict[str, tuple[str, str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_where_label_and_text_are(name: str, write: Write, tmp_path: Path) -> None:
+def test_label_and_text_columns_are_found(name: str, write: Write, tmp_path: Path) -> None:
     file, content, given, said = FORMS[name]
     found = made(tmp_path, "classify", source=write(file, content), **given)
     assert set(SPAM) <= set(texts(found))
     assert said in notes(found)
 
 
-def test_names_above_short_cells_and_a_label_of_each_kind(write: Write, tmp_path: Path) -> None:
+def test_a_header_above_short_cells_is_found(write: Write, tmp_path: Path) -> None:
     rows = [("ab"[n % 2], f"w{n}") for n in range(24)]
     found = made(tmp_path, "classify", source=write("t.csv", "label,text\n" + lines(map(",".join, rows))))
     assert sorted(texts(found)) == sorted((text, label) for label, text in rows)
@@ -250,7 +250,7 @@ def test_labels_that_look_like_numbers_stay_names(write: Write, tmp_path: Path) 
     assert sorted(texts(found)) == sorted((text, label) for label, text in rows)
 
 
-def test_one_folder_for_each_label(write: Write, tmp_path: Path) -> None:
+def test_folders_are_labels(write: Write, tmp_path: Path) -> None:
     for number, (text, label) in enumerate(SPAM):
         write(f"mails/{label}/{number:03}.txt", text + "\nsecond line")
     found = made(tmp_path, "classify", source=str(tmp_path / "mails"))
@@ -258,7 +258,7 @@ def test_one_folder_for_each_label(write: Write, tmp_path: Path) -> None:
     assert "label: the first subfolder in the path of a file" in notes(found)
 
 
-def test_real_news(real_text: Path, tmp_path: Path) -> None:
+def test_real_news_are_read(real_text: Path, tmp_path: Path) -> None:
     path = real_text / "agnews" / "ag_news_test.csv"
     found = made(tmp_path, "classify", source=str(path), validation_fraction=1000 / 7600)
     assert found.labels == ("1", "2", "3", "4")
@@ -270,7 +270,7 @@ def test_real_news(real_text: Path, tmp_path: Path) -> None:
     assert first[0].startswith("Fears for T N pension after talks\nUnions representing workers at Turner   Newall")
 
 
-def test_real_translations(real_text: Path, tmp_path: Path) -> None:
+def test_real_translations_are_read(real_text: Path, tmp_path: Path) -> None:
     folder = real_text / "multi30k"
     names = {key: str(folder / f"{name}.gz") for key, name in (("source", "val.en"), ("target", "val.de"))}
     own = {
@@ -283,7 +283,7 @@ def test_real_translations(real_text: Path, tmp_path: Path) -> None:
         assert [target for _, target in found.validation.texts()] == file.read().splitlines()
 
 
-def test_equal_sources_of_real_pairs_are_on_one_side(real_text: Path, tmp_path: Path) -> None:
+def test_equal_sources_of_real_pairs_are_in_one_split(real_text: Path, tmp_path: Path) -> None:
     path = real_text / "bangla" / "en-bn.tsv"
     found = made(tmp_path, "translate", source=str(path))
     train, validation = ({source for source, _ in side.texts()} for side in (found.train, found.validation))

@@ -47,7 +47,7 @@ def write(tmp_path: Path) -> Write:
 # Tokenizers
 
 
-def test_tokenizers_see_the_training_part_only(write: Write, tmp_path: Path) -> None:
+def test_tokenizers_are_trained_only_on_the_training_part(write: Write, tmp_path: Path) -> None:
     rows = [*(("aa bb", "cc dd") for _ in range(9)), ("xyz", "uvw")]
     source = write("t.tsv", tsv(rows))
     joint = made(tmp_path, "translate", CHARACTERS, source=source, split="tail")
@@ -77,7 +77,7 @@ def test_the_unknown_share_is_that_of_the_training_part(write: Write, tmp_path: 
 # The cache
 
 
-def test_reused_until_something_changes(write: Write, tmp_path: Path) -> None:
+def test_prepared_data_is_reused_until_something_changes(write: Write, tmp_path: Path) -> None:
     table = write("t.tsv", tsv(PAIRS))
     own = write("v.tsv", tsv(PAIRS[:3]))
     base: dict[str, Any] = {"source": table, "split": "random"}
@@ -109,7 +109,7 @@ def test_reused_until_something_changes(write: Write, tmp_path: Path) -> None:
     assert not made(tmp_path, "translate", **base).reused
 
 
-def test_a_label_folder_of_another_name_is_other_data(write: Write, tmp_path: Path) -> None:
+def test_a_renamed_label_folder_is_different_data(write: Write, tmp_path: Path) -> None:
     for number, (text, label) in enumerate(SPAM):
         write(f"mails/{label}/{number:03}.txt", text)
     mails = tmp_path / "mails"
@@ -122,7 +122,7 @@ def test_a_label_folder_of_another_name_is_other_data(write: Write, tmp_path: Pa
     assert (SPAM[39][0], "spam") in texts(made(tmp_path, "classify", source=str(mails)))
 
 
-def test_notes_name_the_files_of_today(write: Write, tmp_path: Path) -> None:
+def test_notes_name_the_current_files(write: Write, tmp_path: Path) -> None:
     told = []
     for name in ("old", "new"):
         own = write(f"{name}-own.tsv", tsv(PAIRS[:3]))
@@ -144,7 +144,7 @@ def test_the_same_data_gives_the_same_bytes(write: Write, tmp_path: Path) -> Non
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("task", ["translate", "classify"])
-def test_damage_is_found_and_mended(task: Task, write: Write, tmp_path: Path) -> None:
+def test_damage_is_found_and_repaired(task: Task, write: Write, tmp_path: Path) -> None:
     rows = PAIRS if task == "translate" else [(label, text) for text, label in SPAM]
     source = write("t.tsv", tsv(rows))
     folder = made(tmp_path, task, source=source).folder
@@ -165,7 +165,7 @@ def test_damage_is_found_and_mended(task: Task, write: Write, tmp_path: Path) ->
         open_prepared(RECORD_KINDS[task], folder)
 
 
-def test_nothing_half_made_is_left(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_incomplete_is_left(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write("t.tsv", tsv(PAIRS))
 
     def full(*arguments: object) -> None:
@@ -179,7 +179,9 @@ def test_nothing_half_made_is_left(write: Write, tmp_path: Path, monkeypatch: py
     assert not made(tmp_path, "translate", source=source).reused
 
 
-def test_a_file_that_changes_meanwhile_is_said(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_meanwhile_is_reported(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = write("t.tsv", tsv(PAIRS))
     for rows in ([*PAIRS, ("and", "more")], PAIRS[:-1], [*PAIRS[:-1], ("other", "words")]):
         write("t.tsv", tsv(PAIRS))
@@ -209,7 +211,7 @@ def test_memory_does_not_grow_with_the_texts(write: Write, tmp_path: Path) -> No
 # Data for evaluation only
 
 
-def test_examples_to_be_measured(write: Write, tmp_path: Path) -> None:
+def test_evaluation_examples_are_encoded(write: Write, tmp_path: Path) -> None:
     found = made(tmp_path, "translate", CHARACTERS.replace(joint=False), source=write("t.tsv", tsv(PAIRS)))
     tokenizers = (found.source_tokenizer, found.tokenizer)
     data = DataConfig(source=write("v.tsv", tsv([*PAIRS[:5], ("", "x")])))
@@ -222,7 +224,7 @@ def test_examples_to_be_measured(write: Write, tmp_path: Path) -> None:
         encoded("translate", DataConfig(source=write("e.tsv", "\tx\n")), tokenizers, (), tmp_path)
 
 
-def test_labels_that_were_never_learnt(write: Write, tmp_path: Path) -> None:
+def test_unknown_labels_are_reported(write: Write, tmp_path: Path) -> None:
     found = made(tmp_path, "classify", source=write("t.tsv", LABELLED))
     tokenizers = (found.tokenizer, found.tokenizer)
     rows = [("spam", "one two three"), ("spams", "four five six"), ("spams", "a b c"), ("ham", "x y z")]
@@ -238,7 +240,7 @@ def test_labels_that_were_never_learnt(write: Write, tmp_path: Path) -> None:
         encoded("classify", data, tokenizers, found.labels, tmp_path)
 
 
-def test_measured_examples_that_were_learnt_are_counted(
+def test_evaluation_examples_from_the_training_data_are_counted(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notes_module, "AT_ONCE", 7)
@@ -259,7 +261,7 @@ def test_measured_examples_that_were_learnt_are_counted(
     assert overlap_note(labelled.train, labelled.train) == "36 of 36 labelled texts also occur in the training split"
 
 
-def test_a_store_without_texts_says_so(write: Write, tmp_path: Path) -> None:
+def test_a_store_without_texts_raises_an_error(write: Write, tmp_path: Path) -> None:
     found = made(tmp_path, "translate", source=write("t.tsv", tsv(PAIRS)))
     with pytest.raises(ValueError, match="without its texts"):
         next(RecordStore(found.kind, found.train.tokens).texts())
@@ -269,7 +271,7 @@ def test_a_store_without_texts_says_so(write: Write, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", ["source", "target", "labels", "nothing"])
-def test_a_run_goes_on_only_with_its_own_vocabularies(changed: str, write: Write, tmp_path: Path) -> None:
+def test_a_run_resumes_only_with_its_own_vocabularies(changed: str, write: Write, tmp_path: Path) -> None:
     task: Task = "classify" if changed == "labels" else "translate"
     source = write("t.tsv", LABELLED if changed == "labels" else tsv(PAIRS))
     data = DataConfig(source=source, split="random")

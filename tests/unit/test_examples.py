@@ -143,7 +143,9 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
 
 
 @pytest.mark.parametrize(("task", "given", "problem", "remedy"), REFUSED)
-def test_refused_in_two_clear_lines(task: Task, given: str, problem: str, remedy: str, tmp_path: Path) -> None:
+def test_bad_examples_are_refused_in_two_lines(
+    task: Task, given: str, problem: str, remedy: str, tmp_path: Path
+) -> None:
     write = writer(tmp_path)
     for name, content in FILES.items():
         write(name, content)
@@ -170,7 +172,7 @@ def test_only_empty_pairs_are_refused_with_their_numbers(write: Write, tmp_path:
 
 
 @pytest.mark.parametrize("setting", ["target", "target_column", "label_column"])
-def test_running_text_refuses_what_examples_have(setting: str, write: Write, tmp_path: Path) -> None:
+def test_running_text_refuses_settings_of_examples(setting: str, write: Write, tmp_path: Path) -> None:
     data = DataConfig(source=write("a.txt", "some text"), **{setting: "x"})
     with (
         pytest.raises(GlassError, match=rf"data\.{setting} was given"),
@@ -236,7 +238,7 @@ def test_words_of_the_source_are_limited(write: Write, tmp_path: Path) -> None:
     assert "left out 1 example with more than 5 words" in found.notes
 
 
-def test_repeats_and_what_stands_on_both_sides(write: Write, tmp_path: Path) -> None:
+def test_duplicates_within_and_across_splits_are_counted(write: Write, tmp_path: Path) -> None:
     rows = [*PAIRS[:18], PAIRS[0], (PAIRS[1][0], "une autre")]
     source = write("t.tsv", tsv(rows))
     told = notes(made(tmp_path, "translate", source=source, split="tail"))
@@ -254,7 +256,7 @@ def test_repeats_and_what_stands_on_both_sides(write: Write, tmp_path: Path) -> 
     assert "2 texts have several labels" in told
 
 
-def test_labels_seen_once_are_learnt_and_named(write: Write, tmp_path: Path) -> None:
+def test_labels_that_occur_once_are_learnt_and_named(write: Write, tmp_path: Path) -> None:
     twice = [("twice", "text number one"), ("twice", "text number two")]
     rows = [("rare", "a text of its own"), ("odd", "and one more text"), *twice, *((b, a) for a, b in SPAM)]
     found = made(tmp_path, "classify", source=write("t.tsv", tsv(rows)), validation_fraction=0.5)
@@ -266,7 +268,7 @@ def test_labels_seen_once_are_learnt_and_named(write: Write, tmp_path: Path) -> 
 # A separate validation part
 
 
-def test_validation_of_its_own(write: Write, tmp_path: Path) -> None:
+def test_separate_validation_data_is_used(write: Write, tmp_path: Path) -> None:
     source = write("t.tsv", tsv(PAIRS[:30]))
     own = write("v.tsv", tsv([*PAIRS[30:], PAIRS[0], (PAIRS[1][0], "autre")]))
     found = made(tmp_path, "translate", source=source, validation=own)
@@ -281,7 +283,7 @@ def test_validation_of_its_own(write: Write, tmp_path: Path) -> None:
     assert "30 of 30 validation pairs also occur in the training split" in same
 
 
-def test_labels_that_only_the_validation_part_has(write: Write, tmp_path: Path) -> None:
+def test_labels_that_occur_only_in_validation_are_reported(write: Write, tmp_path: Path) -> None:
     source = write("t.tsv", LABELLED)
     own = write("v.tsv", tsv([("spam", "win now"), ("Spam", "win more"), ("news", "read this"), ("news", "and that")]))
     found = made(tmp_path, "classify", source=source, validation=own, label_column="1", column="2")
@@ -349,7 +351,7 @@ def test_every_split_keeps_its_promises(
         assert learnt == {label for _, label in examples}
 
 
-def test_a_label_comes_back_where_all_its_texts_went_with_rarer_labels() -> None:
+def test_a_label_whose_texts_were_all_held_out_is_restored() -> None:
     examples = [(3, "c"), (2, "a"), (1, "d"), (2, "b"), (5, "a"), (2, "b")]  # text 2 has two labels
     found = survey_of([(0, label) for _, label in examples])
     found.marks = array("Q", [source for source, _ in examples])
@@ -358,12 +360,12 @@ def test_a_label_comes_back_where_all_its_texts_went_with_rarer_labels() -> None
     assert {label for (_, label), side in zip(examples, held, strict=True) if not side} == set("abcd")
 
 
-def test_never_everything_is_held_out() -> None:
+def test_at_least_one_example_is_kept_for_training() -> None:
     held = hold_out(survey_of([(n, 0) for n in range(5)]), DataConfig(split="random", validation_fraction=0.99))
     assert held.sum() == 4
 
 
-def test_the_share_is_that_of_each_label_and_of_the_whole() -> None:
+def test_the_held_out_fraction_holds_for_each_label_and_in_total() -> None:
     examples = [(n, n % 10 == 0) for n in range(1000)]
     held = hold_out(survey_of(examples), DataConfig(split="random", validation_fraction=0.25))
     assert held.sum() == 250
@@ -377,7 +379,7 @@ def test_the_share_is_that_of_each_label_and_of_the_whole() -> None:
     assert hold_out(survey_of([(n, 0) for n in range(100)]), DataConfig(validation_limit=55)).sum() == 5
 
 
-def test_the_seed_draws_another_part(write: Write, tmp_path: Path) -> None:
+def test_another_seed_holds_out_another_part(write: Write, tmp_path: Path) -> None:
     source = write("t.tsv", tsv(PAIRS))
     first, second = (set(made(tmp_path, "translate", source=source, seed=n).validation.texts()) for n in (0, 1))
     assert first != second

@@ -27,7 +27,7 @@ from tests.unit.recomputing import recompute
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
-def test_every_number_shown_follows_from_numbers_shown(family: str, choice: dict[str, Any]) -> None:
+def test_every_shown_number_follows_from_other_shown_numbers(family: str, choice: dict[str, Any]) -> None:
     made = subject(family, **choice)
     walk = make_walk(made)
     bench = recompute(walk, made.positions, choice.get("window"))
@@ -65,7 +65,7 @@ def test_heads_that_were_removed_are_not_shown(kv_heads: int) -> None:
     )
 
 
-def test_a_head_that_was_removed_is_asked_for_in_vain() -> None:
+def test_a_removed_head_cannot_be_chosen() -> None:
     made = subject("decoder", removed_heads=[name for name in some_heads("decoder") if ".2." not in name])
     with pytest.raises(GlassError, match=r"(?s)head 0 was removed.*Give one of 1, 2, 3\."):
         make_walk(made, (0,), (0,))
@@ -87,7 +87,7 @@ def test_one_root_mean_square_of_all_heads_is_shown() -> None:
         np.testing.assert_allclose(size, np.sqrt((every**2).mean(axis=1, keepdims=True) + 1e-6), rtol=1e-5)
 
 
-def test_the_bench_sees_a_wrong_number() -> None:
+def test_the_recomputation_detects_a_wrong_number() -> None:
     made = subject("decoder")
     walk = make_walk(made)
     for name in ("Q", "S", "A", "O", "X1", "F", "logits"):
@@ -98,7 +98,7 @@ def test_the_bench_sees_a_wrong_number() -> None:
         matrix.values[-1, 0] -= 0.01
 
 
-def test_the_example_by_hand() -> None:
+def test_the_example_agrees_with_numpy() -> None:
     """Check the matrices of the three-token example against NumPy, and some printed numbers against known values."""
     x = np.array(EMBEDDING[:3]) + np.array(POSITIONS)
     q, k, v = (x @ np.array(matrix, dtype=float) for matrix in (QUERY, KEY, VALUE))
@@ -125,7 +125,7 @@ def test_the_example_by_hand() -> None:
     assert re.search(r"1     on   3   4.5101       0.7782", printed)
 
 
-def test_every_step_has_words_at_five_depths_that_differ() -> None:
+def test_every_step_has_different_explanations_at_five_levels() -> None:
     choices: list[dict[str, Any]] = [{"positions": "alibi"}, {"positions": "rotary", "qk_norm": "head"}]
     walks = [make_walk(subject(family, **choice), heads=(0,)) for family in FAMILIES for choice in choices]
     walks.append(make_walk(subject("encoder", head_transform=True), heads=(0,)))
@@ -186,12 +186,12 @@ def test_the_numbers_are_json_and_hidden_scores_are_null() -> None:
         (None, (6,), "no head 6: the model has 6"),
     ],
 )
-def test_layers_and_heads_that_do_not_exist(layers: Any, heads: Any, words: str) -> None:
+def test_nonexistent_layers_and_heads_are_refused(layers: Any, heads: Any, words: str) -> None:
     with pytest.raises(GlassError, match=words):
         make_walk(subject("decoder"), layers, heads)
 
 
-def test_what_is_chosen_is_shown_and_nothing_else() -> None:
+def test_only_the_chosen_layers_and_heads_are_shown() -> None:
     walk = make_walk(subject("encoder-decoder"), (1,), (4,), 3)
     found = [(section.layer, section.head) for section in walk.iter_sections() if section.key == "head"]
     assert found == [(1, 4)] * 3  # encoder, decoder, cross
@@ -219,7 +219,7 @@ class Tags(HTMLParser):
         self.text.append(data)
 
 
-def test_the_page_is_whole_and_needs_nothing_else() -> None:
+def test_the_page_is_well_formed_and_self_contained() -> None:
     nasty = Subject(**{**vars(subject("decoder")), "title": "<b>$t</b>", "text": "<script>alert(1)</script> & \"'"})
     page = make_page(make_walk(nasty), "engineer")
     tags = Tags()
@@ -241,7 +241,7 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     assert "<script>alert(1)</script>" in text
 
 
-def test_page_and_terminal_print_the_same_numbers() -> None:
+def test_page_and_terminal_show_the_same_numbers() -> None:
     walk = make_walk(example())
     number = r"-?\d+\.\d{4}|-inf"
     printed = "\n".join(line for line in text_lines(walk, "student", 120, lambda _: True) if "→" not in line)
@@ -252,7 +252,7 @@ def test_page_and_terminal_print_the_same_numbers() -> None:
     assert re.findall(number, page) == re.findall(number, printed)
 
 
-def test_a_page_never_takes_the_place_of_another_file(tmp_path: Path) -> None:
+def test_a_page_never_overwrites_another_file(tmp_path: Path) -> None:
     walk = make_walk(example())
     book = tmp_path / "book.txt"
     book.write_text("precious", encoding="utf-8")

@@ -61,7 +61,7 @@ THOROUGH = STRONG.replace("def test", "import pytest\n\n\n@pytest.mark.thorough\
 SUMS = "def larger(a, b):\n    return a if a > b else b\n"
 
 
-def test_every_kind_of_change_is_made_in_functions_alone() -> None:
+def test_every_kind_of_change_is_made_only_in_functions() -> None:
     lines = SOURCE.split("\n")
     found = list(python_faults("a.py", lines))
     assert {fault.new for fault in found} == CHANGED
@@ -71,12 +71,12 @@ def test_every_kind_of_change_is_made_in_functions_alone() -> None:
         assert ast.dump(ast.parse("\n".join(changed))) != ast.dump(ast.parse(SOURCE))
 
 
-def test_numbers_of_a_recipe_change() -> None:
+def test_numbers_of_a_recipe_are_changed() -> None:
     lines = ["[train]", "steps = 2000", "learning_rate = 1e-3  # high", 'task = "lm"', "betas = [0.9, 0.99]"]
     assert [fault.new for fault in toml_faults("a.toml", lines)] == ["steps = 2001", "learning_rate = 0.002  # high"]
 
 
-def test_lines_that_are_not_the_same_and_unique_in_both_trees_are_left_alone(tmp_path: Path) -> None:
+def test_lines_that_are_not_unique_in_both_trees_are_not_changed(tmp_path: Path) -> None:
     texts = ("a = 1\nb = 2\nc = 3\nc = 3\n", "b = 2\na = 1\nc = 3\nd = 4\n")
     for name, text in zip(("one", "two"), texts, strict=True):
         (tmp_path / name).mkdir()
@@ -155,7 +155,7 @@ def git(folder: Path, *words: str) -> None:
         ("weak", 1, "## Noticed before and not now"),
     ],
 )
-def test_a_weaker_suite_is_seen(project: Path, now: str, code: int, said: str, tmp_path: Path) -> None:
+def test_a_weaker_suite_is_detected(project: Path, now: str, code: int, said: str, tmp_path: Path) -> None:
     out = tmp_path / "faults.md"
     words = ["--before", "strong", "--now", now, "--out", str(out), "--rooms", "sums", "--limit", "60"]
     assert main(words, project) == code

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trainer.run.folder
 
 
-def test_a_text_names_the_same_run_as_a_path(folder: Path) -> None:
+def test_a_string_names_the_same_run_as_a_path(folder: Path) -> None:
     assert open_run(str(folder)) == open_run(folder)
     ways: list[Callable[[str | Path], str]] = [
         lambda place: OpenedRun.load(place).text_model.config.to_toml(),
@@ -35,7 +35,7 @@ def test_a_text_names_the_same_run_as_a_path(folder: Path) -> None:
         assert way(str(folder)) == way(folder)
 
 
-def test_a_text_that_names_no_run_is_refused_in_two_lines(folder: Path) -> None:
+def test_a_string_that_names_no_run_is_refused_in_two_lines(folder: Path) -> None:
     for open_it in (open_run, OpenedRun.load):
         with pytest.raises(GlassError, match="there is no run at"):
             open_it(f"{folder}x")

@@ -33,7 +33,7 @@ def bench() -> ModuleType:
     return module
 
 
-def test_the_numbers_are_those_of_the_fit(bench: Any) -> None:
+def test_the_coefficients_equal_those_of_the_fit(bench: Any) -> None:
     runs = bench.read(bench.RESULTS)
     assert list(forecast.WEIGHTS) == list(KNOWN.features())
     assert list(forecast.WEIGHTS.values()) == pytest.approx(bench.weights_of(runs).tolist(), abs=1e-4)
@@ -42,26 +42,26 @@ def test_the_numbers_are_those_of_the_fit(bench: Any) -> None:
     assert pytest.approx(largest, rel=0.01) == forecast.LARGEST
 
 
-def test_four_of_five_runs_on_unseen_texts_were_inside(bench: Any) -> None:
+def test_75_to_95_percent_of_unseen_runs_are_inside_the_band(bench: Any) -> None:
     inside = bench.inside_unseen(bench.read(bench.RESULTS))
     assert len(inside) >= 50
     assert 0.75 <= np.mean(inside) <= 0.95
 
 
-def test_a_loss_is_between_the_floor_and_that_of_frequencies() -> None:
+def test_a_forecast_is_between_the_floor_and_the_unigram_loss() -> None:
     assert KNOWN.floor == pytest.approx(1.6 - forecast.BELOW * 1.7)
     assert KNOWN.loss_at(0.0) == pytest.approx(3.3)
     assert KNOWN.loss_at(-100.0) == pytest.approx(KNOWN.floor)
     assert KNOWN.loss_at(math.log(0.5)) == pytest.approx((3.3 + KNOWN.floor) / 2)
 
 
-def test_no_loss_is_below_zero() -> None:
+def test_no_forecast_is_below_zero() -> None:
     repetitive = replace(KNOWN, ngram=0.2)
     assert repetitive.floor == 0.0
     assert repetitive.loss_at(-3.0) == pytest.approx(3.3 * math.exp(-3.0))
 
 
-def test_more_steps_and_more_parameters_leave_less() -> None:
+def test_more_steps_and_parameters_lower_the_forecast() -> None:
     def left(known: RunFacts) -> float:
         return sum(forecast.WEIGHTS[name] * value for name, value in known.features().items())
 
@@ -78,7 +78,7 @@ def rungs(unigram: float, ngram: float) -> list[FastBaseline]:
     ]
 
 
-def test_where_there_is_no_saying(tmp_path: Path) -> None:
+def test_there_is_no_band_outside_the_range_of_the_fit(tmp_path: Path) -> None:
     config = small_config(tmp_path)
     plan = plan_run(config, prepare_run_text(config, tmp_path / "cache", lambda text: None), None)
     band = loss_band(plan, rungs(3.0, 2.0))

@@ -19,7 +19,7 @@ def whole_probability(log_alpha: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("log_alpha", LOGS)
-def test_closed_forms_are_what_draws_come_to(log_alpha: float) -> None:
+def test_closed_forms_equal_sample_averages(log_alpha: float) -> None:
     """The fraction of samples is within three standard deviations of the probability."""
     log = torch.tensor(log_alpha, dtype=torch.float64)
     drawn = sample(log.expand(DRAWS), torch.Generator().manual_seed(11))
@@ -45,7 +45,7 @@ def test_known_values() -> None:
     assert 0 < found[1] < found[2] < found[3] < 1
 
 
-def test_draws_are_those_of_the_generator_and_have_gradients() -> None:
+def test_samples_come_from_the_generator_and_have_gradients() -> None:
     log = torch.zeros(53, requires_grad=True)
     first, again = (sample(log, torch.Generator().manual_seed(5)) for _ in range(2))
     assert torch.equal(first, again)

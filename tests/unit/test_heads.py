@@ -101,7 +101,7 @@ def all_roles(here: AttentionArrays) -> dict[str, RoleTally]:
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_head_made_for_a_role_has_it_and_no_other(name: str) -> None:
+def test_a_constructed_head_has_only_its_role(name: str) -> None:
     ids = repeated()
     ids[:, 6::R] = STOP
     ids[:, 9::R] = 600  # the one rare word
@@ -212,7 +212,7 @@ def digest(*arrays: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", ["numpy", "read-only", "torch"])
-def test_nothing_that_is_given_is_changed(kind: str) -> None:
+def test_inputs_are_not_changed(kind: str) -> None:
     ids = repeated()
     weights = pointing(repeated(), HEADS["induction"])
     allowed = causal(N, T).copy()
@@ -237,7 +237,7 @@ def test_nothing_that_is_given_is_changed(kind: str) -> None:
     assert digest(*given) == before
 
 
-def test_a_name_needs_threshold_lift_interval_and_two_sequences() -> None:
+def test_a_role_needs_threshold_lift_interval_and_two_sequences() -> None:
     score = np.array([[9.0, 5.0], [9.0, 5.0], [9.0, 0.0]])
     rows = np.array([10.0, 10.0, 10.0])
 
@@ -258,7 +258,7 @@ def test_a_name_needs_threshold_lift_interval_and_two_sequences() -> None:
     assert (np.random.get_state()[1] == before).all()
 
 
-def test_divergence_is_nought_for_places_and_ln_2_for_opposites() -> None:
+def test_divergence_is_0_for_equal_and_ln_2_for_opposite_patterns() -> None:
     ids = distinct(13)
     same = make_attention_arrays(pointing(ids, HEADS["previous"]), ids, causal=True)
     total, count = numbers.divergence(same)
@@ -292,7 +292,7 @@ def test_cross_attention_alignment_coverage_and_sink() -> None:
     assert chance(sink) == pytest.approx(1 / S)
 
 
-def test_weight_on_padding_is_noticed_however_small() -> None:
+def test_any_weight_on_padding_is_detected() -> None:
     real = np.ones((N, 8), dtype=bool)
     real[1, 6:] = False
     weights = np.repeat((real / real.sum(axis=1, keepdims=True))[:, None, None, :], 5, axis=2)
@@ -319,7 +319,7 @@ def test_copying_goes_from_minus_one_to_one() -> None:
     assert np.abs(level.score - level.chance).max() < 1e-9
 
 
-def test_gold_relations_are_those_of_the_sentences() -> None:
+def test_gold_relations_agree_with_the_sentences() -> None:
     made = list(relations.sentences(40))
     for sentence in made:
         for (start, end), (first, last) in sentence.links:
@@ -340,7 +340,7 @@ def test_a_gold_relation_leads_from_token_to_token() -> None:
         assert list(zip(*(found.tolist() for found in pattern.nonzero()), strict=True)) == places
 
 
-def test_it_is_linked_to_the_noun_that_the_adjective_suits() -> None:
+def test_the_pronoun_is_linked_to_the_noun_of_the_adjective() -> None:
     made = list(relations.sentences_with_it(40))
     for number, sentence in enumerate(made):
         (((start, end), (first, last)),) = sentence.links
@@ -378,7 +378,7 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         make_attention_arrays(np.ones((N, 2, 7, 5)), ids)
 
 
-def test_rows_of_padding_and_special_tokens_are_left_out() -> None:
+def test_rows_of_padding_and_special_tokens_are_omitted() -> None:
     ids = distinct(7)
     ids[:, 3] = BEGIN
     real = np.ones((N, 7), dtype=bool)

@@ -87,20 +87,20 @@ def names_course(code: str) -> bool:
     return False
 
 
-def test_every_room_stands_on_a_floor() -> None:
+def test_every_package_has_a_layer() -> None:
     rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert rooms | {"api"} == {room for floor in FLOORS for room in floor} | {ALONE}
     assert {path.name for path in SOURCE.glob("*.py")} == {"api.py", *NO_ROOM}
 
 
-def test_every_room_explains_itself() -> None:
+def test_every_package_has_a_docstring() -> None:
     for path in SOURCE.glob("*/__init__.py"):
         explained = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         assert len(explained) > 100, f"{path} does not say what is in it"
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_go_one_way(path: Path) -> None:
+def test_imports_go_only_to_lower_layers(path: Path) -> None:
     inside = path.relative_to(SOURCE)
     if inside.name in NO_ROOM and inside.parent == Path():
         return
@@ -132,7 +132,7 @@ def test_every_way_to_name_the_course_would_be_found(code: str) -> None:
     assert names_course(code)
 
 
-def test_generation_never_sees_text() -> None:
+def test_generation_does_not_import_text() -> None:
     for path in (SOURCE / "generation").glob("*.py"):
         assert "tokenizer" not in path.read_text(encoding="utf-8").lower()
 
@@ -152,7 +152,7 @@ def test_help_imports_nothing_heavy() -> None:
         assert heavy not in loaded
 
 
-def test_the_front_door_imports_nothing_heavy_until_it_is_used() -> None:
+def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys; import glassformer as gf; dir(gf); gf.GlassError; print(sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for heavy in HEAVY:

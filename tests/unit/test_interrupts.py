@@ -50,7 +50,7 @@ def test_an_interrupt_ends_with_130(
     assert capsys.readouterr().err == ""
 
 
-def test_an_error_without_an_interrupt_is_a_fault(
+def test_an_error_without_an_interrupt_is_an_internal_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(arguments: Namespace) -> int:

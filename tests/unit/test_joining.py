@@ -28,7 +28,7 @@ def test_without_torchrun_there_is_one_process(monkeypatch: pytest.MonkeyPatch) 
         assert isinstance(processes, OneProcess)
 
 
-def test_only_the_first_process_says_what_all_know(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_process_prints_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "3")
     for rank, kind in (("0", GlassError), ("2", ReportedElsewhereError)):
         monkeypatch.setenv("RANK", rank)
@@ -37,7 +37,9 @@ def test_only_the_first_process_says_what_all_know(monkeypatch: pytest.MonkeyPat
         assert type(caught.value) is kind
 
 
-def test_only_the_job_that_began_a_run_goes_on_with_it_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_job_that_started_a_run_resumes_it_automatically(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = small_config(tmp_path)
     assert not begun_by_this_job(tmp_path / "run", config)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "mine")

@@ -56,7 +56,7 @@ def test_a_sample_cut_at_any_byte_leaves_the_entries_before_it(tmp_path: Path) -
         assert "1 damaged entry of samples.txt dropped" in note
 
 
-def test_a_torn_header_does_not_pass_for_an_early_step(tmp_path: Path) -> None:
+def test_a_truncated_header_is_not_read_as_an_early_step(tmp_path: Path) -> None:
     (tmp_path / "samples.txt").write_bytes(entry(4, "a") + b"--- step 1")  # of step 120
     journal_of(tmp_path).forget_after(8, 0)
     assert (tmp_path / "samples.txt").read_bytes() == entry(4, "a")
@@ -104,7 +104,7 @@ def stopped(folder: Path) -> Trainer:
     return trainer
 
 
-def test_a_run_with_torn_logs_resumes_with_one_note(tmp_path: Path) -> None:
+def test_a_run_with_truncated_logs_resumes_with_one_note(tmp_path: Path) -> None:
     run = stopped(tmp_path).run
     with run.samples_file.open("ab") as file:
         file.write(entry(12, BANGLA)[:-4])

@@ -92,7 +92,7 @@ def evidence() -> Iterator[Callable[[BugCase], Evidence]]:
 
 @pytest.mark.thorough
 @EACH
-def test_the_evidence_shows_what_is_said_of_it(case: BugCase, evidence: Callable[[BugCase], Evidence]) -> None:
+def test_the_evidence_supports_its_description(case: BugCase, evidence: Callable[[BugCase], Evidence]) -> None:
     found = evidence(case)
     assert case.experiment().evidence_shows_bug(found)
     kept = json.loads(json.dumps(found.facts()))
@@ -108,7 +108,7 @@ def test_the_evidence_shows_what_is_said_of_it(case: BugCase, evidence: Callable
 
 
 @EACH
-def test_every_case_has_its_words(case: BugCase) -> None:
+def test_every_case_has_its_texts(case: BugCase) -> None:
     assert case.answer in diagnoses()
     assert set(case.tempting) <= diagnoses().keys() - {case.answer}
     assert len(case.choices) >= 6
@@ -131,14 +131,14 @@ def test_models_of_the_lab_are_trained_in_float32_where_bfloat16_is_faster(
         assert trainer.train({}, 8).losses == losses
 
 
-def test_the_right_letter_is_not_always_the_same_and_titles_are_told_apart() -> None:
+def test_right_letters_vary_and_titles_are_unique() -> None:
     right = [letter for case in cases() for letter, key in case.choices.items() if key == case.answer]
     assert len(set(right)) >= 4
     assert len({case.folder for case in cases()}) == len(cases()) >= 12
     assert len({case.answer for case in cases()}) == len(cases())
 
 
-def test_what_was_replaced_is_put_back_also_after_an_error() -> None:
+def test_replaced_functions_are_restored_also_after_an_error() -> None:
     class Owner:
         """A class with a class method."""
 
@@ -160,7 +160,7 @@ def test_what_was_replaced_is_put_back_also_after_an_error() -> None:
     assert vars(Owner)["name"] is before
 
 
-def test_a_case_leaves_the_librarys_threads_and_modules_as_they_were(evidence: Callable[[BugCase], Evidence]) -> None:
+def test_a_case_restores_threads_and_modules(evidence: Callable[[BugCase], Evidence]) -> None:
     threads = torch.get_num_threads()
     case = find_case("1")
     names = ("attend", "math")
@@ -242,7 +242,7 @@ def test_hints_come_one_at_a_time_and_answers_are_counted(tmp_path: Path) -> Non
     assert (record.hints, record.answers, record.right) == (3, [wrong, right, wrong], True)
 
 
-def test_what_is_kept_is_shown_again_and_nothing_is_trained(tmp_path: Path) -> None:
+def test_stored_evidence_is_reused_without_training(tmp_path: Path) -> None:
     case = find_case("3")
     room = room_with(tmp_path, case)
     told: list[str] = []
@@ -301,7 +301,7 @@ def test_a_case_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_used_is_told_of_before_anything_is_trained(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_reported_before_training(tmp_path: Path) -> None:
     (tmp_path / "lab").write_text("a file", encoding="utf-8")
     told: list[str] = []
     with pytest.raises(GlassError):

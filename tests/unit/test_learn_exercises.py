@@ -1,4 +1,4 @@
-"""The checks of exercises: every shipped answer passes, and every known mistake is rejected by its own name."""
+"""The checks of exercises: every shipped answer passes, and every known mistake is rejected by its name."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def widest(picture: Picture) -> int:
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
-def test_pages_are_whole(exercise: Exercise) -> None:
+def test_exercise_pages_are_complete(exercise: Exercise) -> None:
     texts = [exercise.page(level) for level in LEVELS]
     assert all(len(text) > 100 for text in texts)
     assert len(set(texts)) == len(LEVELS)
@@ -61,7 +61,7 @@ def test_pages_are_whole(exercise: Exercise) -> None:
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
-def test_a_stub_raises_where_the_solution_stands(exercise: Exercise) -> None:
+def test_a_stub_raises_in_place_of_the_solution(exercise: Exercise) -> None:
     assert exercise.functions
     ast.parse(exercise.stub)
     names: dict[str, object] = {}
@@ -91,7 +91,7 @@ SLIPS = {
 
 
 @pytest.mark.parametrize(("name", "change"), [*FALSE_NAMES.items(), *SLIPS.items()])
-def test_a_wrong_answer_that_is_not_known_is_refused_and_named_by_no_other(name: str, change: tuple[str, str]) -> None:
+def test_an_unknown_mistake_is_refused_without_a_wrong_name(name: str, change: tuple[str, str]) -> None:
     exercise = find(name)
     assert change[0] in exercise.solution
     functions: dict[str, object] = {}

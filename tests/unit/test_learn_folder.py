@@ -33,7 +33,7 @@ SOFTMAX = find("softmax")
         {"version": 1, "records": {"softmax": {"stars": 5}}},
     ],
 )
-def test_a_damaged_state_is_refused_and_left_alone(state: object, tmp_path: Path) -> None:
+def test_a_damaged_state_is_refused_and_not_changed(state: object, tmp_path: Path) -> None:
     (tmp_path / STATE).write_text(json.dumps(state), encoding="utf-8")
     with pytest.raises(GlassError, match="is damaged"):
         CourseFolder(tmp_path)
@@ -92,7 +92,7 @@ HELPER = cell("import numpy as np\ndef total(x):\n    return np.exp(x).sum(axis=
         [HELPER, cell(ANSWER + "get_ipython().run_line_magic('timeit', '1')", "answer"), cell("def softmax(x): 1 / 0")],
     ],
 )
-def test_a_notebook_is_read_as_people_leave_it(cells: list[object], tmp_path: Path) -> None:
+def test_edited_notebooks_are_read(cells: list[object], tmp_path: Path) -> None:
     path = tmp_path / "02_softmax.ipynb"
     path.write_text(json.dumps({"cells": cells}), encoding="utf-8")
     names: dict[str, object] = {}
@@ -102,20 +102,20 @@ def test_a_notebook_is_read_as_people_leave_it(cells: list[object], tmp_path: Pa
     assert names["softmax"]([0.0, 0.0]).tolist() == [0.5, 0.5]  # type: ignore[operator]
 
 
-def test_a_folder_where_the_file_should_be_is_said(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_the_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "02_softmax.py").mkdir()
     with pytest.raises(GlassError, match="is not a file"):
         read_answer(tmp_path / "02_softmax.py", SOFTMAX)
 
 
 @pytest.mark.parametrize("name", ["=1+1", "  =1+1", "\t=1", "＝1+1", "-x", "@x", "\n=1"])
-def test_no_cell_of_the_marks_is_a_formula(name: str) -> None:
+def test_csv_cells_cannot_be_formulas(name: str) -> None:
     mark = Mark(name, 2, "softmax", "wrong", False, 1, "", name, 0.1, name)
     row = as_csv([mark]).split("\n", 1)[1]
     assert row.count("'" + name) == 3
 
 
-def test_a_text_of_thousands_of_different_characters_is_no_table_of_half_a_gigabyte() -> None:
+def test_a_text_with_thousands_of_different_characters_needs_little_memory() -> None:
     text = "".join(chr(0x4E00 + place % 8000) for place in range(20_000))
     last = list(find("bigram").cases(0, text))[-2:]
     assert "(10000,)" in last[0].question()

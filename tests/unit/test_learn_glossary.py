@@ -23,13 +23,13 @@ def sections(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}
 
 
-def test_there_are_many_in_the_order_of_the_alphabet() -> None:
+def test_there_are_many_entries_in_alphabetical_order() -> None:
     assert len(TERMS) >= 120
     assert [entry.term for entry in TERMS] == sorted((entry.term for entry in TERMS), key=str.casefold)
 
 
 @pytest.mark.parametrize("entry", TERMS, ids=lambda entry: entry.term)
-def test_an_entry_is_whole_and_what_it_points_to_is_there(entry: Entry) -> None:
+def test_an_entry_is_complete_and_its_links_resolve(entry: Entry) -> None:
     assert 1 <= len(re.findall(r"[.)](?= |$)", entry.text)) <= 4
     assert entry.text.endswith((".", ".)"))
     assert set(entry.ordinary) <= set(entry.names)
@@ -41,19 +41,19 @@ def test_an_entry_is_whole_and_what_it_points_to_is_there(entry: Entry) -> None:
     assert not section or file == "settings" or section in sections(page)
 
 
-def test_no_name_is_of_two_entries() -> None:
+def test_no_two_entries_share_a_name() -> None:
     plain = Counter(re.sub(r"[\s_-]+", "", name.casefold()) for name in NAMES)
     assert [name for name, uses in plain.items() if uses > 1] == []
 
 
-def test_every_name_is_found_whatever_its_case_its_hyphens_and_its_plural() -> None:
+def test_names_are_found_in_any_case_hyphenation_or_number() -> None:
     for entry in TERMS:
         for name in entry.names:
             assert look_up(name) == look_up(f"  {name.upper()} ") == look_up(name.replace(" ", "-")) == entry
             assert look_up(name + "s") == entry or name + "s" in NAMES
 
 
-def test_what_is_said_has_the_text_the_names_and_the_page() -> None:
+def test_an_answer_has_text_names_and_page() -> None:
     said = look_up("RoPE").as_text()
     assert said.startswith("rotary positions (RoPE, ")
     assert "see also: position encoding" in said
@@ -70,7 +70,7 @@ def test_what_is_said_has_the_text_the_names_and_the_page() -> None:
         ("a\nb", "All terms: glass learn glossary"),
     ],
 )
-def test_a_word_that_is_not_there_is_two_lines(word: str, remedy: str) -> None:
+def test_an_unknown_word_gets_a_two_line_error(word: str, remedy: str) -> None:
     with pytest.raises(GlassError) as caught:
         look_up(word)
     assert str(caught.value).splitlines() == [f"the glossary has no entry {word!r}", remedy]

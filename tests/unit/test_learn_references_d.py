@@ -1,4 +1,4 @@
-"""References of the first exercises against PyTorch, finite differences and worked examples."""
+"""Reference solutions of the first exercises, compared with PyTorch, finite differences and worked examples."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from glassformer_course.judging.marking import LocalFunctions, mark
 RNG = np.random.default_rng(7)
 
 
-def test_cross_entropy_is_pytorchs() -> None:
+def test_cross_entropy_equals_pytorchs() -> None:
     logits = RNG.normal(size=(3, 5, 11)) * 4
     targets = RNG.integers(11, size=(3, 5))
     targets[1, 2:] = -100
@@ -32,7 +32,7 @@ def test_cross_entropy_is_pytorchs() -> None:
     assert cross_entropy.cross_entropy(logits, targets) == pytest.approx(theirs.item(), rel=1e-12)
 
 
-def test_the_gradient_of_the_table_is_a_finite_difference_and_pytorchs() -> None:
+def test_the_table_gradient_equals_finite_differences_and_pytorch() -> None:
     table = RNG.normal(size=(5, 3))
     ids = RNG.integers(4, size=(2, 7))
     dX = RNG.normal(size=(2, 7, 3))
@@ -48,7 +48,7 @@ def test_the_gradient_of_the_table_is_a_finite_difference_and_pytorchs() -> None
     np.testing.assert_allclose(gradient, weight.grad.numpy(), rtol=1e-12)
 
 
-def test_attention_and_its_mask_are_pytorchs() -> None:
+def test_attention_and_its_mask_equal_pytorchs() -> None:
     Q = RNG.normal(size=(3, 5))
     K = RNG.normal(size=(7, 5))
     V = RNG.normal(size=(7, 2))
@@ -63,7 +63,7 @@ def test_attention_and_its_mask_are_pytorchs() -> None:
     np.testing.assert_allclose(weights @ V, theirs, rtol=1e-12)
 
 
-def test_multi_head_attention_is_pytorchs_with_the_same_weights() -> None:
+def test_multi_head_attention_equals_pytorchs() -> None:
     x = RNG.normal(size=(2, 5, 12))
     weights = RNG.normal(size=(4, 12, 12))
     theirs = torch.nn.MultiheadAttention(12, 3, bias=False, batch_first=True, dtype=torch.float64)
@@ -75,7 +75,7 @@ def test_multi_head_attention_is_pytorchs_with_the_same_weights() -> None:
     np.testing.assert_allclose(multi_head.multi_head(x, *weights, 3), expected, rtol=1e-9)
 
 
-def test_a_step_turns_every_pair_of_a_sinusoid_whatever_the_place() -> None:
+def test_a_step_rotates_every_sinusoid_pair_at_any_position() -> None:
     angles = 3 * 10_000.0 ** (-np.arange(4) / 4)  # of three steps, at width 8
     here, there = (sinusoids.sinusoids(np.array([0, 5, 40]) + steps, 8) for steps in (0, 3))
     sines = here[:, 0::2]
@@ -84,13 +84,13 @@ def test_a_step_turns_every_pair_of_a_sinusoid_whatever_the_place() -> None:
     np.testing.assert_allclose(there[:, 1::2], cosines * np.cos(angles) - sines * np.sin(angles), atol=1e-12)
 
 
-def test_merges_of_a_known_text() -> None:
+def test_the_merges_of_a_known_text_are_correct() -> None:
     merges = byte_pairs.learned_merges("aaabdaaabac", 3)  # then (256, 97) also occurs twice: a tie
     assert merges == [(97, 97), (97, 98), (256, 257)]
     assert byte_pairs.encode("aaabdaaabac", merges) == [258, 100, 258, 97, 99]
 
 
-def test_smoothed_bigrams_are_probabilities_and_large_k_knows_nothing() -> None:
+def test_smoothed_bigrams_are_probabilities_and_uniform_for_large_k() -> None:
     ids = RNG.integers(5, size=101)
     counts = bigram.count(ids, 5)
     assert counts.sum() == 100
@@ -100,7 +100,7 @@ def test_smoothed_bigrams_are_probabilities_and_large_k_knows_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["byte_pairs", "bigram"])
 @pytest.mark.parametrize("text", ["", "a", "আমি ভাত খাই। " * 30, "To be, or not to be " * 200])
-def test_questions_about_a_text_of_ones_own_take_any_text(name: str, text: str) -> None:
+def test_questions_accept_any_text(name: str, text: str) -> None:
     exercise = find(name)
     plain = sum(1 for _ in exercise.cases(0))
     marks = mark(LocalFunctions(exercise.solved()), exercise.reference, exercise.cases(0, text), exercise.mistakes)

@@ -1,4 +1,4 @@
-"""References of nine exercises, rotary to training_loop, against PyTorch, our model and finite differences."""
+"""Reference solutions of nine exercises, rotary to training_loop, compared with PyTorch, our model and differences."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def slopes(function: Callable[[Array], float], at: Array, step: float = 1e-5) ->
     return found
 
 
-def test_rotary_is_the_models_and_keeps_lengths_and_distances() -> None:
+def test_rotary_equals_the_models_and_keeps_lengths_and_distances() -> None:
     x = np.random.default_rng(0).normal(size=(2, 5, 8))
     turn = RotaryPositions(8, 10_000.0)(torch.arange(3, 8)[None])
     theirs = rotated_by_the_model(torch.tensor(x)[None], turn)[0].numpy()
@@ -49,7 +49,7 @@ def test_rotary_is_the_models_and_keeps_lengths_and_distances() -> None:
     assert not np.allclose(near, rotary.rotate(q, 5, 50.0) @ rotary.rotate(k, 0, 50.0).T)
 
 
-def test_norms_are_those_of_torch() -> None:
+def test_norms_equal_torchs() -> None:
     rng = np.random.default_rng(1)
     x = rng.normal(size=(2, 3, 5))
     gain = rng.normal(size=5)
@@ -76,7 +76,7 @@ def test_gradients_of_norms_are_slopes() -> None:
     assert np.allclose(dgain, slopes(lambda each: (dy * norms.rms_norm(x, each, 1e-3)).sum(), gain), atol=1e-8)
 
 
-def test_a_block_that_writes_nothing_is_the_identity() -> None:
+def test_a_block_with_zero_outputs_is_the_identity() -> None:
     rng = np.random.default_rng(3)
     x = rng.normal(size=(5, 4))
     weights = block.random_weights(rng, 4, 3, 7)
@@ -85,7 +85,7 @@ def test_a_block_that_writes_nothing_is_the_identity() -> None:
     assert not np.allclose(block.block(x, weights), x)
 
 
-def test_gradients_of_attention_are_slopes() -> None:
+def test_gradients_of_attention_equal_finite_differences() -> None:
     rng = np.random.default_rng(4)
     q, k, v, dy = rng.normal(size=(4, 5, 3))
 
@@ -107,7 +107,7 @@ def test_gradients_of_attention_are_slopes() -> None:
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3])
-def test_adamw_is_that_of_torch(decay: float) -> None:
+def test_adamw_equals_torchs(decay: float) -> None:
     gradients = np.random.default_rng(5).normal(size=(50, 2, 3)) * 10.0 ** np.arange(-4, 2).reshape(2, 3)
     weight = torch.nn.Parameter(torch.ones(2, 3, dtype=torch.float64))
     optimizer = torch.optim.AdamW([weight], lr=0.02, weight_decay=decay)
@@ -117,7 +117,7 @@ def test_adamw_is_that_of_torch(decay: float) -> None:
         assert np.allclose(mine, weight.detach().numpy(), atol=1e-12)
 
 
-def test_the_schedule_goes_through_its_marks() -> None:
+def test_the_schedule_has_its_known_values() -> None:
     curve = [schedule.rate(step, 14, 4, 1.0, 0.1) for step in range(20)]
     assert curve[:4] == [0.25, 0.5, 0.75, 1.0]
     assert curve[8] == pytest.approx(0.55)  # half of the decay is over
@@ -125,7 +125,7 @@ def test_the_schedule_goes_through_its_marks() -> None:
     assert all(later < earlier for earlier, later in pairwise(curve[3:14]))
 
 
-def test_the_gradient_of_a_tied_table_is_its_slope() -> None:
+def test_the_gradient_of_a_tied_table_equals_finite_differences() -> None:
     rng = np.random.default_rng(6)
     ids = np.array([2, 0, 2])
     targets = np.array([0, 2, 3])
@@ -163,7 +163,7 @@ def test_the_given_decoder_and_the_reference_have_the_same_gradients() -> None:
         assert np.allclose(gradients[name], there, atol=1e-8), name
 
 
-def test_a_fresh_decoder_guesses_and_a_trained_one_knows_by_heart() -> None:
+def test_a_new_decoder_guesses_and_a_trained_one_memorizes() -> None:
     for seed in range(5):
         fresh = {
             name: array / 5 for name, array in loop.random_weights(np.random.default_rng(seed), 7, 8, 4, 8).items()

@@ -1,4 +1,4 @@
-"""References of exercises against PyTorch, the package's own functions, exhaustive search and finite differences."""
+"""Reference solutions of exercises, compared with PyTorch, the library, exhaustive search and finite differences."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def torch_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, allowed: np.nda
     return functional.scaled_dot_product_attention(*arrays, mask, is_causal=allowed is None).numpy()
 
 
-def test_cached_steps_are_attention_over_the_whole_text() -> None:
+def test_cached_steps_equal_attention_over_the_whole_text() -> None:
     x = normal(7, 3)
     weights = [normal(3, 4) for _ in range(3)]
     found = []
@@ -58,13 +58,13 @@ def test_the_distribution_is_that_of_the_package(temperature: float, top_k: int 
         np.testing.assert_allclose(sampling.distribution(logits, temperature, top_k, top_p), ours, rtol=1e-9)
 
 
-def test_draws_are_as_frequent_as_they_are_likely() -> None:
+def test_samples_have_their_probabilities_as_frequencies() -> None:
     shares = np.array([0.5, 0.0, 0.3, 0.2])
     drawn = [sampling.draw(shares, u) for u in (np.arange(1000) + 0.5) / 1000]
     np.testing.assert_array_equal(np.bincount(drawn, minlength=4), 1000 * shares)
 
 
-def test_padding_is_hidden_as_in_pytorch() -> None:
+def test_padding_is_masked_as_in_pytorch() -> None:
     q = normal(3, 5, 2)
     k = normal(3, 5, 2)
     v = normal(3, 5, 2)
@@ -72,7 +72,7 @@ def test_padding_is_hidden_as_in_pytorch() -> None:
     np.testing.assert_allclose(padding.attention(q, k, v, real), torch_attention(q, k, v, real[:, None, :]), rtol=1e-9)
 
 
-def test_cross_attention_is_that_of_pytorch() -> None:
+def test_cross_attention_equals_pytorchs() -> None:
     decoder = normal(2, 3, 4)
     encoder = normal(2, 7, 4)
     weights = [normal(4, 5) for _ in range(3)]
@@ -85,14 +85,14 @@ def test_cross_attention_is_that_of_pytorch() -> None:
     assert not shares[0, :, 4:].any()
 
 
-def test_the_masked_loss_is_cross_entropy_with_an_ignored_label() -> None:
+def test_the_masked_loss_equals_cross_entropy_with_an_ignored_label() -> None:
     logits = normal(9, 5)
     labels = np.array([1, -100, 4, -100, -100, 0, 2, -100, 3])
     theirs = functional.cross_entropy(torch.from_numpy(logits), torch.from_numpy(labels), ignore_index=-100)
     assert masked_lm.loss(logits, labels) == pytest.approx(float(theirs), rel=1e-12)
 
 
-def test_shares_of_what_is_hidden() -> None:
+def test_fractions_of_masked_tokens_are_correct() -> None:
     choose, action = (each.ravel() for each in np.meshgrid((np.arange(100) + 0.5) / 100, (np.arange(100) + 0.5) / 100))
     tokens = np.full(10_000, 7)
     inputs, labels = masked_lm.hide(tokens, tokens == 0, choose, action, tokens + 1, 3)
@@ -109,7 +109,7 @@ def test_a_beam_as_wide_as_all_texts_finds_the_best(alpha: float) -> None:
     assert sum(np.exp(score * ((5 + len(tokens)) / 6) ** alpha) for tokens, score in best) == pytest.approx(1, abs=1e-4)
 
 
-def test_contributions_sum_to_the_logit_of_pytorchs_norm() -> None:
+def test_contributions_sum_to_the_logit() -> None:
     parts, gain, bias, unembedding = logit_attribution._random_inputs(RANDOM, 6, 8, 5)
     arrays = [torch.from_numpy(each) for each in (parts.sum(axis=0), gain, bias)]
     theirs = functional.layer_norm(arrays[0], (8,), *arrays[1:], eps=1e-5).numpy() @ unembedding
@@ -118,7 +118,7 @@ def test_contributions_sum_to_the_logit_of_pytorchs_norm() -> None:
         assert found.sum() + constant == pytest.approx(theirs[token], abs=1e-12)
 
 
-def test_two_heads_copy_what_followed() -> None:
+def test_two_constructed_heads_perform_induction() -> None:
     once = 1 + RANDOM.permutation(12)
     tokens = np.concatenate([[0], once, once])
     heads = induction.previous_token_head(13, 25), induction.induction_head(13, 25)
@@ -130,7 +130,7 @@ def test_two_heads_copy_what_followed() -> None:
     assert induction.induction_score(blind, np.tile(np.arange(8), 2)) == pytest.approx(chance)
 
 
-def test_importance_is_the_slope_of_the_loss_by_the_gate() -> None:
+def test_importance_is_the_gradient_of_the_loss_by_the_gate() -> None:
     heads = 3
     d = 2
     D = 5
@@ -157,7 +157,7 @@ def test_importance_is_the_slope_of_the_loss_by_the_gate() -> None:
 
 
 @pytest.mark.parametrize("removed", [[1], [2, 0], [3, 1, 0]])
-def test_a_removed_head_is_a_gate_at_0(removed: list[int]) -> None:
+def test_a_removed_head_equals_a_gate_of_0(removed: list[int]) -> None:
     weights = pruning._weights(RANDOM, 4, 3, 5)
     x = normal(6, 5)
     gates = np.array([float(head not in removed) for head in range(4)])

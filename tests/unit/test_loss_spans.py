@@ -47,7 +47,7 @@ def stored(folder: Path, pieces: list[tuple[str, tuple[tuple[int, int], ...]]], 
     return RecordStore.open(KIND, folder / "part")
 
 
-def test_they_are_no_running_text_and_are_split_whole() -> None:
+def test_records_with_spans_are_split_whole() -> None:
     assert not KIND.running_text
     data = DataConfig(split="random", validation_fraction=0.2, seed=3)
     found = Survey(KIND)
@@ -73,7 +73,9 @@ def test_exactly_the_spans_count(tmp_path: Path, kind: str) -> None:
 
 
 @given(parts=st.lists(st.tuples(WORDS, st.booleans()), min_size=1, max_size=6))
-def test_no_token_crosses_a_border(tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[str, bool]]) -> None:
+def test_no_token_crosses_a_span_boundary(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[str, bool]]
+) -> None:
     own = tokenizer()
     text = ""
     spans: list[tuple[int, int]] = []
@@ -89,7 +91,7 @@ def test_no_token_crosses_a_border(tmp_path_factory: pytest.TempPathFactory, par
     assert mask[-1] == parts[-1][1]
 
 
-def test_all_counts_where_nothing_is_said(tmp_path: Path) -> None:
+def test_without_spans_every_token_counts(tmp_path: Path) -> None:
     own = tokenizer("bytes")
     kind = RecordKind("classify", labels="one", stores=("sources",))
     writer = RecordWriter(kind, tmp_path / "part", {"text": own}, {"a": 0})

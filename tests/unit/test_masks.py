@@ -1,4 +1,4 @@
-"""Masks of self-attention against the definition, position by position, and no table where none is needed."""
+"""Masks of self-attention compared with their definition at each position, and full attention without a mask."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def shown(mask: Mask, rows: int, T: int) -> torch.Tensor:
 @pytest.mark.parametrize("window", [None, 1, 3, 7, 50])
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("padded", [True, False])
-def test_each_place_sees_what_the_definition_says(causal: bool, window: int | None, padded: bool) -> None:
+def test_each_position_sees_what_the_definition_says(causal: bool, window: int | None, padded: bool) -> None:
     T = 7
     real = torch.ones(3, 7, dtype=torch.bool)
     if padded:
@@ -32,7 +32,7 @@ def test_each_place_sees_what_the_definition_says(causal: bool, window: int | No
         assert bool(shown(mask, 3, T)[row, q, k]) == (near and bool(real[row, k]) and (k <= q or not causal))
 
 
-def test_a_whole_text_needs_no_table_of_queries_by_keys() -> None:
+def test_full_attention_needs_no_mask_of_queries_by_keys() -> None:
     places = torch.arange(1013)[None]
     real = torch.ones(2, 1013, dtype=torch.bool)
     masks = [self_attention_mask(places, places, None, causal, None) for causal in (True, False)]
@@ -45,7 +45,7 @@ def test_a_whole_text_needs_no_table_of_queries_by_keys() -> None:
 @pytest.mark.parametrize("window", [None, 3])
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("padded", [True, False])
-def test_a_bias_changes_nothing_about_who_sees_whom(causal: bool, window: int | None, padded: bool) -> None:
+def test_a_bias_does_not_change_the_mask(causal: bool, window: int | None, padded: bool) -> None:
     places = torch.arange(7).repeat(2, 1)
     real = torch.tensor([[True] * 7, [True] * 4 + [False] * 3])
     plain = self_attention_mask(places, places, real if padded else None, causal, window)

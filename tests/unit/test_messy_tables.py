@@ -101,7 +101,7 @@ def test_a_quote_that_is_never_closed_is_refused_with_its_line(task: Task, write
         ('she said "yes" to it', "line 11, column 2 of t.csv: the quote at character"),
     ],
 )
-def test_rows_between_two_stray_quotes_are_not_swallowed(
+def test_rows_between_two_stray_quotes_are_not_lost(
     task: Task, closing: str, problem: str, write: Write, tmp_path: Path
 ) -> None:
     source = write("t.csv", with_stray_quotes((11, '"hello there'), (200, closing)))
@@ -113,9 +113,7 @@ def test_rows_between_two_stray_quotes_are_not_swallowed(
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("quoting", ["line", "none"])
-def test_stray_quotes_are_read_as_characters_where_that_is_asked(
-    task: Task, quoting: str, write: Write, tmp_path: Path
-) -> None:
+def test_stray_quotes_are_characters_on_request(task: Task, quoting: str, write: Write, tmp_path: Path) -> None:
     source = write("t.csv", with_stray_quotes((11, '"hello there'), (200, 'what a 17"'), (250, '"go" she said')))
     expected = list(ROWS)
     for line, text in ((11, '"hello there'), (200, 'what a 17"'), (250, '"go" she said')):
@@ -123,7 +121,7 @@ def test_stray_quotes_are_read_as_characters_where_that_is_asked(
     assert rows_read(task, source, tmp_path, quoting=quoting)[0] == meant(task, expected)
 
 
-def test_cells_in_quotes_lose_them_line_by_line_and_keep_them_without_quoting(write: Write, tmp_path: Path) -> None:
+def test_quotes_of_cells_are_removed_unless_quoting_is_off(write: Write, tmp_path: Path) -> None:
     source = write("t.csv", 'text\n"one, and ""two"" of it"\n"three, four" of it\nfive and six more\n')
     documents, _ = running_text(source, tmp_path, quoting="line", extra_fields="join")
     assert documents == ['one, and "two" of it', '"three, four" of it', "five and six more"]
@@ -154,7 +152,7 @@ def test_line_breaks_in_quotes_are_read_and_the_longest_is_named(task: Task, wri
     assert "rows with line breaks in quotes: for example lines 8 to 11 of t.csv" in said
 
 
-def test_a_cell_that_holds_rows_is_read_where_that_is_asked(write: Write, tmp_path: Path) -> None:
+def test_a_cell_that_contains_rows_is_read_on_request(write: Write, tmp_path: Path) -> None:
     inside = "a table:\n" + with_commas(ROWS[:5])
     source = write("t.csv", HEADER + with_commas(ROWS[:9]) + f'ham,"{inside}"\n' + with_commas(ROWS[9:20]))
     assert "lines 11 to 17 of t.csv are one quoted cell" in refusal("lm", source, tmp_path).problem
@@ -167,7 +165,7 @@ def test_a_cell_that_holds_rows_is_read_where_that_is_asked(write: Write, tmp_pa
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_an_unquoted_comma_is_refused_joined_or_cut_with_a_note(task: Task, write: Write, tmp_path: Path) -> None:
+def test_an_unquoted_comma_is_refused_joined_or_truncated_with_a_note(task: Task, write: Write, tmp_path: Path) -> None:
     rows = [*ROWS[:5], ("ham", "well, how are you, friend"), *ROWS[5:9]]
     source = write("t.csv", HEADER + with_commas(rows))
     error = refusal(task, source, tmp_path)
@@ -184,7 +182,7 @@ def test_an_unquoted_comma_is_refused_joined_or_cut_with_a_note(task: Task, writ
     assert "for example line 7 of t.csv" in said
 
 
-def test_delimiters_at_the_ends_of_rows_are_no_fields(write: Write, tmp_path: Path) -> None:
+def test_trailing_delimiters_are_not_fields(write: Write, tmp_path: Path) -> None:
     source = write("t.csv", "label,text\n" + lines(f"{a},{b},," for a, b in ROWS[:30]))
     rows, said = rows_read("classify", source, tmp_path)
     assert rows == ROWS[:30]
@@ -200,14 +198,14 @@ def test_a_header_without_a_name_for_the_first_column_is_refused(write: Write, t
     assert "first column" in error.remedy
 
 
-def test_a_first_row_with_a_comma_too_many_does_not_set_the_columns(write: Write, tmp_path: Path) -> None:
+def test_a_first_row_with_an_extra_comma_does_not_set_the_columns(write: Write, tmp_path: Path) -> None:
     rows = [("ham", "well, hello you there"), *ROWS]
     source = write("t.csv", with_commas(rows))
     assert refusal("classify", source, tmp_path).problem.startswith("line 1 of t.csv has 3 fields")
     assert rows_read("classify", source, tmp_path, extra_fields="join")[0] == rows
 
 
-def test_short_rows_are_counted_with_a_line_for_every_task(write: Write, tmp_path: Path) -> None:
+def test_short_rows_are_counted_for_every_task(write: Write, tmp_path: Path) -> None:
     source = write("t.csv", HEADER + with_commas(ROWS[:9]) + "spam\n" + with_commas(ROWS[9:20]))
     for task in TASKS:
         rows, said = rows_read(task, source, tmp_path)
@@ -244,7 +242,7 @@ def test_a_labelled_table_without_a_header_loses_no_row_of_running_text(write: W
     assert running_text(source, tmp_path)[0] == [text for _, text in rows]
 
 
-def test_every_task_says_that_row_1_holds_names(write: Write, tmp_path: Path) -> None:
+def test_every_task_reports_a_header(write: Write, tmp_path: Path) -> None:
     source = write("t.csv", HEADER + with_commas(ROWS))
     for task in TASKS:
         assert "(row 1 contains the names label, text)" in rows_read(task, source, tmp_path)[1]
@@ -268,7 +266,7 @@ def test_names_with_combining_marks_are_a_header(task: Task, script: str, write:
     assert f"(row 1 contains the names {label}, {text})" in said
 
 
-def test_usual_names_in_other_scripts_head_short_tables(write: Write, tmp_path: Path) -> None:
+def test_headers_in_other_scripts_are_found_in_short_tables(write: Write, tmp_path: Path) -> None:
     for label, text in (("লেবেল", "পাঠ্য"), ("लेबल", "पाठ"), ("ป้ายกำกับ", "ข้อความ")):
         source = write("t.csv", f"{label},{text}\nb,w1\na,w2\nb,w3\na,w4\n")
         found = made(tmp_path, "classify", source=source)
@@ -276,7 +274,7 @@ def test_usual_names_in_other_scripts_head_short_tables(write: Write, tmp_path: 
         assert f"label: column {label}, text: column {text}" in notes(found)
 
 
-def test_a_name_that_stands_twice_is_still_a_name(write: Write, tmp_path: Path) -> None:
+def test_a_repeated_column_name_is_still_a_name(write: Write, tmp_path: Path) -> None:
     source = write("t.csv", "label,text,text\n" + lines(f"{a},title of it all,{b}" for a, b in ROWS[:40]))
     found = made(tmp_path, "classify", source=source, split="tail", column="text.2")
     assert [(label, text) for text, label in texts(found)] == ROWS[:40]
@@ -286,7 +284,7 @@ def test_a_name_that_stands_twice_is_still_a_name(write: Write, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("header", ["auto", "yes"])
-def test_a_column_without_a_name_is_called_by_its_number(header: str, write: Write, tmp_path: Path) -> None:
+def test_a_column_without_a_name_is_reported_by_number(header: str, write: Write, tmp_path: Path) -> None:
     source = write("t.csv", ",label,text\n" + lines(f"{n},{a},{b}" for n, (a, b) in enumerate(ROWS[:40])))
     found = made(tmp_path, "classify", source=source, split="tail", header=header)
     assert [(label, text) for text, label in texts(found)] == ROWS[:40]
@@ -315,7 +313,7 @@ def test_a_header_alone_is_refused(task: Task, content: str, write: Write, tmp_p
     assert "data.header = no" in error.remedy
 
 
-def test_the_header_is_what_was_said(write: Write, tmp_path: Path) -> None:
+def test_the_header_setting_is_respected(write: Write, tmp_path: Path) -> None:
     source = write("t.tsv", tsv([("englisch", "deutsch"), ("Go", "Los"), ("Run", "Lauf"), ("Hi", "Hallo")]))
     found = made(tmp_path, "translate", source=source, split="tail")
     assert texts(found)[0] == ("englisch", "deutsch")
@@ -357,7 +355,7 @@ def test_tsv_with_quotes_around_every_text_loses_them(write: Write, tmp_path: Pa
     "spoken",
     ['"Yes, sir."', '"Go!" he said.', 'He said "go".', '"Where is he?" "I do not know."', '"No'],
 )
-def test_quotes_that_people_wrote_into_tsv_are_kept(spoken: str, write: Write, tmp_path: Path) -> None:
+def test_literal_quotes_in_tsv_are_kept(spoken: str, write: Write, tmp_path: Path) -> None:
     rows = [*ROWS[:20], ("ham", spoken), ("spam", "well, that is it"), *ROWS[20:40], ("ham", '"and more'), *ROWS[40:]]
     found, said = rows_read("translate", write("t.tsv", tsv(rows)), tmp_path)
     assert found == rows
@@ -365,7 +363,7 @@ def test_quotes_that_people_wrote_into_tsv_are_kept(spoken: str, write: Write, t
         assert "line 21, column 2 of t.tsv begins with a quote, which is kept; data.quoting = standard" in said
 
 
-def test_the_first_line_of_excel_names_the_delimiter(write: Write, tmp_path: Path) -> None:
+def test_a_sep_line_of_excel_sets_the_delimiter(write: Write, tmp_path: Path) -> None:
     for delimiter in (";", "|", "\t"):
         content = f"sep={delimiter}\r\nlabel{delimiter}text\r\n" + "".join(f"{a}{delimiter}{b}\r\n" for a, b in ROWS)
         for task in TASKS:
@@ -374,7 +372,7 @@ def test_the_first_line_of_excel_names_the_delimiter(write: Write, tmp_path: Pat
             assert "(row 1 contains the names label, text)" in said
 
 
-def test_spaces_around_the_delimiter_are_no_part_of_quoted_cells(write: Write, tmp_path: Path) -> None:
+def test_spaces_around_the_delimiter_are_not_part_of_quoted_cells(write: Write, tmp_path: Path) -> None:
     rows = [*ROWS[:30], ("ham", 'well, "you"'), ("spam", "two\nlines")]
     quoted = lines('"{}" , "{}"'.format(a, b.replace('"', '""')) for a, b in rows)
     for task in TASKS:
@@ -396,7 +394,7 @@ def test_spaces_around_the_delimiter_are_no_part_of_quoted_cells(write: Write, t
     quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
     size=st.integers(1, 9),
 )
-def test_what_a_program_wrote_with_commas_is_read_exactly(rows: list[list[str]], quoting: Any, size: int) -> None:
+def test_tables_written_by_csv_programs_are_read_exactly(rows: list[list[str]], quoting: Any, size: int) -> None:
     written = io.StringIO(newline="")
     csv.writer(written, quoting=quoting).writerows([["label", "text"], *rows])
     text = written.getvalue()
@@ -409,7 +407,7 @@ def test_what_a_program_wrote_with_commas_is_read_exactly(rows: list[list[str]],
     assert [values for _, values in read_rows(chunks(), table, (0, 1), Tally())] == rows
 
 
-def test_spaces_before_quotes_below_a_header_without_any(write: Write, tmp_path: Path) -> None:
+def test_spaces_before_quotes_below_a_header_without_spaces(write: Write, tmp_path: Path) -> None:
     rows = [*ROWS[:30], ("ham", "well, you")]
     source = write("t.csv", "label, text\n" + lines(f'{a}, "{b}"' for a, b in rows))
     for task in TASKS:
@@ -418,7 +416,7 @@ def test_spaces_before_quotes_below_a_header_without_any(write: Write, tmp_path:
     assert running_text(source, tmp_path, column="text")[0][-1] == " kept"
 
 
-def test_sentences_with_commas_are_no_columns(write: Write, tmp_path: Path) -> None:
+def test_sentences_with_commas_are_not_columns(write: Write, tmp_path: Path) -> None:
     rows = ["Hello, you and me", "Good day, all, and so on", "so it is"]
     source = write("t.csv", lines(rows))
     with pytest.raises(
@@ -439,14 +437,14 @@ def test_other_delimiters_are_found(name: str, delimiter: str, write: Write, tmp
         assert f"t.csv: the delimiter is a {name}" in said
 
 
-def test_the_delimiter_is_what_was_said(write: Write, tmp_path: Path) -> None:
+def test_the_delimiter_setting_is_respected(write: Write, tmp_path: Path) -> None:
     source = write("t.csv", "ham,hello|you there\nspam,win now|and here\nham,more of|it all\nspam,we all|win\n")
     assert rows_read("classify", source, tmp_path, delimiter="comma")[0][0] == ("ham", "hello|you there")
     found = made(tmp_path, "translate", source=source, split="tail", delimiter="pipe")
     assert texts(found)[0] == ("ham,hello", "you there")
 
 
-def test_lines_of_comments_above_a_table_are_left_out_and_said(write: Write, tmp_path: Path) -> None:
+def test_comment_lines_above_a_table_are_skipped_and_reported(write: Write, tmp_path: Path) -> None:
     source = write("t.csv", "# collected by hand\n# in May\n" + HEADER + with_commas(ROWS))
     for task in TASKS:
         rows, said = rows_read(task, source, tmp_path)
@@ -457,7 +455,7 @@ def test_lines_of_comments_above_a_table_are_left_out_and_said(write: Write, tmp
     assert texts(found) == tweets
 
 
-def test_lines_that_end_with_carriage_returns_alone_are_refused_with_advice(write: Write, tmp_path: Path) -> None:
+def test_lines_ending_only_in_carriage_returns_are_refused_with_advice(write: Write, tmp_path: Path) -> None:
     for name, content in (
         ("t.csv", HEADER + with_commas(ROWS)),
         ("t.jsonl", jsonl({"text": text} for _, text in ROWS)),
@@ -469,7 +467,7 @@ def test_lines_that_end_with_carriage_returns_alone_are_refused_with_advice(writ
     assert error.problem == "line 4 of u.csv has a carriage return in a cell without quotes"
 
 
-def test_settings_of_tables_are_refused_where_there_is_none(write: Write, tmp_path: Path) -> None:
+def test_table_settings_are_refused_without_a_table(write: Write, tmp_path: Path) -> None:
     book = write("book.txt", "a text\n" * 9)
     rows = write("t.jsonl", jsonl({"text": f"text {n}"} for n in range(9)))
     for name, value in {"header": "no", "delimiter": "tab", "quoting": "none", "extra_fields": "join"}.items():
@@ -483,7 +481,7 @@ def test_settings_of_tables_are_refused_where_there_is_none(write: Write, tmp_pa
 # JSON
 
 
-def test_a_column_that_is_first_filled_late_is_there(write: Write, tmp_path: Path) -> None:
+def test_a_column_that_is_filled_late_is_found(write: Write, tmp_path: Path) -> None:
     late = [*({"id": n} for n in range(3000)), *({"id": n, "text": f"message number {n}"} for n in range(30))]
     documents, said = running_text(write("t.jsonl", jsonl(late)), tmp_path, column="text")
     assert documents == [f"message number {n}" for n in range(30)]
@@ -496,7 +494,7 @@ def test_a_column_that_is_first_filled_late_is_there(write: Write, tmp_path: Pat
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
-def test_not_a_number_is_no_label(constant: str, write: Write, tmp_path: Path) -> None:
+def test_nan_is_not_a_label(constant: str, write: Write, tmp_path: Path) -> None:
     rows = jsonl({"label": label, "text": text} for label, text in ROWS)
     broken = f'{{"label": {constant}, "text": "no label at all"}}\n' * 2
     found = made(tmp_path, "classify", source=write("t.jsonl", rows + broken))
@@ -505,7 +503,7 @@ def test_not_a_number_is_no_label(constant: str, write: Write, tmp_path: Path) -
     assert "rows without a label: for example line 301 of t.jsonl" in found.notes
 
 
-def test_json_that_is_not_in_lines_is_refused_with_advice(write: Write, tmp_path: Path) -> None:
+def test_json_without_lines_is_refused_with_advice(write: Write, tmp_path: Path) -> None:
     array = json.dumps([{"label": label, "text": text} for label, text in ROWS], indent=1)
     source = write("t.json", array)
     for task in TASKS:
@@ -533,14 +531,14 @@ def test_blank_lines_at_the_end_of_one_of_two_files_are_left_out(write: Write, t
         made(tmp_path, "translate", source=write("b.en", "one\n"), target=write("b.de", "eins\nzwei\n"))
 
 
-def test_the_same_file_as_source_and_target_is_said(write: Write, tmp_path: Path) -> None:
+def test_the_same_file_as_source_and_target_is_reported(write: Write, tmp_path: Path) -> None:
     source = write("a.en", "one\ntwo\nthree\n")
     assert "a.en and a.en are the same text: the model learns to copy" in notes(
         made(tmp_path, "translate", source=source, target=source, split="tail")
     )
 
 
-def test_one_example_is_not_all_examples(write: Write, tmp_path: Path) -> None:
+def test_an_error_about_a_single_example_uses_the_singular(write: Write, tmp_path: Path) -> None:
     with pytest.raises(GlassError, match=r"the only example of .*t\.tsv has the label 'ham'"):
         made(tmp_path, "classify", source=write("t.tsv", "ham\tone of them\n"), label_column="1", column="2")
 
@@ -548,7 +546,7 @@ def test_one_example_is_not_all_examples(write: Write, tmp_path: Path) -> None:
 # Consequences of other reading settings
 
 
-def test_another_reading_has_a_store_of_its_own(write: Write, tmp_path: Path) -> None:
+def test_other_reading_settings_give_a_separate_store(write: Write, tmp_path: Path) -> None:
     source = write("t.csv", "text\n" + lines(f"row {n} of them, and more" for n in range(40)))
     config = TokenizerConfig(kind="bytes")
     readings = [{"extra_fields": "join"}, {"extra_fields": "cut"}, {"extra_fields": "join", "header": "no"}]
@@ -565,7 +563,7 @@ def test_another_reading_has_a_store_of_its_own(write: Write, tmp_path: Path) ->
     )  # as before these settings existed, so that older encoded text is found
 
 
-def test_what_is_measured_is_read_alike(write: Write, tmp_path: Path) -> None:
+def test_evaluation_tables_are_read_in_the_same_way(write: Write, tmp_path: Path) -> None:
     tokenizer = made(tmp_path, "classify", CHARACTERS, source=write("t.csv", HEADER + with_commas(ROWS))).tokenizer
     data = DataConfig(source=write("u.csv", HEADER + 'ham,"never closed\n' + with_commas(ROWS)))
     with pytest.raises(GlassError, match=r"line 2, column 2 of u\.csv: the quote at character 5 is never closed"):

@@ -66,7 +66,7 @@ def test_a_text_with_unknown_tokens_has_no_bits_per_byte_and_no_gzip(tmp_path: P
     assert ladder[0].loss == pytest.approx(math.log(found.tokenizer.vocab_size))  # nats per token keep their meaning
 
 
-def test_the_true_entropy_is_no_floor_where_tokens_are_unknown(tmp_path: Path) -> None:
+def test_with_unknown_tokens_the_true_entropy_is_not_a_floor(tmp_path: Path) -> None:
     text = tmp_path / "stories.txt"
     text.write_text("\n".join(find_text_corpus("stories").documents(60, 0)), encoding="utf-8")
     found = prepared(tmp_path, text, **WORDS)
@@ -86,7 +86,7 @@ def test_the_true_entropy_is_no_floor_where_tokens_are_unknown(tmp_path: Path) -
     assert trainer.entropy is None
 
 
-def test_evaluate_and_train_show_the_share_of_unknown_tokens(tmp_path: Path) -> None:
+def test_evaluate_and_train_show_the_fraction_of_unknown_tokens(tmp_path: Path) -> None:
     trainer = small_trainer(tmp_path, tokenizer__kind="words", tokenizer__vocab_size=20, train__steps=2)
     outcome = train(trainer)
     assert outcome is not None
@@ -181,7 +181,7 @@ def split_files(folder: Path, sizes: list[int], **changes: object) -> tuple[dict
         ([30_000, 60_000, 4_000, 3_000, 3_000], [30_000, 60_000], [4_000, 3_000, 3_000]),
     ],
 )
-def test_a_split_of_several_files_honours_the_fraction(
+def test_a_split_of_several_files_respects_the_fraction(
     sizes: list[int], train: list[int], validation: list[int], tmp_path: Path
 ) -> None:
     assert split_files(tmp_path, sizes)[0] == {"train": train, "validation": validation}
@@ -198,7 +198,7 @@ def test_older_runs_keep_their_split(tmp_path: Path) -> None:
     assert split_files(tmp_path, [500, 500], split="tail")[0] == {"train": [500], "validation": [500]}
 
 
-def test_the_starts_of_very_many_documents_are_thinned_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starts_of_very_many_documents_are_subsampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glassformer.text.survey.MOST_MARKS", 8)
     text = tmp_path / "lines.txt"
     text.write_text("".join(f"{number:09d}\n" for number in range(100)), encoding="utf-8")
@@ -215,7 +215,7 @@ def test_the_starts_of_very_many_documents_are_thinned_out(tmp_path: Path, monke
     assert sum(map(len, held)) == pytest.approx(90, abs=0.25 * 90)
 
 
-def test_the_note_says_in_numbers_what_is_held_out(tmp_path: Path) -> None:
+def test_the_note_gives_the_held_out_amount(tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     for name, size in {"a.txt": 4_000, "b.txt": 5_970, "c.txt": 30}.items():
         (tmp_path / "texts" / name).write_text("words " * (size // 6), encoding="utf-8")
@@ -240,7 +240,7 @@ def several_files(folder: Path) -> Path:
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_an_older_run_resumes_on_its_own_split(tmp_path: Path, recorded: bool) -> None:
-    """Its settings say split = "tail"; the encoded text is missing, and the tokenizer is the same for every split."""
+    """The run has split = "tail"; the encoded text is missing, and the tokenizer is the same for every split."""
     changes = {
         "data__source": str(several_files(tmp_path)),
         "data__split": "tail",
@@ -311,7 +311,7 @@ def evaluated(run: Path, text: Path, **changes: str) -> tuple[dict[str, Any], st
     return report.facts(), "\n".join(said)
 
 
-def test_evaluate_says_which_documents_were_left_out(proverbs: Path, tmp_path: Path) -> None:
+def test_evaluate_reports_omitted_documents(proverbs: Path, tmp_path: Path) -> None:
     rows = [{"text": "still waters run deep"}] * 50 + [{"text": " "}] * 3 + [{"other": 1}] * 2
     table = tmp_path / "rows.jsonl"
     table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -322,7 +322,7 @@ def test_evaluate_says_which_documents_were_left_out(proverbs: Path, tmp_path: P
     assert "left out 3 empty documents" in facts["notes"]
 
 
-def test_evaluate_says_that_a_text_is_the_training_text(proverbs: Path, tmp_path: Path) -> None:
+def test_evaluate_reports_that_a_text_is_the_training_text(proverbs: Path, tmp_path: Path) -> None:
     """The validation part is measured; read with other settings, the whole text is measured."""
     copy = tmp_path / "another name.txt"
     shutil.copy(text_file(proverbs), copy)
@@ -352,9 +352,7 @@ def test_evaluate_counts_the_passages_that_were_in_the_training_text(proverbs: P
 
 
 @pytest.mark.parametrize("block", [40, 1 << 20])
-def test_passages_are_counted_as_a_search_in_the_text_counts_them(
-    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_passage_counts_equal_a_plain_search(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glassformer.evaluation.training_overlap.BLOCK", block)
     draw = np.random.default_rng(1)
     lines = ["".join(draw.choice(list("ab"), draw.integers(1, 90))) for _ in range(60)]
@@ -388,7 +386,7 @@ def read(path: Path, **settings: object) -> tuple[str, str]:
         return text, "\n".join(source.notes)
 
 
-def test_a_byte_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+def test_a_byte_that_is_not_utf8_is_located(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_bytes(b"plain words " * 1000 + b"of a caf\xe9 that " + b"go on " * 1000)
     text, notes = read(path)
@@ -416,7 +414,7 @@ JAPANESE = "これは日本語の文章です。\n吾輩は猫である。\n"
 
 @pytest.mark.parametrize("codec", ["iso-2022-jp", "iso-2022-jp-2", "iso-2022-kr", "utf-7"])
 @pytest.mark.parametrize("before", ["", "A heading in ASCII.\n" * 20])
-def test_encodings_that_hide_behind_ascii_are_refused(codec: str, before: str, tmp_path: Path) -> None:
+def test_encodings_disguised_as_ascii_are_refused(codec: str, before: str, tmp_path: Path) -> None:
     path = tmp_path / "mail.txt"
     path.write_bytes((before + ("한국어 문장" if codec == "iso-2022-kr" else JAPANESE)).encode(codec))
     with pytest.raises(GlassError) as caught:
@@ -447,7 +445,7 @@ def test_ascii_with_plus_signs_and_escapes_is_read(text: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("codec", ["utf-8", "utf-16-le", "utf-16-be"])
-def test_a_second_byte_order_mark_is_told(codec: str, tmp_path: Path) -> None:
+def test_a_second_byte_order_mark_is_reported(codec: str, tmp_path: Path) -> None:
     path = tmp_path / "t.txt"
     path.write_bytes("\ufeff\ufeffwords of a text".encode(codec))
     text, notes = read(path)
@@ -459,7 +457,7 @@ def test_a_second_byte_order_mark_is_told(codec: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="this system has no links or named pipes")
-def test_a_folder_names_the_links_and_pipes_that_it_left_out(tmp_path: Path) -> None:
+def test_skipped_links_and_pipes_of_a_folder_are_named(tmp_path: Path) -> None:
     folder = tmp_path / "texts"
     (folder / "inner").mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
@@ -481,7 +479,7 @@ def test_a_folder_names_the_links_and_pipes_that_it_left_out(tmp_path: Path) -> 
         read(folder)
 
 
-def test_a_readme_beside_folders_of_labels_is_left_out_and_told(tmp_path: Path) -> None:
+def test_a_readme_beside_label_folders_is_skipped_and_reported(tmp_path: Path) -> None:
     folder = tmp_path / "mails"
     names = ("ham/1.txt", "ham/2.txt", "spam/1.txt", "spam/2.txt")
     for name in names:

@@ -117,7 +117,7 @@ def given_tokens(tokens: dict[str, TokenScores]) -> object:
     return lambda texts: [tokens[text] for text in texts]
 
 
-def test_only_tokens_from_the_given_character_on_count() -> None:
+def test_only_tokens_after_the_given_character_count() -> None:
     """After a difference of equal length, the scores of the difference itself do not matter."""
     tokens = given_tokens(
         {"a cat sat": [(1, -1.0), (5, -9.0), (9, -2.0)], "a cow sat": [(1, -1.0), (5, -0.1), (9, -3.0)]}
@@ -127,7 +127,7 @@ def test_only_tokens_from_the_given_character_on_count() -> None:
     assert log_ratios([pair("a cat sat", "a cow sat", 0)], tokens) == [pytest.approx(-7.9)]  # type: ignore[arg-type]
 
 
-def test_a_token_that_holds_a_scored_character_counts() -> None:
+def test_a_token_that_contains_a_scored_character_counts() -> None:
     """The space belongs to the word after it, while `scored_from` is after the space."""
     tokens = given_tokens({"it is": [(2, -5.0), (5, -1.0)], "it be": [(2, -5.0), (5, -4.0)]})
     assert log_ratios([pair("it is", "it be", 3)], tokens) == [3.0]  # type: ignore[arg-type]
@@ -136,7 +136,7 @@ def test_a_token_that_holds_a_scored_character_counts() -> None:
     assert log_ratios([pair("x ab", "y ab", 2)], odd) == [9.0]  # type: ignore[arg-type]
 
 
-def test_different_tokens_of_the_same_beginning_do_not_tilt_the_scale() -> None:
+def test_different_tokenizations_of_a_shared_prefix_do_not_bias_scores() -> None:
     """A token of one text spans the boundary: both texts are scored from the same earlier character."""
     tokens = given_tokens(
         {"he sang": [(2, -1.0), (5, -2.0), (7, -1.0)], "he sail": [(2, -1.0), (7, -2.5)]},
@@ -146,7 +146,7 @@ def test_different_tokens_of_the_same_beginning_do_not_tilt_the_scale() -> None:
     assert log_ratios([pair("abc", "abd", 2)], whole) == [pytest.approx(-0.5)]  # type: ignore[arg-type]
 
 
-def test_what_both_share_before_does_not_count_even_where_its_scores_differ() -> None:
+def test_the_shared_prefix_does_not_count() -> None:
     """A masked model sees the verb when it scores the noun."""
     tokens = given_tokens({"a b c": [(1, -1.0), (3, -2.0), (5, -3.0)], "a b d": [(1, -9.0), (3, -9.0), (5, -4.0)]})
     assert log_ratios([pair("a b c", "a b d", 4)], tokens) == [1.0]  # type: ignore[arg-type]
@@ -161,7 +161,7 @@ def test_tokens_that_are_parts_of_one_character_count_together() -> None:
     assert log_ratios([pair("কa", "খa", 1)], tokens) == [-1.0]  # type: ignore[arg-type]
 
 
-def test_length_is_not_divided_out() -> None:
+def test_scores_are_not_normalized_by_length() -> None:
     tokens = given_tokens({"ab": [(1, -1.0), (2, -1.0)], "cd": [(2, -1.5)]})
     assert log_ratios([pair("ab", "cd", 0)], tokens) == [-0.5]  # type: ignore[arg-type]
 
@@ -207,7 +207,7 @@ def test_parts_add_up(drawn: list[tuple[float, str, int]]) -> None:
     assert results.mean_log_ratio == pytest.approx(sum(r for r, _, _ in drawn) / len(drawn))
 
 
-def test_impossible_texts() -> None:
+def test_impossible_texts_have_defined_ratios() -> None:
     never = -math.inf
     tokens = given_tokens({"a": [(1, never)], "b": [(1, never)], "c": [(1, -1.0)]})
     assert log_ratios([pair("a", "b", 0), pair("c", "a", 0)], tokens) == [0.0, math.inf]  # type: ignore[arg-type]
@@ -219,7 +219,7 @@ def test_facts_are_plain_numbers() -> None:
     assert facts == {"share": 0.0, "ci95": list(wilson(0.0, 1)), "right": 0.0, "count": 1}
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_inputs_are_refused() -> None:
     one = [pair("ab", "cd", 0)]
     for tokens in ([], [(1, -1.0)], [(3, -1.0)], [(2, -1.0), (1, -1.0)]):
         with pytest.raises(GlassError, match="'ab' has 2 characters"):

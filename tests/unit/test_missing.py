@@ -40,7 +40,7 @@ def run(folder: Path, *options: str) -> str:
 
 
 @pytest.mark.thorough
-def test_what_could_be_installed_must_be(tmp_path: Path) -> None:
+def test_skips_for_missing_packages_fail(tmp_path: Path) -> None:
     options = ["--continue-on-collection-errors"]
     assert "5 skipped" in run(tmp_path, *options, "-n", "0")
     strict = run(tmp_path, *options, "-n", "2", "--nothing-missing")

@@ -1,4 +1,4 @@
-"""Muon: batched matrices take the same steps as single ones and as in torch's own Muon."""
+"""Muon: batched matrices take the same steps as single ones and as in PyTorch's Muon."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def give_gradients(parameters: list[nn.Parameter], step: int) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(16, 16), (40, 10), (10, 40)])
-def test_singular_values_come_near_one_and_their_directions_stay(shape: tuple[int, int], dtype: torch.dtype) -> None:
+def test_singular_values_approach_one_and_directions_are_kept(shape: tuple[int, int], dtype: torch.dtype) -> None:
     matrices = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
     left, before, right = torch.linalg.svd(matrices, full_matrices=False)
     turned = left.mT @ orthogonalized(matrices, dtype).float() @ right.mT  # (3, short, short)
@@ -42,7 +42,7 @@ def test_singular_values_come_near_one_and_their_directions_stay(shape: tuple[in
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_it_steps_as_torch_does(dtype: torch.dtype) -> None:
+def test_steps_equal_torchs_muon(dtype: torch.dtype) -> None:
     ours = parameters(0)
     theirs = parameters(0)
     settings = {"lr": 0.05, "weight_decay": 0.2, "momentum": 0.9}
@@ -58,7 +58,7 @@ def test_it_steps_as_torch_does(dtype: torch.dtype) -> None:
         assert (mine - reference).norm() < 0.01 * moved  # torch's multiplies in bfloat16, with 8 bits
 
 
-def test_a_matrix_without_a_gradient_stays_and_keeps_no_momentum() -> None:
+def test_a_matrix_without_a_gradient_is_unchanged_without_momentum() -> None:
     some = parameters(0)
     optimizer = Muon(some, lr=0.1, weight_decay=0.1, momentum=0.9, dtype=torch.bfloat16)
     give_gradients(some, 0)
@@ -70,15 +70,15 @@ def test_a_matrix_without_a_gradient_stays_and_keeps_no_momentum() -> None:
     assert not torch.equal(some[0], parameters(0)[0])
 
 
-def test_a_zero_gradient_moves_nothing() -> None:
+def test_a_zero_gradient_changes_nothing() -> None:
     one = nn.Parameter(torch.ones(4, 4))
     one.grad = torch.zeros(4, 4)
     Muon([one], lr=0.1, weight_decay=0.0, momentum=0.9, dtype=torch.float32).step()
     assert torch.equal(one, torch.ones(4, 4))
 
 
-def test_the_setting_is_the_precision_in_which_it_multiplies() -> None:
-    """In bfloat16 the result has 8 bits, whatever the precision of the gradients."""
+def test_the_setting_is_the_precision_of_matrix_multiplications() -> None:
+    """The setting decides the precision of all matrix multiplications of a step; the two steps differ slightly."""
     seen = {}
     for name in ("fp32", "bf16"):
         model = build_model(ModelConfig(vocab_size=11, width=16, layers=1, heads=2), 11)

@@ -70,7 +70,7 @@ def rows_of(model: AnyTextModel, seed: int) -> TaskRows:
     return TaskRows(task, [Row.of_text(one), Row.of_text(two)], CPU)
 
 
-def test_a_decoder_pays_from_left_to_right(models: dict[str, AnyTextModel]) -> None:
+def test_surprisal_of_a_decoder_is_computed_from_left_to_right(models: dict[str, AnyTextModel]) -> None:
     model = models["bytes"]
     found = surprisals(models["bytes"], TEXT)
     assert (found.text, found.nats[0]) == (TEXT, None)
@@ -86,7 +86,7 @@ def test_a_decoder_pays_from_left_to_right(models: dict[str, AnyTextModel]) -> N
     )
 
 
-def test_a_filler_pays_for_each_token_hidden_alone_and_not_for_holes(models: dict[str, AnyTextModel]) -> None:
+def test_surprisal_of_a_masked_model_masks_each_token_in_turn(models: dict[str, AnyTextModel]) -> None:
     model = models["fill"]
     text = f"{TEXT} [MASK] old"
     found = surprisals(model, text)
@@ -99,7 +99,7 @@ def test_a_filler_pays_for_each_token_hidden_alone_and_not_for_holes(models: dic
     assert found.nats[place] == pytest.approx(-float(logits.log_softmax(0)[found.tokens[place]]), abs=1e-5)
 
 
-def test_a_target_pays_up_to_its_end(models: dict[str, AnyTextModel]) -> None:
+def test_surprisal_of_a_target_includes_its_end_token(models: dict[str, AnyTextModel]) -> None:
     model = models["turn"]
     found = surprisals(models["turn"], TEXT, "the old dog")
     start = model.tokenizer.target_start
@@ -124,20 +124,18 @@ def test_a_target_pays_up_to_its_end(models: dict[str, AnyTextModel]) -> None:
         ("turn", "old " * 60, "the model reads at most 37"),
     ],
 )
-def test_what_does_not_fit_is_refused(
-    models: dict[str, AnyTextModel], name: str, target: str | None, said: str
-) -> None:
+def test_invalid_inputs_are_refused(models: dict[str, AnyTextModel], name: str, target: str | None, said: str) -> None:
     with pytest.raises(GlassError, match=said):
         surprisals(models[name], TEXT, target)
 
 
-def test_only_tokens_of_the_text_are_guessed(models: dict[str, AnyTextModel]) -> None:
+def test_only_tokens_of_the_text_can_be_predicted(models: dict[str, AnyTextModel]) -> None:
     for name, place in (("turn", 1), ("name", 1), ("book", 0), ("fill", 99)):
         with pytest.raises(GlassError):
             predict_token(models[name], TEXT, place)
 
 
-def test_stretches_end_where_tokens_of_both_do_and_lose_no_nats(models: dict[str, AnyTextModel]) -> None:
+def test_shared_segments_end_at_common_boundaries_and_keep_the_total(models: dict[str, AnyTextModel]) -> None:
     one = surprisals(models["book"], TEXT)
     other = surprisals(models["bytes"], TEXT)
     assert len(one.tokens) < len(other.tokens)
@@ -152,7 +150,7 @@ def test_stretches_end_where_tokens_of_both_do_and_lose_no_nats(models: dict[str
         shared_spans(one, surprisals(models["book"], "the old dog."))
 
 
-def test_bars_are_of_the_likeliest_of_both(models: dict[str, AnyTextModel]) -> None:
+def test_bars_show_the_likeliest_tokens_of_both(models: dict[str, AnyTextModel]) -> None:
     says = [predict(models[name], subject_of(models[name], TEXT)) for name in ("book", "bytes")]
     found = {bar.name: bar for bar in compare_predictions(says[0], says[1], 4)}
     for side, say in (("one", says[0]), ("other", says[1])):
@@ -175,7 +173,7 @@ def test_maps_are_subtracted_where_tokens_are_the_same(models: dict[str, AnyText
         attention_difference((turn, "dec.0.cross.1"), (turn, "enc.0.self.1"))
 
 
-def test_sights_are_the_masks(models: dict[str, AnyTextModel]) -> None:
+def test_attention_masks_are_correct(models: dict[str, AnyTextModel]) -> None:
     turn = attention_masks(subject_of(models["turn"], TEXT, "the old dog"))
     assert {kind: bool(allowed.all()) for kind, allowed in turn.items()} == {
         "enc.self": True,
@@ -187,7 +185,7 @@ def test_sights_are_the_masks(models: dict[str, AnyTextModel]) -> None:
 
 
 @pytest.mark.parametrize("name", ["book", "turn"])
-def test_switches_are_all_parts_and_only_masks_that_hide(models: dict[str, AnyTextModel], name: str) -> None:
+def test_ablatable_parts_include_only_effective_masks(models: dict[str, AnyTextModel], name: str) -> None:
     names = ablatable(models[name].model)
     assert ("dec.mask" in names, "enc.mask" in names) == (True, False)
     assert {"dec.positions", "dec.0.self", "dec.0.self.2", "dec.0.feedforward"} <= set(names)
@@ -197,7 +195,7 @@ def test_switches_are_all_parts_and_only_masks_that_hide(models: dict[str, AnyTe
 @pytest.mark.parametrize(
     ("name", "off"), [("book", ("dec.0.self.1", "dec.1.feedforward")), ("turn", ("dec.0.cross.0", "enc.0.self"))]
 )
-def test_frozen_patterns_are_those_of_the_whole_model(
+def test_frozen_patterns_equal_those_of_the_whole_model(
     models: dict[str, AnyTextModel], name: str, off: tuple[str, ...]
 ) -> None:
     model = models[name].model
@@ -215,7 +213,7 @@ def test_frozen_patterns_are_those_of_the_whole_model(
 
 
 @pytest.mark.parametrize("name", ["book", "turn"])
-def test_means_leave_padding_out(models: dict[str, AnyTextModel], name: str) -> None:
+def test_means_are_computed_without_padding(models: dict[str, AnyTextModel], name: str) -> None:
     model = models[name].model
     data = rows_of(models[name], 3)
     part = "dec.0.cross.1" if name == "turn" else "dec.1.self.2"
@@ -232,7 +230,7 @@ def test_means_leave_padding_out(models: dict[str, AnyTextModel], name: str) -> 
         torch.testing.assert_close(found[each], real, atol=1e-6, rtol=0)
 
 
-def test_a_loss_with_everything_on_is_that_of_the_model(models: dict[str, AnyTextModel]) -> None:
+def test_the_loss_without_ablation_equals_the_models(models: dict[str, AnyTextModel]) -> None:
     model = models["book"].model
     data = rows_of(models["book"], 5)
     whole = ablation_loss(AblatedModel(model, Ablation(())), data)
@@ -244,7 +242,7 @@ def test_a_loss_with_everything_on_is_that_of_the_model(models: dict[str, AnyTex
 
 
 @pytest.mark.parametrize("name", ["book", "turn"])
-def test_a_tree_holds_every_step_of_the_search(models: dict[str, AnyTextModel], name: str) -> None:
+def test_a_tree_contains_every_step_of_the_search(models: dict[str, AnyTextModel], name: str) -> None:
     model = models[name]
     assert isinstance(model, TextModel | Translator)
     steps: list[BeamStep] = []
@@ -269,7 +267,7 @@ def test_a_tree_holds_every_step_of_the_search(models: dict[str, AnyTextModel], 
     assert len(ran) == 3
 
 
-def test_a_part_of_a_long_text_is_the_same_part(models: dict[str, AnyTextModel]) -> None:
+def test_a_part_of_a_long_text_equals_that_part_of_the_whole(models: dict[str, AnyTextModel]) -> None:
     subject = subject_of(models["bytes"], TEXT)
     for whole, part in (
         (attention_weights(subject, "dec.1.self.0")[-5:, -5:], attention_weights(subject, "dec.1.self.0", 5)),
@@ -278,7 +276,7 @@ def test_a_part_of_a_long_text_is_the_same_part(models: dict[str, AnyTextModel])
         torch.testing.assert_close(part, whole, equal_nan=True)
 
 
-def test_with_a_cache_and_without_the_same_is_written(models: dict[str, AnyTextModel]) -> None:
+def test_ablated_generation_is_the_same_with_and_without_a_cache(models: dict[str, AnyTextModel]) -> None:
     """Generation under ablation equals plain forward passes, also with the mask removed."""
     model = models["book"]
     for off in ((), ("dec.0.self.1", "dec.positions"), ("dec.mask",)):
@@ -292,7 +290,7 @@ def test_with_a_cache_and_without_the_same_is_written(models: dict[str, AnyTextM
         assert generate_ablated(found, model, TEXT, 5) == wanted  # type: ignore[arg-type]
 
 
-def test_each_kind_puts_its_own_in_the_place_of_a_part(models: dict[str, AnyTextModel]) -> None:
+def test_each_kind_of_ablation_inserts_its_values(models: dict[str, AnyTextModel]) -> None:
     model = models["book"].model  # type: ignore[union-attr]
     tokens = torch.tensor([models["book"].prompt_ids(TEXT)])
     data = rows_of(models["book"], 7)

@@ -25,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trainer.run.folder
 
 
-def test_it_prints_family_size_task_step_and_loss(run: Path) -> None:
+def test_its_repr_has_family_size_task_step_and_loss(run: Path) -> None:
     opened = OpenedRun.load(run, device="cpu")
     size = sum(parameter.numel() for parameter in opened.model.parameters())
     assert opened.loss is not None
@@ -41,7 +41,7 @@ def test_the_loss_is_that_of_the_checkpoint_on_the_held_out_rows(run: Path, whic
     assert loss_on_rows(opened.model, opened.held_out()).loss == pytest.approx(opened.loss, abs=1e-6)
 
 
-def test_held_out_rows_are_the_tasks_and_have_the_precision_that_is_asked_for(run: Path) -> None:
+def test_held_out_rows_have_the_requested_precision(run: Path) -> None:
     opened = OpenedRun.load(run, device="cpu")
     every = opened.held_out()
     few = opened.held_out(30, "bf16")
@@ -69,7 +69,7 @@ def test_a_run_without_its_text_opens_and_says_so_only_when_asked(run: Path, tmp
     assert opened.held_out(30).rows
 
 
-def test_a_note_tells_what_is_read_in_place_of_a_text_that_moved(run: Path, tmp_path: Path) -> None:
+def test_a_note_reports_which_text_replaces_a_moved_one(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run.parent, tmp_path / "moved")
     hidden = run.parent / ".tokens"
     hidden.rename(run.parent / "away")
@@ -88,7 +88,7 @@ def test_a_note_tells_what_is_read_in_place_of_a_text_that_moved(run: Path, tmp_
     ("task", "kind"),
     [("lm", TextModel), ("masked", MaskFiller), ("classify", TextClassifier), ("translate", Translator)],
 )
-def test_the_object_that_does_the_task(task: str, kind: type, tmp_path: Path) -> None:
+def test_each_task_has_its_text_model(task: str, kind: type, tmp_path: Path) -> None:
     opened = OpenedRun.load(make_run(tmp_path / "run", task), device="cpu")
     assert type(opened.text_model) is kind
     assert opened.text_model is opened.text_model

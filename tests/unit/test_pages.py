@@ -25,14 +25,14 @@ def test_json_in_a_script_element_cannot_end_it_and_reads_back_the_same() -> Non
     assert "বাংলা" in written[0]
 
 
-def test_a_value_that_is_not_given_is_an_error_and_so_is_a_number_that_json_does_not_know() -> None:
+def test_missing_values_and_non_json_numbers_are_errors() -> None:
     with pytest.raises(jinja2.UndefinedError, match="report"):
         render_page(*REPORT)
     with pytest.raises(ValueError, match="JSON"):
         render_page(*REPLAY, title="", data=[float("nan")])
 
 
-def test_python_files_hold_no_html_or_svg() -> None:
+def test_python_files_contain_no_html_or_svg() -> None:
     source = Path(__file__).parents[2] / "src"
     tags = re.compile(r"(?<!\?P)<(html|body|table|div|span|path|rect|circle)\b")
     found = {str(path.relative_to(source)) for path in source.rglob("*.py") if tags.search(path.read_text("utf-8"))}

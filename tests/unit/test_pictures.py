@@ -83,7 +83,7 @@ def test_a_pooled_cell_is_the_largest_weight_of_its_block(block: int) -> None:
         assert value == kept.max() if kept.size else np.isnan(value)
 
 
-def test_a_stripe_survives_pooling_and_the_first_row_stays_alone() -> None:
+def test_a_stripe_survives_pooling_and_the_first_row_is_kept_separate() -> None:
     found = pooled(previous(1024), 4)
     assert found.shape == (256, 256)
     assert (np.diag(found) == 1).all()
@@ -111,7 +111,7 @@ def test_every_weight_is_in_its_cell(length: int) -> None:
     np.testing.assert_array_equal(seen(figure, 0, *cells.shape), painted(cells, "sqrt"))
 
 
-def test_rows_are_what_looks_also_where_source_and_target_differ() -> None:
+def test_rows_are_queries_also_if_source_and_target_differ() -> None:
     weights = np.zeros((3, 5))
     weights[0, 4] = weights[1, 2] = weights[2, 0] = 1.0
     figure = draw_rollout(weights, MapLabels(["x", "y", "z"], WORDS))
@@ -123,7 +123,7 @@ def test_rows_are_what_looks_also_where_source_and_target_differ() -> None:
     assert axes.get_ylim() == (3, 0)  # the first row is at the top
 
 
-def test_a_grid_has_each_map_in_its_place_and_a_gap_where_one_is_missing() -> None:
+def test_a_grid_has_each_map_in_position_and_gaps_for_missing_ones() -> None:
     maps = [causal(11), previous(11), causal(11) ** 2]
     grid = [("dec.0.self", [("0", maps[0]), ("1", maps[1])]), ("dec.1.self", [("0", None), ("1", maps[2])])]
     figure = draw_maps("all heads", grid, size=64)
@@ -135,7 +135,7 @@ def test_a_grid_has_each_map_in_its_place_and_a_gap_where_one_is_missing() -> No
     assert min(box.width for box in boxes) >= 64
 
 
-def test_the_heads_of_a_layer_have_labels_on_the_left_and_below_alone() -> None:
+def test_maps_of_a_layer_have_labels_only_on_the_left_and_below() -> None:
     grid = [("", [(f"head {head}", causal(5)) for head in heads]) for heads in ((0, 1, 2), (3, 4))]
     figure = draw_maps("a layer", grid, labels=MapLabels([*"abcde"], [*"vwxyz"]), size=256)
     shown = [
@@ -145,7 +145,7 @@ def test_the_heads_of_a_layer_have_labels_on_the_left_and_below_alone() -> None:
     assert shown == [["abcde", ""], ["", ""], ["", "vwxyz"], ["abcde", "vwxyz"], ["", "vwxyz"]]
 
 
-def test_long_texts_are_pooled_which_the_picture_says_and_have_a_ruler() -> None:
+def test_pictures_of_long_texts_are_pooled_with_a_note_and_a_ruler() -> None:
     figure = draw_rollout(previous(1024), numbered(1024))
     assert any("each cell is the maximum of 4 x 4" in text.get_text() for text in figure.texts)
     marks = [label.get_text() for label in figure.axes[0].get_xticklabels()]
@@ -157,7 +157,7 @@ def test_long_texts_are_pooled_which_the_picture_says_and_have_a_ruler() -> None
 
 
 @pytest.mark.parametrize("length", [1, 2, 31, 300])
-def test_nothing_is_drawn_outside_or_over_another_thing(length: int) -> None:
+def test_nothing_is_drawn_outside_or_overlapping(length: int) -> None:
     figure = draw_rollout(causal(length), numbered(length), title="a title that is longer than a small map")
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
@@ -262,7 +262,7 @@ def test_a_lens_has_the_first_layer_at_the_bottom_and_words_where_they_belong() 
         draw_lens(shares, words[:1], ["embedding", "after 0"], ["x", "y", "z"])
 
 
-def test_roles_have_score_and_chance_and_a_frame_where_earned() -> None:
+def test_roles_show_score_and_chance_and_a_frame_if_earned() -> None:
     scores = np.array([[0.9, np.nan], [0.2, -0.3]])
     chances = np.array([[0.05, np.nan], [0.05, np.nan]])
     earned = np.array([[True, False], [False, False]])
@@ -275,7 +275,7 @@ def test_roles_have_score_and_chance_and_a_frame_where_earned() -> None:
         draw_roles(["a", "b"], ["previous", "copying"], scores, chances[:1], earned)
 
 
-def test_a_curve_of_several_is_their_mean_and_a_band() -> None:
+def test_several_curves_are_drawn_as_mean_and_band() -> None:
     figure = draw_curve(
         {"one": [[(0, 1.0), (2, 3.0)]], "random": [[(0, 1.0), (2, 4.0)], [(0, 2.0), (2, 8.0)]]}, "x", "y"
     )
@@ -285,7 +285,7 @@ def test_a_curve_of_several_is_their_mean_and_a_band() -> None:
     assert len(axes.collections) == 1
 
 
-def test_a_picture_that_cannot_be_written_is_refused_and_spoils_nothing(tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_written_is_refused_without_damage(tmp_path: Path) -> None:
     for name, words in {"a.jpg": ".png or .svg", "no/a.png": "Create it first", "folder.png": "name of a file"}.items():
         (tmp_path / "folder.png").mkdir(exist_ok=True)
         with pytest.raises(GlassError, match=words):

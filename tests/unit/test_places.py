@@ -1,4 +1,4 @@
-"""Maps of embeddings, position curves, the shuffle test, and three importances, against NumPy and the model."""
+"""Maps of embeddings, position curves, the shuffle test, and three importances, compared with NumPy and the model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.property.models import POSITIONS, decoder, encoder, encoder_decoder, 
 VECTORS = torch.randn(31, 7, generator=torch.Generator().manual_seed(3)) * torch.arange(1, 8)
 
 
-def test_components_are_those_of_a_singular_value_decomposition() -> None:
+def test_components_equal_a_singular_value_decomposition() -> None:
     found = components(VECTORS)
     x = VECTORS.double().numpy()
     _, sizes, axes = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
@@ -41,7 +41,7 @@ def test_components_are_those_of_a_singular_value_decomposition() -> None:
     assert components(VECTORS, 2).axes.equal(found.axes[:2])
 
 
-def test_neighbours_are_those_of_the_largest_cosine() -> None:
+def test_neighbours_have_the_largest_cosines() -> None:
     x = VECTORS.double().numpy()
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     cosines = unit @ unit[4]
@@ -53,7 +53,7 @@ def test_neighbours_are_those_of_the_largest_cosine() -> None:
         neighbours(VECTORS, 31, 5)
 
 
-def test_tables_are_those_that_the_model_has() -> None:
+def test_embedding_tables_are_those_of_the_model() -> None:
     two = encoder_decoder(positions="learned", shared_embedding=False)
     assert list(tables(two)) == ["tokens", "positions", "source tokens", "source positions"]
     assert list(tables(encoder(positions="rotary"))) == ["tokens"]
@@ -63,7 +63,7 @@ def test_tables_are_those_that_the_model_has() -> None:
 
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("family", ["decoder", "encoder"])
-def test_curves_are_what_the_model_does(positions: str, family: str) -> None:
+def test_position_curves_equal_the_models_values(positions: str, family: str) -> None:
     model: Any = decoder(tiny(positions=positions)) if family == "decoder" else encoder(positions=positions)
     stack, embedding = embedding_of(model, "dec" if family == "decoder" else "enc")
     made = trace(model, tokens(1, 11))
@@ -104,8 +104,8 @@ def case_of(family: str, **changes: Any) -> AttributionCase:
 
 
 @pytest.mark.parametrize(("family", "layers"), [("decoder", 1), ("encoder-decoder", 2)])
-def test_without_positions_the_order_of_what_is_only_attended_to_does_not_matter(family: str, layers: int) -> None:
-    """One causal layer or an encoder does not see the order; with positions it does."""
+def test_without_positions_the_order_of_attended_tokens_does_not_matter(family: str, layers: int) -> None:
+    """Without positions, one causal layer and an encoder do not see the order; with positions, both do."""
     blind = shuffle_test(case_of(family, positions="none", layers=layers), 0)
     assert float(blind.divergence.abs().max()) < 1e-6
     assert float((blind.after - blind.before).abs().max()) < 1e-5
@@ -139,7 +139,7 @@ def test_one_token_cannot_be_shuffled() -> None:
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
-def test_importance_of_all_answers_is_what_agreement_averages(family: str) -> None:
+def test_importance_of_all_outputs_agrees_with_agreement(family: str) -> None:
     one = case_of(family)
     outputs = tuple(Output(place, (place,), (3 * place + 1) % 31, True) for place in range(one.row.shape[1]))
     case = AttributionCase(one.model, one.tokens, one.target, outputs)
@@ -161,7 +161,7 @@ def test_importance_of_all_answers_is_what_agreement_averages(family: str) -> No
     assert torch.equal(each[3][0].blanked, occlusion.row[3])
 
 
-def test_the_work_of_blanking_grows_with_the_text() -> None:
+def test_the_cost_of_occlusion_grows_with_the_text() -> None:
     model = decoder(tiny())
     two = encoder_decoder()
     weights = sum(parameter.numel() for parameter in model.parameters())

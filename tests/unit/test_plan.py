@@ -85,7 +85,7 @@ def test_an_epoch_reads_the_training_part_once(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["documents", "classify", "translate", "lengths"])
-def test_tokens_of_a_step_are_those_that_are_read(name: str, tmp_path: Path) -> None:
+def test_the_tokens_of_a_step_equal_those_read(name: str, tmp_path: Path) -> None:
     config = config_of(name, tmp_path, train__batch=3)
     plan = planned(config, tmp_path)
     whole = plan.tokens_per_step * plan.steps_per_epoch
@@ -96,7 +96,7 @@ def test_tokens_of_a_step_are_those_that_are_read(name: str, tmp_path: Path) -> 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", [*NAMES, "two vocabularies"])
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_the_size_is_that_of_the_run(name: str, optimizer: str, tmp_path: Path) -> None:
+def test_the_size_equals_that_of_the_run(name: str, optimizer: str, tmp_path: Path) -> None:
     own = {"tokenizer__joint": False, "model__shared_embedding": False} if name == "two vocabularies" else {}
     name = "translate" if own else name
     config = config_of(name, tmp_path, train__optimizer=optimizer, **own)
@@ -130,7 +130,7 @@ def test_steps_and_minutes(steps: int | None, minutes: float | None, expected: i
     assert plan.whole_seconds == pytest.approx(expected * 0.5 + evaluations * 5.0 + saves * 0.25 + 7.0)
 
 
-def test_minutes_limit_evaluations_and_what_came_before_counts(tmp_path: Path) -> None:
+def test_minutes_limit_evaluations_and_elapsed_time_counts(tmp_path: Path) -> None:
     limits = {"train__steps": None, "train__minutes": 1.0, "train__evaluate_every": 1, "train__save_every": 1000}
     config = small_config(tmp_path, **limits)
     plan = planned(config, tmp_path)
@@ -161,7 +161,7 @@ def test_a_child_is_evaluated_before_its_first_step_and_its_parents_text_twice(t
         assert plan.whole_seconds == pytest.approx(76 * 0.5 + 5 + 7 + 6 + 2 + 0.6)
 
 
-def test_what_was_not_measured_is_not_known(tmp_path: Path) -> None:
+def test_unmeasured_values_are_none(tmp_path: Path) -> None:
     plan = planned(small_config(tmp_path), tmp_path, None)
     assert (plan.steps, plan.train_seconds, plan.whole_seconds) == (24, None, None)
     timed = planned(small_config(tmp_path, train__steps=None, train__minutes=3.0), tmp_path, None)
@@ -198,7 +198,7 @@ def test_warnings(tmp_path: Path) -> None:
     assert "of the parameters are in the embeddings and the output head" in warning
 
 
-def test_the_longest_row(tmp_path: Path) -> None:
+def test_the_longest_row_is_found(tmp_path: Path) -> None:
     assert planned(config_of("lm", tmp_path), tmp_path).longest is None
     documents = planned(config_of("documents", tmp_path), tmp_path)
     text = (tmp_path / "proverbs.txt").read_text(encoding="utf-8").splitlines()
@@ -236,7 +236,7 @@ def test_frequencies_of_labels_by_hand(tmp_path: Path) -> None:
     assert "always ham" in frequencies.note
 
 
-def test_labels_of_a_generated_corpus_have_a_best_accuracy(tmp_path: Path) -> None:
+def test_a_generated_corpus_has_a_best_possible_accuracy(tmp_path: Path) -> None:
     values = {"data": {"source": "topics", "size": 200}, "train": {"task": "classify"}, "tokenizer": {"kind": "words"}}
     config = Config.from_dict(values)
     best = fast_baselines(config, prepare_run_text(config, tmp_path / "cache", lambda text: None))[-1]
@@ -272,7 +272,7 @@ def test_the_probe_does_not_count_its_first_step(tmp_path: Path, monkeypatch: py
     assert taken == list(range(51))
 
 
-def test_an_evaluation_is_told_from_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_an_evaluation_is_estimated_from_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = small_config(tmp_path)
     data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
@@ -294,7 +294,7 @@ def test_an_evaluation_is_told_from_a_part_of_it(tmp_path: Path, monkeypatch: py
     assert sizes == [20]
 
 
-def test_the_largest_steps_are_found_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_steps_are_found_and_probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of("translate", tmp_path, train__batch=3)
     data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
@@ -344,7 +344,7 @@ def test_the_probe_mixes_rows_of_the_parent_as_training_does(tmp_path: Path, mon
 
 
 @pytest.mark.skipif(not memory.CLEAR_REFS.exists(), reason="this system cannot forget a peak")
-def test_a_peak_can_be_forgotten() -> None:
+def test_peak_memory_can_be_reset() -> None:
     device = torch.device("cpu")
     size = 64 << 20
     with mmap.mmap(-1, size) as pages:  # not from malloc's heap, which may keep freed memory
@@ -357,7 +357,7 @@ def test_a_peak_can_be_forgotten() -> None:
     assert after < before - (48 << 20)
 
 
-def test_what_needs_more_memory_than_there_is_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_that_exceed_memory_are_not_probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = small_config(tmp_path)
     data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     least = memory.least_training_memory(config, data)
@@ -372,7 +372,7 @@ def test_what_needs_more_memory_than_there_is_is_not_tried(tmp_path: Path, monke
 
 
 @pytest.mark.thorough
-def test_the_probe_leaves_this_process_alone(tmp_path: Path) -> None:
+def test_the_probe_does_not_affect_this_process(tmp_path: Path) -> None:
     config = small_config(tmp_path, train__threads=1)
     data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
     torch.set_num_threads(2)
@@ -392,7 +392,7 @@ def test_the_probe_leaves_this_process_alone(tmp_path: Path) -> None:
         step_measurement.probe(config, data.folder, 0.01)
 
 
-def test_a_probe_that_breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failing_probe_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     killed = step_measurement._probe_failure(-9, "")
     odd = step_measurement._probe_failure(1, "Traceback\nValueError: so\n")
     silent = step_measurement._probe_failure(3, "")
@@ -418,7 +418,7 @@ print(before, after)
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not memory.STATUS.exists(), reason="this system has no /proc/self/status")
-def test_peak_memory_counts_what_was_held_and_let_go() -> None:
+def test_peak_memory_includes_freed_memory() -> None:
     # In a separate process: this one may reuse memory that it freed after training.
     script = [sys.executable, "-c", FILLED_AND_LET_GO]
     written = subprocess.run(script, capture_output=True, text=True, check=True).stdout
@@ -426,7 +426,7 @@ def test_peak_memory_counts_what_was_held_and_let_go() -> None:
     assert 60 << 20 < after - before < 68 << 20
 
 
-def test_free_memory_is_what_the_container_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_memory_respects_the_container_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
     monkeypatch.setattr(memory, "CGROUP", tmp_path)
     (tmp_path / "meminfo").write_text("MemTotal:  9000 kB\nMemAvailable:    5000 kB\n", encoding="ascii")
@@ -449,7 +449,7 @@ CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
         ("lm", "fp32", None, None),
     ],
 )
-def test_shapes_that_do_not_come_again_are_not_kept(
+def test_shapes_that_do_not_recur_are_not_cached(
     task: str, precision: str, before: str | None, after: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in CACHES:
@@ -463,7 +463,7 @@ def test_shapes_that_do_not_come_again_are_not_kept(
 
 
 @pytest.mark.parametrize(("speeds", "kept"), [(None, "128"), (Speeds(100.0, 500.0), "128"), (Speeds(100.0, 2.0), "0")])
-def test_the_precision_that_auto_will_be_decides_how_many_shapes_are_kept(
+def test_the_precision_of_auto_decides_how_many_shapes_are_cached(
     speeds: Speeds | None, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is that of the precision that `auto` will choose; if the speeds are unknown, it is that of `bf16`."""

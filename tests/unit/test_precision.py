@@ -79,7 +79,7 @@ def test_bfloat16_is_chosen_only_where_it_is_clearly_faster(ratio: float, faster
 
 
 @pytest.mark.parametrize("speeds", [SLOW, FAST])
-def test_what_is_asked_for_stays(speeds: Speeds, cache: Path) -> None:
+def test_a_requested_precision_is_kept(speeds: Speeds, cache: Path) -> None:
     cache_speeds(speeds)
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
         assert choose_precision(name, CPU) == dtype
@@ -88,21 +88,21 @@ def test_what_is_asked_for_stays(speeds: Speeds, cache: Path) -> None:
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_gpus_tell_and_are_not_timed(native: bool, timed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_report_support_and_are_not_timed(native: bool, timed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: native or including_emulation)
     assert bfloat16_is_faster(CUDA) == native
     assert not bfloat16_is_faster(MPS)
     assert not timed
 
 
-def test_the_processor_is_timed_once(cache: Path, timed: list[int]) -> None:
+def test_the_cpu_is_timed_once(cache: Path, timed: list[int]) -> None:
     assert processor_speeds() == processor_speeds() == Speeds(7.0, 70.0)
     precision._cached_or_measured.cache_clear()  # as in a new process
     assert processor_speeds() == Speeds(7.0, 70.0)
     assert len(timed) == 1
 
 
-def test_other_instructions_are_timed_anew(cache: Path, timed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_instruction_sets_are_timed_again(cache: Path, timed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     cache_speeds(SLOW)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
     assert processor_speeds() == Speeds(7.0, 70.0)
@@ -114,7 +114,7 @@ def test_other_instructions_are_timed_anew(cache: Path, timed: list[int], monkey
     "damage",
     ["", "{", "[]", "null", '{"float32": 1}', "\0", '{"float32": NaN, "bfloat16": 1}', '{"float32": 0, "bfloat16": 1}'],
 )
-def test_a_damaged_file_is_no_error(damage: str, cache: Path, timed: list[int]) -> None:
+def test_a_damaged_cache_file_is_not_an_error(damage: str, cache: Path, timed: list[int]) -> None:
     cache_speeds(SLOW)
     file = kept(cache)
     whole = file.read_text(encoding="utf-8")
@@ -128,7 +128,7 @@ def test_a_damaged_file_is_no_error(damage: str, cache: Path, timed: list[int]) 
     assert len(timed) == 1  # a complete file has replaced it
 
 
-def test_speeds_of_another_environment_in_the_file_do_not_count(cache: Path, timed: list[int]) -> None:
+def test_cached_speeds_of_another_environment_are_ignored(cache: Path, timed: list[int]) -> None:
     cache_speeds(SLOW)
     file = kept(cache)
     file.write_text(json.dumps({**json.loads(file.read_text(encoding="utf-8")), "environment": "x"}), encoding="utf-8")
@@ -136,7 +136,7 @@ def test_speeds_of_another_environment_in_the_file_do_not_count(cache: Path, tim
     assert processor_speeds() == Speeds(7.0, 70.0)
 
 
-def test_without_a_writable_folder_it_is_timed_once_a_process(
+def test_without_a_writable_folder_the_cpu_is_timed_once_per_process(
     tmp_path: Path, timed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
@@ -145,7 +145,7 @@ def test_without_a_writable_folder_it_is_timed_once_a_process(
     assert len(timed) == 1
 
 
-def test_without_a_home_it_is_timed(timed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_folder_the_cpu_is_timed(timed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GLASS_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
 
@@ -170,7 +170,7 @@ def test_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert precision._cache_folder() == tmp_path / "home" / "Library" / "Caches" / "glassformer"
 
 
-def test_timing_leaves_threads_and_random_numbers_alone() -> None:
+def test_timing_does_not_change_threads_or_random_state() -> None:
     threads = torch.get_num_threads()
     state = torch.get_rng_state()
     speeds = measure_speeds()
@@ -218,11 +218,11 @@ def test_runs_of_older_versions_keep_their_meaning(cache: Path, monkeypatch: pyt
         (FAST, {"optimizer": "muon"}, "precision bfloat16 (Muon: bf16): bfloat16 is 5 times"),
     ],
 )
-def test_the_reason_in_words(speeds: Speeds, train: dict[str, str], words: str, cache: Path) -> None:
+def test_the_reason_is_explained(speeds: Speeds, train: dict[str, str], words: str, cache: Path) -> None:
     cache_speeds(speeds)
     assert describe_precision(resolve_precision(of(**train))).startswith(words)
 
 
-def test_other_names_are_refused() -> None:
+def test_unknown_precisions_are_refused() -> None:
     with pytest.raises(GlassError, match="muon_precision"):
         of(muon_precision="fp16")

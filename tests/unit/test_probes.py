@@ -126,7 +126,7 @@ def test_a_uniform_model_is_exactly_at_chance(name: str, twins: float | None) ->
     assert groups["twins, all right"].chance == twins if twins else "twins, all right" not in groups
 
 
-def test_rules_of_agreement_are_what_the_design_of_the_pairs_says() -> None:
+def test_heuristics_of_agreement_have_their_computed_accuracies() -> None:
     groups = probed("agreement", text_model(tokenizer_of("agreement")))
     wanted = {"last noun": exact.last_noun(), "first noun": exact.first_noun(), "majority": exact.majority()}
     for rule, by_cell in wanted.items():
@@ -134,7 +134,7 @@ def test_rules_of_agreement_are_what_the_design_of_the_pairs_says() -> None:
     assert numbers_of_nouns("Near the doors, the box next to the pilots falls.") == "PSP"
 
 
-def test_rules_of_the_other_corpora() -> None:
+def test_heuristics_of_the_other_corpora_are_measured() -> None:
     told = probed("coreference", text_model(tokenizer_of("coreference")))
     assert (told["animal"].rules["animal"], told["thing"].rules["animal"]) == (1.0, 0.0)
     for rule in ("last noun", "first noun", "animal"):
@@ -147,7 +147,7 @@ def test_rules_of_the_other_corpora() -> None:
     assert closed["distance 22 to 36, 1 attractor"].rules["last opened"] == 0.0
 
 
-def test_rules_of_frequency_are_those_of_the_training_text() -> None:
+def test_frequency_baselines_use_the_training_text() -> None:
     tokenizer = tokenizer_of("agreement")
     known = known_of("agreement", tokenizer)
     groups = probed("agreement", text_model(tokenizer), known)
@@ -181,7 +181,7 @@ def looking_up(rows: Sequence[Sequence[int]]) -> list[RowScores]:
 
 
 @pytest.mark.parametrize("corpus", ["repeats", "recall", "agreement"])
-def test_looking_back_is_all_that_induction_and_recall_need(corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_induction_head_solves_induction_and_recall(corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = tokenizer_of(corpus)
     model = text_model(tokenizer)
     known = known_of(corpus, tokenizer)
@@ -230,7 +230,7 @@ def test_rows_of_induction_and_recall() -> None:
         assert not {key for key, _ in pairs[0]} & {value for _, value in pairs[0]}
 
 
-def test_a_run_that_reads_too_little_says_so() -> None:
+def test_a_model_with_a_short_context_is_refused() -> None:
     model = text_model(tokenizer_of("recall"), context=7)
     for probe in (sequences.probe_induction, sequences.probe_recall):
         with pytest.raises(GlassError, match=r"reads .*7"):
@@ -257,7 +257,7 @@ def test_every_character_has_a_token_and_a_score(kind: str) -> None:
                 assert end == len(model.tokenizer.decode(ids))
 
 
-def test_scores_are_the_models_own_log_probabilities() -> None:
+def test_scores_equal_the_models_log_probabilities() -> None:
     model = text_model(tokenizer_of("agreement"), windows="stream")
     row = model.tokenizer.encode("The keys to the cabinet are old.")
     logits = model.model(torch.tensor([[model.tokenizer.start_id, *row[:-1]]]))[0].double()
@@ -269,7 +269,7 @@ def test_scores_are_the_models_own_log_probabilities() -> None:
 
 
 @pytest.mark.parametrize("windows", ["documents", "stream"])
-def test_a_masked_model_has_each_token_hidden_in_turn(windows: str) -> None:
+def test_a_masked_model_is_scored_with_each_token_masked_in_turn(windows: str) -> None:
     model = mask_filler(tokenizer_of("agreement", mask=True), windows)
     rows = [model.tokenizer.encode(text) for text in ("The keys to the cabinet are old.", "The pilot laughs.")]
     before = [model.tokenizer.start_id] if windows == "documents" else []
@@ -316,14 +316,14 @@ def test_surprisal_adds_up() -> None:
     assert surprisal(model, rows, counts, "this text", "of nine sentences", listed=7).each == found.each[:7]
 
 
-def test_a_hit_is_a_pair_of_neighbours_seen_before() -> None:
+def test_a_hit_is_a_bigram_that_occurred_before() -> None:
     assert seen_earlier(np.array([5, 1, 2, 5, 1, 1, 1])).tolist() == [False, False, False, True, False, True]
 
 
 PAIR = {"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps.", "field": "syntax", "UID": "number"}
 
 
-def test_pairs_of_ones_own_are_read(tmp_path: Path) -> None:
+def test_user_provided_pairs_are_read(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     lines = [json.dumps(PAIR), "", json.dumps({**PAIR, "UID": "other", "pairID": 7})]
     path.write_text("\ufeff" + "\r\n".join(lines), encoding="utf-8")
@@ -350,7 +350,7 @@ def test_pairs_of_ones_own_are_read(tmp_path: Path) -> None:
         ('{"sentence_good": "a b", "sentence_bad": "a b"}', "line 2: both sentences are 'a b'"),
     ],
 )
-def test_a_line_that_is_no_pair_is_named(line: str, said: str, tmp_path: Path) -> None:
+def test_a_line_that_is_not_a_pair_is_located(line: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     path.write_text(f"{json.dumps(PAIR)}\n{line}\n", encoding="utf-8")
     with pytest.raises(GlassError) as caught:

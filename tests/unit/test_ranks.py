@@ -1,4 +1,4 @@
-"""Spearman's rank correlation, against its closed form, numpy, and a value computed by hand."""
+"""Spearman's rank correlation, compared with its closed form, NumPy, and a value computed by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import glassformer_course
 from glassformer.inspection.ranks import spearman
 
 
-def test_it_is_the_correlation_of_ranks() -> None:
+def test_spearman_is_the_correlation_of_ranks() -> None:
     a = np.array([0.1, 0.7, 0.2, 0.9])
     assert spearman(a, np.exp(a)) == pytest.approx(1)
     assert spearman(a, -a) == pytest.approx(-1)
@@ -31,8 +31,8 @@ def test_equal_values_share_their_mean_rank() -> None:
 
 
 @pytest.mark.thorough
-def test_it_is_written_once() -> None:
-    """Heads and attribution use the same rank correlation."""
+def test_spearman_is_defined_once() -> None:
+    """The packages define exactly one function with `spearman` in its name."""
     packages = [Path(str(package.__file__)).parent for package in (glassformer, glassformer_course)]
     files = [path for package in packages for path in package.rglob("*.py")]
     defined = [

@@ -106,7 +106,7 @@ READABLE: dict[str, tuple[bytes, dict[str, object], list[str], str]] = {
 
 
 @pytest.mark.parametrize("name", READABLE)
-def test_read_exactly(name: str, tmp_path: Path) -> None:
+def test_every_file_is_read_exactly(name: str, tmp_path: Path) -> None:
     content, settings, expected, said = READABLE[name]
     path = tmp_path / name
     path.write_bytes(content)
@@ -183,7 +183,7 @@ REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_with_reason(name: str, tmp_path: Path) -> None:
+def test_unreadable_files_are_refused_with_a_reason(name: str, tmp_path: Path) -> None:
     content, settings, problem, remedy = REFUSED[name]
     path = tmp_path / name
     path.write_bytes(content)
@@ -204,7 +204,7 @@ def test_refused_with_reason(name: str, tmp_path: Path) -> None:
         ("{}/hollow", "contains no files", "Put text files"),
     ],
 )
-def test_missing_source(source: str, problem: str, remedy: str, tmp_path: Path) -> None:
+def test_a_missing_source_is_reported(source: str, problem: str, remedy: str, tmp_path: Path) -> None:
     (tmp_path / "input.txt").write_text("x", encoding="utf-8")
     (tmp_path / "hollow").mkdir()
     with pytest.raises(GlassError) as caught:
@@ -213,7 +213,7 @@ def test_missing_source(source: str, problem: str, remedy: str, tmp_path: Path) 
     assert remedy in caught.value.remedy
 
 
-def test_folder_is_read_in_order_and_says_what_it_left_out(tmp_path: Path) -> None:
+def test_a_folder_is_read_in_order_and_skipped_files_are_reported(tmp_path: Path) -> None:
     folder = tmp_path / "texts"
     for name, content in {
         "b.txt": b"second",
@@ -311,7 +311,7 @@ def test_pipe_is_copied_first(tmp_path: Path) -> None:
     assert read(str(pipe), tmp_path / "cache")[0] == ["through a pipe"]
 
 
-def test_file_called_like_a_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_named_like_a_corpus_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "stories").write_text("my own stories", encoding="utf-8")
     _, notes = read("stories", tmp_path, size=3)
@@ -379,7 +379,7 @@ def test_long_line_comes_in_bounded_pieces(tmp_path: Path) -> None:
     assert sum(len(piece.texts[0]) for piece in found) == 3 * MAX_PENDING_CHARACTERS + 11 + 5
 
 
-def test_file_that_vanishes_or_is_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vanished_or_unreadable_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.txt"
     path.write_text("text", encoding="utf-8")
 

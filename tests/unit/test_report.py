@@ -31,7 +31,7 @@ def test_numbers_that_json_does_not_know_are_null(capsys: pytest.CaptureFixture[
     }
 
 
-def test_commands_write_json_by_emit_alone() -> None:
+def test_commands_write_json_only_through_emit() -> None:
     commands = Path(__file__).parents[2] / "src" / "glassformer" / "app" / "cli"
     found = {path.name for path in commands.glob("*.py") if "print(json" in path.read_text("utf-8")}
     assert found == set()

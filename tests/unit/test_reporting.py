@@ -13,7 +13,7 @@ def status(step: int, **changes: float | None) -> Status:
     return Status(step=step, learning_rate=1e-3, tokens_per_second=123456.7, seconds_left=4000.0, **facts)  # type: ignore[arg-type]
 
 
-def test_a_bar_with_all_its_words_fits_80_columns() -> None:
+def test_a_full_progress_bar_fits_80_columns() -> None:
     bar = 7
     space = 1
     assert bar + space + len(status(99999, validation_loss=2.3456).short()) <= 80
@@ -28,5 +28,5 @@ def test_plain_lines_come_at_each_evaluation_and_each_tenth_of_the_run(capsys: p
     assert len(steps) == 11
 
 
-def test_durations_read_well() -> None:
+def test_durations_are_readable() -> None:
     assert [duration(seconds) for seconds in (0.4, 59.4, 75, 3700)] == ["0s", "59s", "1m 15s", "1h 1m"]

@@ -30,7 +30,7 @@ def ratio_of(values: np.ndarray, weights: np.ndarray) -> Statistic:
     return lambda examples: float(values[examples].sum() / weights[examples].sum())
 
 
-def test_the_interval_of_a_mean_is_that_of_the_normal_law() -> None:
+def test_the_interval_of_a_mean_agrees_with_the_normal_distribution() -> None:
     values = simulated(0).normal(3.0, 2.0, size=400)
     low, high = bootstrap_interval(mean_of(values), 400, repeats=4000)
     half = 1.96 * values.std() / 20
@@ -129,7 +129,7 @@ def exact_p(differences: list[float]) -> float:
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=8), st.integers(0, 10))
 @settings(max_examples=15, deadline=None)
-def test_the_permutation_p_is_that_of_all_swaps(differences: list[int], seed: int) -> None:
+def test_the_permutation_p_value_equals_that_of_all_swaps(differences: list[int], seed: int) -> None:
     scaled = [d / 10 for d in differences]  # not exact in binary: equal sums must count as equal
     wanted = exact_p(scaled)
     found = paired_permutation(scaled, [0.0] * len(scaled), repeats=4000, seed=seed)
@@ -154,7 +154,7 @@ def p_values(test: str, shift: float, seed: int) -> np.ndarray:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("test", ["permutation", "bootstrap"])
-def test_p_is_uniform_where_the_runs_are_equal_and_small_where_they_are_not(test: str) -> None:
+def test_p_is_uniform_for_equal_runs_and_small_for_different_ones(test: str) -> None:
     equal = p_values(test, 0.0, seed=6)
     for level in (0.05, 0.1, 0.25, 0.5, 0.75):
         assert (equal <= level).mean() == pytest.approx(level, abs=4 * math.sqrt(level * (1 - level) / 300) + 0.01)
@@ -232,7 +232,7 @@ def test_one_example_has_no_interval() -> None:
     assert high == 1.0
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     for wrong in (
         lambda: bootstrap_interval(mean_of([]), 0),
         lambda: bootstrap_interval(mean_of([1.0]), 1, repeats=0),

@@ -1,4 +1,4 @@
-"""ROUGE by hand, against a slow implementation, and in scripts that other implementations drop."""
+"""ROUGE compared with values by hand and a slow implementation, and in scripts that other implementations drop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from glassformer.evaluation.rouge import (
 BANGLA = "আমি বাংলায় গান গাই, আমি বাংলার গান গাই।"
 
 
-def test_lins_own_examples() -> None:
+def test_lins_examples_are_reproduced() -> None:
     """Lin 2004, section 3: ROUGE-L prefers the word order of the first candidate, ROUGE-2 does not."""
     reference = "police killed the gunman"
     first = rouge("police kill the gunman", reference)
@@ -35,7 +35,7 @@ def test_lins_own_examples() -> None:
     assert third.rouge2.f == pytest.approx(2 / 3)
 
 
-def test_by_hand_with_repetitions_and_unequal_lengths() -> None:
+def test_results_agree_with_calculation_by_hand() -> None:
     found = rouge("the the the cat", "the cat on the mat, the end")  # 4 words, 7 words
     assert found.rouge1 == PrecisionRecall(1.0, 4 / 7, pytest.approx(8 / 11))
     assert found.rouge2 == PrecisionRecall(1 / 3, 1 / 6, pytest.approx(2 / 9))
@@ -56,7 +56,7 @@ def slow_common(first: list[str], second: list[str]) -> int:
 
 @given(st.lists(st.sampled_from("abc"), max_size=40), st.lists(st.sampled_from("abcd"), max_size=40))
 @settings(max_examples=150, deadline=None)
-def test_the_common_subsequence_is_the_tables(first: list[str], second: list[str]) -> None:
+def test_the_common_subsequence_agrees_with_the_table(first: list[str], second: list[str]) -> None:
     assert common_subsequence(first, second) == slow_common(first, second)
 
 
@@ -94,7 +94,7 @@ def test_bangla_words_stay_whole() -> None:
     assert rouge("আমি গান গাই", "আমি গান শুনি").rouge1.f == pytest.approx(2 / 3)
 
 
-def test_unicodes_two_spellings_of_a_letter_are_one() -> None:
+def test_equivalent_unicode_forms_are_equal() -> None:
     assert unicodedata.normalize("NFD", "ড়ো é") != "ড়ো é"
     for text in ("বাড়ো", "café", "한국"):
         composed = unicodedata.normalize("NFC", text)
@@ -129,7 +129,7 @@ def test_words_of_many_scripts(text: str, wanted: list[str]) -> None:
     assert words(text) == wanted
 
 
-def test_nothing_shared_is_nought_not_an_error() -> None:
+def test_texts_without_common_words_score_zero() -> None:
     nothing = PrecisionRecall(0.0, 0.0, 0.0)
     for hypothesis, reference in (("", ""), ("a", ""), ("", "a"), ("a", "b"), ("…", "…")):
         found = rouge(hypothesis, reference)

@@ -64,7 +64,7 @@ def by_hand(scores: list[float], config: SampleConfig, previous: list[int]) -> l
     penalty=st.sampled_from([1.0, 1.3, 5.0]),
     data=st.data(),
 )
-def test_probabilities_are_those_of_the_definitions(
+def test_probabilities_follow_the_definitions(
     scores: list[float],
     temperature: float,
     top_k: int | None,

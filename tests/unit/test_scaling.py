@@ -92,7 +92,7 @@ def train_in_two(folder: str) -> None:
 
 
 @pytest.mark.thorough
-def test_two_processes_keep_what_the_formula_says_to_the_byte(tmp_path: Path) -> None:
+def test_memory_of_two_processes_agrees_with_the_formula_to_the_byte(tmp_path: Path) -> None:
     code = f"from {__name__} import train_in_two; train_in_two({str(tmp_path)!r})"  # pytest has threads, so do not fork
     done = ended(begin("-c", code, folder=Path(__file__).parents[2]))
     assert done.returncode == 0, done.stderr
@@ -102,7 +102,7 @@ def test_two_processes_keep_what_the_formula_says_to_the_byte(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 7, 64])
-def test_all_parts_together_are_the_model(processes: int) -> None:
+def test_all_shards_together_are_the_model(processes: int) -> None:
     size = size_of(ODD, V)
     parts = [sharded(size.shapes, processes, rank) for rank in range(processes)]
     assert sum(part.weights for part in parts) == sum(part.gradients for part in parts) == 4 * size.parameters
@@ -111,7 +111,7 @@ def test_all_parts_together_are_the_model(processes: int) -> None:
     assert max(parts, key=lambda part: part.weights) == parts[0]
 
 
-def test_sizes_are_those_of_the_model_and_of_published_ones() -> None:
+def test_sizes_equal_the_models_and_published_ones() -> None:
     model = build_model(ODD, V)
     size = size_of(ODD, V)
     assert size.parameters == sum(p.numel() for p in model.parameters())
@@ -127,7 +127,7 @@ def test_sizes_are_those_of_the_model_and_of_published_ones() -> None:
     assert flops_per_token(large, recomputed=False) == 6 * (large.parameters - 128_256 * 8192 - 161 * 8192) + attention
 
 
-def test_kept_activations_are_those_of_korthikanti_without_dropout_and_attention_weights() -> None:
+def test_saved_activations_follow_korthikanti_without_dropout() -> None:
     s = 2048  # their section 4: bytes of a layer are s b h (34 + 5 a s / h)
     b = 1
     h = 12288
@@ -164,7 +164,7 @@ def by_hand() -> ModelSize:
     )
 
 
-def test_a_step_reckoned_by_hand() -> None:
+def test_a_step_is_calculated_by_hand() -> None:
     found = estimate(by_hand(), PLAIN, 4, reach=0.5, rows=3)
     assert vars(found.kept) == {"weights": 4 * 6, "gradients": 4 * 6, "state": 8 * 6 + 8}  # rows 2 of 6 and 1 of 4
     assert found.gathered == 2 * (12 + 2 * 8)
@@ -180,7 +180,7 @@ def test_a_step_reckoned_by_hand() -> None:
     assert found.worst == 24 / (found.compute + found.communication + 14)
 
 
-def test_rings_leave_a_node_by_all_its_network_cards() -> None:
+def test_rings_use_all_network_cards_of_a_node() -> None:
     gpu = replace(PLAIN, network=0.5)  # of 8 GPUs in a node, with links of 5
     assert [ring_speed(gpu, gpus) for gpus in (1, 8, 16, 64)] == [5, 5, 4, 4]
     assert ring_speed(gpu, 12) == 3  # two nodes of 6
@@ -188,7 +188,7 @@ def test_rings_leave_a_node_by_all_its_network_cards() -> None:
     assert estimate(by_hand(), gpu, 16, 0.5).communication == traffic(by_hand(), 16) / 4
 
 
-def test_as_many_rows_as_fit_and_blocks_run_twice_only_where_they_must() -> None:
+def test_rows_fill_memory_and_blocks_are_recomputed_only_if_necessary() -> None:
     size = replace(by_hand(), layers=5)
     for memory, rows, recomputed, fits in (
         (10**6, 64, False, True),
@@ -210,7 +210,7 @@ def counted(folder: Path, *words: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def test_the_command_says_it(tmp_path: Path) -> None:
+def test_the_command_prints_the_estimate(tmp_path: Path) -> None:
     small, large = counted(tmp_path, "--gpus", "8,1024", "--rows", "5")["estimates"]
     assert (small["gpus"], large["gpus"], small["rows"]) == (8, 1024, 5)
     assert small["kept"]["weights"] > large["kept"]["weights"]
@@ -232,7 +232,7 @@ def test_the_command_says_it(tmp_path: Path) -> None:
         (["translate-modern", "--gpus", "8"], "does not support encoder-decoders"),
     ],
 )
-def test_what_makes_no_sense_is_refused(words: list[str], problem: str, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(words: list[str], problem: str, tmp_path: Path) -> None:
     done = here("count", *words, folder=tmp_path)
     assert done.returncode == 2
     assert problem in done.stderr.splitlines()[0]

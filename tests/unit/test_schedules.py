@@ -1,4 +1,4 @@
-"""Schedules against their formulas and torch's own, and the verdicts on learning curves."""
+"""Schedules compared with their formulas and PyTorch's schedulers, and the verdicts on learning curves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_last_rate_is_the_stated_share(schedule: str) -> None:
     assert all(a >= b for a, b in pairwise(found))
 
 
-def test_cosine_is_half_way_in_the_middle_and_wsd_is_flat_before_its_decay() -> None:
+def test_cosine_is_halfway_in_the_middle_and_wsd_is_flat_before_its_decay() -> None:
     assert factors(100, schedule="cosine", warmup=0, final_rate=0.0)[50] == pytest.approx(0.5)
     wsd = factors(100, schedule="wsd", warmup=0, final_rate=0.0, decay_share=0.2)
     assert wsd[:81] == pytest.approx([1.0] * 81)
@@ -51,7 +51,7 @@ def test_noam_peaks_at_the_end_of_warm_up() -> None:
     assert found[399] == pytest.approx(math.sqrt(100 / 400))
 
 
-def test_plateau_is_torchs() -> None:
+def test_plateau_equals_torchs() -> None:
     losses = [3.0, 2.0, 2.1, 2.2, 2.05, 1.9, 1.95, 1.95, 1.95, 1.8, 1.8, 1.8, 1.8]
     config = TrainConfig(schedule="plateau", plateau_factor=0.5, plateau_patience=2)
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
@@ -79,5 +79,5 @@ def test_plateau_is_torchs() -> None:
         ([4.17], "too few"),
     ],
 )
-def test_verdicts(losses: list[float], wanted: str) -> None:
+def test_learning_curves_get_the_right_verdict(losses: list[float], wanted: str) -> None:
     assert verdict([(100 * (i + 1), loss) for i, loss in enumerate(losses)], 65).startswith(wanted)

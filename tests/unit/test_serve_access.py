@@ -75,7 +75,7 @@ def ask(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8600", "localhost", "LOCALHOST:1", "[::1]:8600", "[::1]"])
-def test_own_hosts_are_let_in(host: str) -> None:
+def test_own_hosts_are_accepted(host: str) -> None:
     assert ask(headers={"host": host, **BEARER}).status == 200
 
 
@@ -88,7 +88,7 @@ def test_foreign_hosts_are_refused(host: str) -> None:
     assert "answers to" in answer.error["what"]
 
 
-def test_a_server_that_is_open_to_others_has_any_host() -> None:
+def test_an_open_server_accepts_any_host() -> None:
     opened = Access(TOKEN, 8600, hosts=None)
     assert ask(headers={"host": "mine.example", **BEARER}, access=opened).status == 200
     assert ask(headers={"host": "mine.example"}, access=opened).status == 401
@@ -102,7 +102,7 @@ def test_foreign_origins_are_refused(origin: str) -> None:
     assert ask("/", headers={"origin": origin}).status == 403
 
 
-def test_the_own_origin_is_let_in() -> None:
+def test_the_servers_own_origin_is_accepted() -> None:
     assert ask(headers={"origin": "http://127.0.0.1:8600", **BEARER}).status == 200
 
 
@@ -121,25 +121,25 @@ def test_the_own_origin_is_let_in() -> None:
         {"cookie": "glass-8600=é"},
     ],
 )
-def test_without_the_token_nobody_is_let_in(path: str, headers: dict[str, str]) -> None:
+def test_requests_without_the_token_are_refused(path: str, headers: dict[str, str]) -> None:
     answer = ask(path, headers)
     assert answer.status == 401
     assert TOKEN.encode() not in answer.body
 
 
-def test_the_token_comes_by_header_or_cookie() -> None:
+def test_the_token_is_accepted_in_header_or_cookie() -> None:
     assert ask(headers=BEARER).status == 200
     assert ask(headers={"authorization": f"bearer  {TOKEN}"}).status == 200
     assert ask(headers={"cookie": f"a=b; glass-8600={TOKEN}"}).status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/health", "/assets/index-abcdefgh.js"])
-def test_the_page_itself_holds_no_secret(path: str) -> None:
+def test_the_page_is_served_without_a_token(path: str) -> None:
     assert ask(path).status == 200
     assert ask(path, method="POST").status == 401
 
 
-def test_the_address_with_the_token_gives_a_cookie_and_goes_on() -> None:
+def test_the_url_with_the_token_sets_a_cookie_and_redirects() -> None:
     answer = ask("/", query=f"token={TOKEN}&run=a%20b")
     assert (answer.status, answer.headers["location"]) == (303, "/?run=a+b")
     name, _, rest = answer.headers["set-cookie"].partition("=")
@@ -148,7 +148,7 @@ def test_the_address_with_the_token_gives_a_cookie_and_goes_on() -> None:
     assert ask("/", query=f"token={TOKEN}").headers["location"] == "/"
 
 
-def test_a_wrong_token_in_the_address_gives_none() -> None:
+def test_a_wrong_token_in_the_url_sets_no_cookie() -> None:
     answer = ask("/", query="token=other")
     assert answer.status == 401
     assert "set-cookie" not in answer.headers
@@ -166,12 +166,12 @@ def test_an_announced_body_that_is_too_large_is_not_read() -> None:
     assert (answer.status, answer.headers["connection"]) == (413, "close")
 
 
-def test_bodies_come_whole_to_the_app() -> None:
+def test_chunked_bodies_reach_the_app_completely() -> None:
     assert ask(headers=BEARER, method="POST", chunks=[b"ab", b"", b"cde"]).body == b"5"
     assert ask(headers=BEARER, method="POST", chunks=[b"x" * MOST_BYTES]).body == str(MOST_BYTES).encode()
 
 
-def test_every_answer_has_the_headers_of_safety() -> None:
+def test_every_response_has_the_security_headers() -> None:
     answers = [ask("/"), ask(), ask(headers=BEARER), ask("/", query=f"token={TOKEN}"), ask(headers={"host": "x"})]
     for answer in answers:
         assert answer.headers.items() >= HEADERS.items()
@@ -182,7 +182,7 @@ def test_every_answer_has_the_headers_of_safety() -> None:
     assert "http" not in policy
 
 
-def test_a_fault_is_two_lines_and_told_in_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_internal_error_is_reported_to_client_and_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     answer = ask("/api/fault", BEARER)
     assert answer.status == 500
     assert answer.error["what"] == "unexpected: KeyError: 'inner'"

@@ -12,7 +12,7 @@ from glassformer.app.server.workers import Workers
 from glassformer.base.errors import ShortMemoryError, convert_memory_errors
 
 
-def test_a_run_that_is_held_up_leaves_the_threads_to_others() -> None:
+def test_a_blocked_run_leaves_threads_to_others() -> None:
     async def asked() -> str:
         workers = Workers(threads=2)
         go = threading.Event()
@@ -28,7 +28,7 @@ def test_a_run_that_is_held_up_leaves_the_threads_to_others() -> None:
     assert anyio.run(asked) == "78"
 
 
-def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glassformer.app.server.workers.WAITING", 2)
 
     async def asked() -> None:
@@ -47,14 +47,14 @@ def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     anyio.run(asked)
 
 
-def test_memory_that_is_short_is_no_fault_of_the_server() -> None:
+def test_out_of_memory_is_not_an_internal_error() -> None:
     with pytest.raises(ShortMemoryError, match="not enough memory") as refused, convert_memory_errors(MEMORY_REMEDY):
         raise MemoryError
     assert status_of(refused.value) == 503
     assert "train." not in refused.value.remedy
 
 
-def test_nobody_waits_for_a_view_when_the_server_stops() -> None:
+def test_stopping_the_server_does_not_wait_for_views() -> None:
     go = threading.Event()
     ended = threading.Event()
 

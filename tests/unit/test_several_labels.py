@@ -51,7 +51,7 @@ def test_a_split_keeps_every_label_in_training() -> None:
         assert ("d" in kept) == (rule == "random")
 
 
-def test_they_come_back_from_the_store(tmp_path: Path) -> None:
+def test_several_labels_are_restored_from_the_store(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(TokenizerConfig(kind="bytes"), [text for text, _ in RECORDS])
     names = {name: number for number, name in enumerate("abcd")}
     writer = RecordWriter(KIND, tmp_path / "train", {"text": tokenizer}, names)
@@ -66,7 +66,7 @@ def test_they_come_back_from_the_store(tmp_path: Path) -> None:
     assert set(writer.sums) == {"train.texts.jsonl", "train.labels.npy", "train.label_ends.npy"}
 
 
-def test_they_are_read_from_lists(tmp_path: Path) -> None:
+def test_several_labels_are_read_from_lists(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [{"text": text, "labels": list(labels)} for text, labels in RECORDS]
     rows += [{"text": "without any", "labels": []}, {"text": "one alone", "labels": "a"}]
     refused: list[dict[str, object]] = [{"text": "no field"}, {"text": "not labels", "labels": [["a"]]}]

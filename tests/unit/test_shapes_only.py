@@ -15,7 +15,7 @@ from tests.journey.commands import begin, ended
 SMALL = ModelConfig(layers=2, heads=3, width=24, context=11)
 
 
-def test_the_same_tensors_without_numbers() -> None:
+def test_the_meta_model_has_the_same_tensors() -> None:
     with shapes_only():
         model = build_model(SMALL, 17)
     assert all(value.is_meta for value in model.state_dict().values())
@@ -23,7 +23,7 @@ def test_the_same_tensors_without_numbers() -> None:
     assert {name: value.shape for name, value in model.state_dict().items()} == {n: v.shape for n, v in real.items()}
 
 
-def test_nothing_is_drawn_and_nothing_stays() -> None:
+def test_no_random_numbers_are_used_and_nothing_remains() -> None:
     before = torch.get_rng_state()
     with shapes_only():
         nn.init.normal_(nn.Linear(3, 5).weight)
@@ -34,7 +34,7 @@ def test_nothing_is_drawn_and_nothing_stays() -> None:
     assert bool((weight == 1).all())
 
 
-def test_torch_loads_no_compiler_for_it() -> None:
+def test_no_compiler_is_loaded() -> None:
     code = """
 import sys
 from glassformer.base.config import ModelConfig

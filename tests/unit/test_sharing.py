@@ -54,7 +54,7 @@ def test_eight_bits_keep_each_weight_to_half_a_level_of_its_row() -> None:
 
 
 @pytest.mark.parametrize(("bits", "kind"), [(16, np.float16), (32, np.float32)])
-def test_floats_are_rounded_once_and_no_more(bits: Bits, kind: type) -> None:
+def test_floats_are_rounded_only_once(bits: Bits, kind: type) -> None:
     weights = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
     found = unpack(*pack({"a": weights}, bits))["a"]
     assert np.array_equal(found, weights.astype(kind).astype(np.float32))
@@ -89,7 +89,7 @@ def test_what_is_measured_is_the_difference_of_the_two_models(runs: dict[str, Pa
     assert float((ours.softmax(-1) - theirs.softmax(-1)).abs().max()) <= report.rounding.largest_difference + 1e-7
 
 
-def test_nothing_in_a_run_can_end_its_element_early(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_nothing_in_a_run_can_close_the_script_element(runs: dict[str, Path], tmp_path: Path) -> None:
     texts = ["</script><script>alert(1)</script>", "<!-- <!--glass:data--> -->", "&amp; \u2028 ' \" \\u003c"]
     out = tmp_path / "a.html"
     share_run(ShareRequest(runs["lm"], out, 8, texts))
@@ -102,13 +102,13 @@ def test_nothing_in_a_run_can_end_its_element_early(runs: dict[str, Path], tmp_p
     assert "default-src 'none'" in whole.partition("</head>")[0]
 
 
-def test_no_path_of_the_machine_is_in_a_file(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_shared_file_contains_no_local_path(runs: dict[str, Path], tmp_path: Path) -> None:
     share_run(ShareRequest(runs["lm"], tmp_path / "a.html"))
     assert str(runs["lm"].parent) not in (tmp_path / "a.html").read_text(encoding="utf-8")
     assert set(Package.read(tmp_path / "a.html").header["config"]["data"]) == {"windows"}
 
 
-def test_too_large_a_run_is_refused_with_its_size(
+def test_a_run_that_is_too_large_is_refused_with_its_size(
     runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit, remedy in ((10_000, "Use a smaller model"), (150_000, "Use --bits 8")):
@@ -118,7 +118,7 @@ def test_too_large_a_run_is_refused_with_its_size(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_the_page_does_not_compute_is_refused_by_name(
+def test_settings_that_the_page_cannot_compute_are_refused_by_name(
     runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(share.SUPPORTED_SETTINGS, "activation", ("relu",))
@@ -170,7 +170,7 @@ def test_a_failure_leaves_the_old_file(runs: dict[str, Path], tmp_path: Path) ->
         ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "a+"}, "behavior": "Isolated"}, "pattern 'a\\+'"),
     ],
 )
-def test_what_the_page_cannot_cut_is_refused_by_name(
+def test_tokenizers_that_the_page_cannot_run_are_refused_by_name(
     part: str, change: dict[str, object], named: str, runs: dict[str, Path], tmp_path: Path
 ) -> None:
     path = Run(runs["lm"]).tokenizer_file
@@ -193,7 +193,7 @@ def test_a_damaged_file_is_refused(runs: dict[str, Path], tmp_path: Path) -> Non
         load_shared(tmp_path)
 
 
-def test_the_command(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_the_command_writes_the_file(runs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("\ufeffthe old dog\n\n আমি \n", encoding="utf-8")
     assert read_examples(tmp_path / "texts.txt") == ["the old dog", "আমি"]
     done = here("share", str(runs["lm"]), "--out", "a.html", "--examples", "texts.txt", "--json", folder=tmp_path)

@@ -69,7 +69,7 @@ def test_minimal_pairs_follow_the_documents(name: str, capsys: pytest.CaptureFix
     assert found["entropy_per_document"] > 0
 
 
-def test_string_corpora_show_their_lines_and_tell_of_their_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_string_corpora_show_lines_and_mention_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     documents = list(find_text_corpus("reverse").documents(3, seed=0))
     assert said(capsys, "show", "reverse", "--size", "3").splitlines() == documents
     found = facts(capsys, "show", "reverse", "--size", "3")

@@ -35,7 +35,7 @@ def config_of(settings: dict[str, Any], task: str = "lm") -> Config:
     return Config.from_dict(sections)
 
 
-def test_the_arithmetic_of_a_token_by_hand() -> None:
+def test_flops_per_token_are_calculated_by_hand() -> None:
     shape = ModelShape(layers=3, width=40, context=50)
     assert shape.weights("decoder") == 3 * (4 * 40 * 40 + 2 * 40 * 160)
     assert shape.training_flops_per_token(CASE) == 6 * (shape.weights("decoder") + 40 * 2048 + 3 * 2 * 40 * 50 / 2)
@@ -61,7 +61,7 @@ FAMILIES_OF_TASKS = [
     like_length=st.booleans(),
     longest=st.integers(2, 5000),
 )
-def test_every_choice_is_a_run_that_can_be(
+def test_every_choice_of_sizes_is_valid(
     tokens: int,
     vocabulary: int,
     seconds: float,
@@ -87,7 +87,7 @@ def test_every_choice_is_a_run_that_can_be(
     assert all(sizes.why)
 
 
-def test_the_largest_that_reads_enough_and_is_fed() -> None:
+def test_the_largest_sufficiently_trained_model_is_chosen() -> None:
     for seconds in (1, 30, 600, 10_000, 1e6):
         case = replace(CASE, seconds=float(seconds), text_tokens=10**8)
         shape = choose_sizes(case, SPEED, {}).shape
@@ -116,7 +116,7 @@ def test_more_time_or_speed_never_means_a_smaller_model() -> None:
     assert slow.shape == fast.shape
 
 
-def test_a_small_text_is_not_read_for_ever() -> None:
+def test_a_small_text_is_read_a_limited_number_of_times() -> None:
     sizes = choose_sizes(replace(CASE, text_tokens=50_000, seconds=1e5), SPEED, {})
     assert sizes.tokens == pytest.approx(RULES["lm"].epochs * 50_000, rel=0.01)
     assert sizes.settings["train.steps"] * sizes.settings["train.batch"] * sizes.shape.context == sizes.tokens
@@ -136,7 +136,7 @@ def test_a_small_text_is_not_read_for_ever() -> None:
         ("train.evaluate_every", 3),
     ],
 )
-def test_what_a_person_said_stays(name: str, value: Any) -> None:
+def test_settings_of_the_user_are_not_changed(name: str, value: Any) -> None:
     sizes = choose_sizes(CASE, SPEED, {name: value})
     assert name not in sizes.settings
     config = config_of({**sizes.settings, name: value})
@@ -160,7 +160,7 @@ def test_heads_have_the_usual_width() -> None:
 PAIRS = SizingCase("encoder-decoder", "muon", 1_000_000, 4096, 30.0, 1400.0, "translate", longest=67, like_length=True)
 
 
-def test_rows_of_like_length_are_counted_in_tokens_and_fit_the_context() -> None:
+def test_length_buckets_are_counted_in_tokens_and_fit_the_context() -> None:
     sizes = choose_sizes(PAIRS, SPEED, {})
     assert "train.batch" not in sizes.settings
     share = sizes.tokens / RULES["translate"].steps
@@ -170,7 +170,7 @@ def test_rows_of_like_length_are_counted_in_tokens_and_fit_the_context() -> None
     assert choose_sizes(PAIRS, SPEED, {"train.batch_tokens": 777}).settings.keys().isdisjoint({"train.batch_tokens"})
 
 
-def test_the_more_often_pairs_are_read_the_more_dropout() -> None:
+def test_dropout_grows_with_the_number_of_epochs() -> None:
     found = [
         choose_sizes(replace(PAIRS, text_tokens=10**power), SPEED, {}).settings["model.dropout_residual"]
         for power in (5, 6, 7, 8)

@@ -107,7 +107,7 @@ def of_numbers() -> TransformerArrayClassifier:
         lambda texts: pandas.Series(texts, dtype=object, index=list(reversed(range(len(texts))))),
     ],
 )
-def test_texts_in_any_container(classifier: TransformerClassifier, container: Any) -> None:
+def test_texts_are_accepted_in_any_container(classifier: TransformerClassifier, container: Any) -> None:
     np.testing.assert_array_equal(classifier.predict_proba(container(TEXTS)), classifier.predict_proba(TEXTS))
     assert as_texts(container(TEXTS)) == TEXTS
     assert all(type(text) is str for text in as_texts(container(TEXTS)))
@@ -144,7 +144,7 @@ def test_fit_takes_arrays_and_series(container: Any, classifier: TransformerClas
         ([], "X has 0 texts"),
     ],
 )
-def test_what_is_no_texts_is_refused(classifier: TransformerClassifier, given: Any, words: str) -> None:
+def test_inputs_other_than_texts_are_refused(classifier: TransformerClassifier, given: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words) as caught:
         classifier.predict(given)
     assert isinstance(caught.value, GlassError)
@@ -156,11 +156,11 @@ def test_what_is_no_texts_is_refused(classifier: TransformerClassifier, given: A
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1))
-def test_texts_are_taken_as_they_are(texts: list[str]) -> None:
+def test_texts_are_not_changed(texts: list[str]) -> None:
     assert as_texts(texts) == as_texts(np.array(texts, dtype=object)) == as_texts(pandas.Series(texts)) == texts
 
 
-def test_labels_and_targets_must_be_as_many_as_texts() -> None:
+def test_labels_and_targets_must_match_the_number_of_texts() -> None:
     for kind in (TransformerClassifier, TransformerTranslator):
         with pytest.raises(RefusedError, match="X has 3 texts, but y has 2"):
             kind(**WORDS).fit(["a", "b", "c"], ["x", "y"])
@@ -169,7 +169,7 @@ def test_labels_and_targets_must_be_as_many_as_texts() -> None:
 @pytest.mark.parametrize(
     ("labels", "words"), [(["x"] * 4, "only 1 class, 'x'"), ([0.5, 1.5, 2.5, 0.5], "continuous"), (None, "y is None")]
 )
-def test_labels_that_cannot_be_learnt(labels: Any, words: str) -> None:
+def test_invalid_labels_are_refused(labels: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         TransformerClassifier(**WORDS).fit(["a", "b", "c", "d"], labels)
 
@@ -185,7 +185,7 @@ def test_empty_texts_are_learnt_like_others() -> None:
     assert len(pairs.predict(["", "a"])) == 2
 
 
-def test_what_is_too_long_is_said() -> None:
+def test_truncated_texts_are_reported() -> None:
     texts = [f"{'very ' * 30}{key}" if key == "long" else key for key in ("long", "short") * 10]
     model = TransformerClassifier(**WORDS, context=8, validation_fraction=0)
     with pytest.warns(UserWarning, match="10 of 20 examples are longer than model.context = 8"):
@@ -213,7 +213,7 @@ def test_every_text_gets_its_own_label(classifier: TransformerClassifier) -> Non
 
 @settings(max_examples=15, deadline=None)
 @given(st.permutations(range(len(TEXTS))), st.integers(1, len(TEXTS)))
-def test_the_batch_changes_nothing(classifier: TransformerClassifier, order: list[int], size: int) -> None:
+def test_the_batch_has_no_effect(classifier: TransformerClassifier, order: list[int], size: int) -> None:
     whole = classifier.predict_proba(TEXTS)
     shuffled = [TEXTS[index] for index in order]
     parts = [classifier.predict_proba(shuffled[at : at + size]) for at in range(0, len(shuffled), size)]
@@ -349,14 +349,14 @@ def test_a_fit_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "step" in capfd.readouterr().err
 
 
-def test_the_vocabulary_is_that_of_only_what_is_learnt_from() -> None:
+def test_the_vocabulary_comes_only_from_the_training_texts() -> None:
     texts = [f"word{number}" for number in range(40)]
     for share, learnt in ((0.25, 30), (0, 40)):
         model = TransformerClassifier(**{**WORDS, "steps": 1}, validation_fraction=share)
         assert model.fit(texts, [0, 1] * 20).text_model_.tokenizer.vocab_size == learnt + 2
 
 
-def test_nothing_held_out_means_the_last_weights() -> None:
+def test_without_validation_the_last_weights_are_used() -> None:
     model = TransformerClassifier(**{**WORDS, "steps": 7}, validation_fraction=0).fit(TEXTS, LABELS)
     assert (model.best_step_, model.n_steps_, model.validation_loss_) == (7, 7, None)
     with pytest.raises(RefusedError, match="needs held-out texts"):
@@ -403,7 +403,7 @@ def test_parameters_are_checked_by_fit(parameters: dict[str, Any], words: str) -
             model.fit(TEXTS, LABELS)
 
 
-def test_too_few_texts_to_hold_one_out() -> None:
+def test_too_few_texts_to_hold_one_out_are_refused() -> None:
     with pytest.raises(RefusedError, match="validation_fraction = 0"):
         TransformerLanguageModel(**WORDS).fit(["one long text"])
     one = TransformerLanguageModel(**{**WORDS, "steps": 3}, validation_fraction=0).fit(["one long text"])
@@ -418,12 +418,12 @@ def test_too_few_texts_to_hold_one_out() -> None:
         ({"settings": {"tokenizer.kind": "bpe"}}, "tokenizer.kind follows from"),
     ],
 )
-def test_parameters_of_the_estimator_of_numbers(parameters: dict[str, Any], words: str) -> None:
+def test_parameters_of_the_numeric_estimator_are_checked(parameters: dict[str, Any], words: str) -> None:
     with pytest.raises(RefusedError, match=words):
         TransformerArrayClassifier(**SMALL, **parameters).fit(np.eye(4), [0, 1, 0, 1])
 
 
-def test_bins_hold_like_many_rows(of_numbers: TransformerArrayClassifier) -> None:
+def test_bins_contain_equally_many_rows(of_numbers: TransformerArrayClassifier) -> None:
     rows = np.random.default_rng(0).normal(size=(60, 3))
     assert [len(edges) for edges in of_numbers.edges_] == [15, 15, 15]
     for column, edges in zip(rows.T, of_numbers.edges_, strict=True):
@@ -435,7 +435,7 @@ def test_bins_hold_like_many_rows(of_numbers: TransformerArrayClassifier) -> Non
     assert far.tolist() == ["up", "down"]
 
 
-def test_the_batch_changes_nothing_for_numbers(of_numbers: TransformerArrayClassifier) -> None:
+def test_the_batch_has_no_effect_for_numbers(of_numbers: TransformerArrayClassifier) -> None:
     rows = np.random.default_rng(1).normal(size=(70, 3))
     singly = np.concatenate([of_numbers.predict_proba(row[None]) for row in rows])
     for again in (of_numbers, pickle.loads(pickle.dumps(of_numbers))):
@@ -492,7 +492,7 @@ def test_save_and_load(request: pytest.FixtureRequest, tmp_path: Path) -> None:
             other.load(folder)
 
 
-def test_what_cannot_be_saved(classifier: TransformerClassifier, tmp_path: Path) -> None:
+def test_unserializable_settings_cannot_be_saved(classifier: TransformerClassifier, tmp_path: Path) -> None:
     odd = copy.deepcopy(classifier).set_params(settings={"train.steps": object()})
     with pytest.raises(RefusedError, match=r"settings = <object.*cannot be saved"):
         odd.save(tmp_path / "odd")
@@ -520,7 +520,7 @@ def test_a_saved_classifier_is_a_run(
     assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == LABELS[:3]
 
 
-def test_a_saved_writer_and_a_saved_translator_are_runs(
+def test_saved_language_models_and_translators_are_runs(
     writer: TransformerLanguageModel,
     translator: TransformerTranslator,
     tmp_path: Path,
@@ -533,7 +533,7 @@ def test_a_saved_writer_and_a_saved_translator_are_runs(
     assert LABELS[0] in capsys.readouterr().out
 
 
-def test_damaged_folders(classifier: TransformerClassifier, tmp_path: Path) -> None:
+def test_damaged_folders_are_refused(classifier: TransformerClassifier, tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="contains no saved estimator"):
         TransformerClassifier.load(tmp_path)
     classifier.save(tmp_path / "saved")
@@ -590,7 +590,7 @@ def test_text_parameters_show_in_the_representation() -> None:
 
 
 @pytest.mark.thorough
-def test_what_is_imported_when() -> None:
+def test_imports_are_lazy() -> None:
     code = (
         "import sys, glassformer, glassformer.interop\n"
         "assert 'sklearn' not in sys.modules\n"

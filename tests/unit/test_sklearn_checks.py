@@ -92,7 +92,7 @@ def test_the_check_that_needs_array_dispatch() -> None:
     assert done.stdout.strip() == "passed", done.stderr[-2000:]
 
 
-def test_tags_are_honest() -> None:
+def test_scikit_learn_tags_are_correct() -> None:
     for kind in TEXT_ESTIMATORS:
         tags = get_tags(kind())
         assert (tags.input_tags.string, tags.input_tags.one_d_array, tags.input_tags.two_d_array) == (True, True, False)

@@ -53,7 +53,7 @@ def test_one_document_is_cut_at_its_end(block: int, tmp_path: Path, monkeypatch:
     assert sides == {"train": [text[:-13]], "validation": [text[-13:]]}
 
 
-def test_the_usual_shakespeare_split(real_text: Path, tmp_path: Path) -> None:
+def test_the_usual_shakespeare_split_is_reproduced(real_text: Path, tmp_path: Path) -> None:
     text = (real_text / "shakespeare" / "input.txt").read_text(encoding="utf-8")
     sides, _ = split(text, tmp_path)
     assert (len(sides["train"][0]), len(sides["validation"][0])) == (1_003_854, 111_540)
@@ -69,7 +69,7 @@ def test_last_documents_are_held_out_whole(tmp_path: Path) -> None:
     assert len(sides["validation"]) == 5  # 59 characters have room for five documents of ten
 
 
-def test_long_last_document_of_a_run_from_an_older_version(tmp_path: Path) -> None:
+def test_a_long_last_document_is_split_as_in_older_versions(tmp_path: Path) -> None:
     sides, note = split("a" * 60 + "\n" + "b" * 40, tmp_path, document="line", split="tail")
     assert sides == {"train": ["a" * 60], "validation": ["b" * 40]}  # whole, though more than a tenth
     assert note == "validation: the last document"
@@ -148,13 +148,13 @@ def test_random_split_of_one_document_is_a_tail_split(tmp_path: Path) -> None:
         ("same\nsame\n", {"document": "line", "split": "random"}, "all 2 documents are the same text"),
     ],
 )
-def test_too_short(text: str, changes: dict[str, object], problem: str, tmp_path: Path) -> None:
+def test_too_short_texts_are_refused(text: str, changes: dict[str, object], problem: str, tmp_path: Path) -> None:
     with pytest.raises(GlassError) as caught:
         split(text, tmp_path, **changes)
     assert problem in caught.value.problem
 
 
-def test_cuts_part_no_letter_from_its_marks(tmp_path: Path) -> None:
+def test_splits_keep_letters_and_combining_marks_together(tmp_path: Path) -> None:
     assert clean_cut("ab\r\ncd", 3) == 2
     assert clean_cut("abcd", 4) == 4
     assert clean_cut("কি", 1) == 1 or clean_cut("কি", 1) == 0

@@ -47,7 +47,7 @@ def whole_text(prepared: Prepared) -> str:
 
 
 @pytest.mark.parametrize("kind", ["characters", "graphemes", "bytes", "bpe", "unigram", "words"])
-def test_stores_hold_the_text(kind: Any, source: Path, tmp_path: Path) -> None:
+def test_stores_contain_the_text(kind: Any, source: Path, tmp_path: Path) -> None:
     data = DataConfig(source=str(source), validation_fraction=0.2)
     made = prepare(LM, data, TokenizerConfig(kind=kind, vocab_size=400), tmp_path / "cache")
     held = TEXT[int(len(TEXT) * 0.8) :]
@@ -80,7 +80,7 @@ def test_layout_on_disk_is_raw_ids_and_ends(source: Path, tmp_path: Path) -> Non
     assert "\n".join(documents) == "".join(made.train.source.iter_text(made.tokenizer))
 
 
-def test_large_vocabularies_take_four_bytes(tmp_path: Path) -> None:
+def test_large_vocabularies_use_four_bytes_per_token(tmp_path: Path) -> None:
     class Large:
         vocab_size = 70_000
         end_id = 69_999
@@ -96,7 +96,7 @@ def test_large_vocabularies_take_four_bytes(tmp_path: Path) -> None:
     assert store.document_ends.tolist() == [3, 5]
 
 
-def test_tokenizer_sees_the_training_part_only(tmp_path: Path) -> None:
+def test_the_tokenizer_is_trained_only_on_the_training_part(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_bytes(("abc " * 100 + "xyz!" * 10).encode())
     made = prepare(LM, DataConfig(source=str(tmp_path / "t.txt"), validation_limit=40), CHARACTERS, tmp_path / "cache")
     assert made.tokenizer.vocab_size == len("abc ") + 2
@@ -128,7 +128,7 @@ def test_real_shakespeare_in_pieces_equals_whole(real_text: Path, tmp_path: Path
     assert whole_text(made) == text
 
 
-def test_text_without_any_safe_cut_is_cut_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_without_safe_splits_is_split_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode, "PIECE", 50)
     monkeypatch.setattr(encode, "AHEAD", 10)
     monkeypatch.setattr(encode, "UNCUT", 200)
@@ -151,7 +151,7 @@ def test_a_mask_token_makes_another_folder_with_the_same_ids(source: Path, tmp_p
     assert prepare(MASKED, data, CHARACTERS, tmp_path / "cache").reused
 
 
-def test_reused_until_something_changes(source: Path, tmp_path: Path) -> None:
+def test_prepared_data_is_reused_until_something_changes(source: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     base = DataConfig(source=str(source), document="line")
 
@@ -190,7 +190,7 @@ def test_reused_until_something_changes(source: Path, tmp_path: Path) -> None:
     assert not made(DataConfig(source="copy", size=21))
 
 
-def test_opens_without_the_source(source: Path, tmp_path: Path) -> None:
+def test_prepared_data_opens_without_the_source(source: Path, tmp_path: Path) -> None:
     made = prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
     source.unlink()
     opened = open_prepared(LM, made.folder)
@@ -233,7 +233,7 @@ def test_damage_is_found_and_repaired(name: str, damage: str, source: Path, tmp_
 
 
 @pytest.mark.parametrize("at", ["train.ds", "validation.ds.index", "train.json", "prepared.json", "tokenizer.json"])
-def test_full_disk_leaves_nothing_half_written(
+def test_a_full_disk_leaves_nothing_incomplete(
     at: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "cache"
@@ -269,7 +269,7 @@ def test_full_disk_leaves_nothing_half_written(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="this system has no POSIX permissions")
-def test_no_permission(source: Path, tmp_path: Path) -> None:
+def test_missing_permissions_are_reported(source: Path, tmp_path: Path) -> None:
     if os.geteuid() == 0:
         (tmp_path / "cache").write_text("a file where the folder should be", encoding="utf-8")
         with pytest.raises(GlassError, match="cannot write"):
@@ -280,7 +280,7 @@ def test_no_permission(source: Path, tmp_path: Path) -> None:
         prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
 
 
-def test_forbidden_folder_in_words(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forbidden_folder_is_explained(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "cache"))
 
@@ -296,7 +296,7 @@ def _prepare_in_process(source: str, cache: str, results: Any) -> None:
 
 
 @pytest.mark.thorough
-def test_several_processes_at_once(source: Path, tmp_path: Path) -> None:
+def test_several_processes_can_prepare_at_once(source: Path, tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     workers = [
@@ -313,7 +313,7 @@ def test_several_processes_at_once(source: Path, tmp_path: Path) -> None:
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
-def test_result_of_a_faster_process_stays(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_of_a_faster_process_is_kept(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process finishes between our check and our rename: its folder is kept, ours is deleted."""
     from glassformer.text import prepare as module
 
@@ -325,7 +325,7 @@ def test_result_of_a_faster_process_stays(source: Path, tmp_path: Path, monkeypa
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [first.folder.name]
 
 
-def test_leftovers_of_killed_processes_go(source: Path, tmp_path: Path) -> None:
+def test_leftovers_of_killed_processes_are_removed(source: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     for name, age in (("old", 2 * 24 * 3600), ("young", 60)):
         folder = cache / f".building-{name}"
@@ -337,7 +337,7 @@ def test_leftovers_of_killed_processes_go(source: Path, tmp_path: Path) -> None:
     assert {path.name for path in cache.iterdir()} == {made.folder.name, ".building-young"}
 
 
-def test_notes_and_progress(tmp_path: Path) -> None:
+def test_notes_and_progress_are_reported(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_bytes(("twice the same\n" * 2 + "a b\n" + "other words, more\n" * 3).encode("utf-16"))
     said: list[str] = []
     data = DataConfig(source=str(tmp_path / "t.txt"), document="line", min_words=3, validation_fraction=0.3)
@@ -357,7 +357,7 @@ def test_notes_and_progress(tmp_path: Path) -> None:
     assert said == ["counting documents", "training the tokenizer (characters)"]
 
 
-def test_documents_split_at_random_share_nothing(tmp_path: Path) -> None:
+def test_random_splits_share_no_document(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_bytes("".join(f"{n % 40} is a number\n" for n in range(200)).encode())
     data = DataConfig(source=str(tmp_path / "t.txt"), document="line", split="random", seed=3)
     made = prepare(LM, data, BPE, tmp_path / "cache")
@@ -370,7 +370,7 @@ def test_documents_split_at_random_share_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [TEXT.replace("fox", "fax", 1).encode(), b"\xff", b"shorter"])
-def test_source_that_changes_meanwhile_is_not_kept(content: bytes, source: Path, tmp_path: Path) -> None:
+def test_a_source_that_changes_meanwhile_is_refused(content: bytes, source: Path, tmp_path: Path) -> None:
     def meddle(message: str) -> None:
         if message.startswith("training the tokenizer"):
             source.write_bytes(content)

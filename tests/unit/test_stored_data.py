@@ -15,7 +15,7 @@ QUICK = ("lm random", "lm table", "masked", "classify own", "translate table", "
 
 
 @pytest.mark.parametrize("cases", [QUICK, pytest.param(tuple(CASES), marks=pytest.mark.thorough)])
-def test_prepared_data_is_byte_for_byte_that_of_earlier_versions(
+def test_prepared_data_equals_that_of_earlier_versions_byte_for_byte(
     cases: Collection[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_sources(tmp_path)

@@ -1,4 +1,4 @@
-"""The quick suite, which `pytest` runs by default, covers every package."""
+"""The quick suite, which `pytest` runs by default, imports every package of the library."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def imported(tree: ast.Module) -> set[str]:
 
 
 @pytest.mark.parametrize("wanted", [*(f"glassformer.{room}" for room in ROOMS), "glassformer_course"])
-def test_the_quick_suite_touches_every_room(wanted: str) -> None:
+def test_the_quick_suite_imports_every_package(wanted: str) -> None:
     assert any(
         name == wanted or name.startswith(f"{wanted}.") for tree in quick_modules() for name in imported(tree)
     ), f"no quick test imports {wanted}: leave one of its tests unmarked"
 
 
-def test_tests_that_fill_a_list_for_another_test_carry_its_marker() -> None:
+def test_tests_that_share_a_list_have_the_same_marker() -> None:
     """`pytest -m thorough` skips the quick tests, so thorough tests may read only results of thorough tests."""
     for path in sorted(TESTS.rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -59,7 +59,7 @@ def test_tests_that_fill_a_list_for_another_test_carry_its_marker() -> None:
         assert len(set(marked.values())) <= 1, f"{path}: {marked}"
 
 
-def test_no_module_names_its_marks_twice() -> None:
+def test_no_module_defines_its_marks_twice() -> None:
     """A second `pytestmark` in a module would replace the first."""
     for path in sorted(TESTS.rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -37,7 +37,7 @@ def test_a_gist_by_hand() -> None:
     assert Summaries().answer("") is None
 
 
-def test_a_story_is_read_in_one_way_only_and_gives_its_gist() -> None:
+def test_a_story_has_one_parse_and_gives_its_summary() -> None:
     for story, gist in PAIRS[:600]:
         assert Summaries().answer(story) == gist
         assert sum(len(grammar.slot_values(story)) for grammar in summary_grammars().values()) == 1
@@ -66,7 +66,7 @@ def test_gists_follow_from_the_text_by_an_independent_reading() -> None:
         assert re.search(rf"An? {tool} helped them, and in the end {he} {end}\.$", gist), (story, gist)
 
 
-def test_every_fact_has_another_beside_it_that_is_not_to_be_told() -> None:
+def test_every_fact_has_a_distractor() -> None:
     first: Counter[bool] = Counter()
     for story, gist in PAIRS:
         names = {name for name in NAMES.split() if re.search(rf"\b{name}\b", story)}

@@ -22,14 +22,14 @@ REMOVED = {"kv_heads": 2, "qk_norm": "head", "positions": "relative"}
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "choice"), CASES, ids=str)
-def test_every_matrix_comes_out_again_from_those_before_it(family: str, choice: dict[str, Any]) -> None:
+def test_every_matrix_follows_from_earlier_ones(family: str, choice: dict[str, Any]) -> None:
     if family == "classifier":
         choice = {name: value for name, value in choice.items() if name != "head_transform"}
     check(family, choice)
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder", "encoder-decoder"])
-def test_it_does_so_where_heads_were_removed(family: str) -> None:
+def test_every_matrix_follows_from_earlier_ones_with_removed_heads(family: str) -> None:
     left = tuple(head for head in some_heads(family) if ".2." not in head)  # these models have two layers
     check(family, {**REMOVED, "removed_heads": left})
 
@@ -80,7 +80,7 @@ def test_parts_and_numbers_are_in_order() -> None:
     assert held <= tape_bytes(model, 7, 4) <= 3 * held
 
 
-def test_what_is_not_there_is_refused() -> None:
+def test_nonexistent_cells_are_refused() -> None:
     tape = make_tape(subject("decoder"))
     with pytest.raises(GlassError, match="no matrix 9999"):
         tape.matrix(9999)

@@ -20,7 +20,7 @@ TABLES: dict[str, Mapping[str, object]] = {
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_table_has_a_line_for_every_task(table: str) -> None:
+def test_every_table_has_every_task(table: str) -> None:
     assert set(TABLES[table]) == set(get_args(Task))
 
 

@@ -99,7 +99,7 @@ def test_every_beginning_of_a_bangla_text_is_whole_characters(kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["words", "wordpiece", "bpe", "unigram"])
-def test_the_text_goes_on_after_the_prompt_with_its_space(kind: str) -> None:
+def test_generated_text_keeps_the_space_after_the_prompt(kind: str) -> None:
     tokenizer = trained(kind)
     whole = tokenizer.encode("The cat sat")
     head = tokenizer.encode("The cat")
@@ -133,7 +133,7 @@ def test_the_end_token_ends_the_text_and_is_left_out() -> None:
     assert sample == Sample("a", "bcd", tokens=4, ended="end")
 
 
-def test_more_prompts_than_a_batch_holds_and_seeds_for_each() -> None:
+def test_more_prompts_than_a_batch_with_separate_seeds() -> None:
     model = text_model("characters")
     config = SampleConfig(temperature=1.0, tokens=9, seed=5)
     prompts = ["The cat"[: 1 + i % 7] for i in range(70)]
@@ -146,7 +146,7 @@ def test_more_prompts_than_a_batch_holds_and_seeds_for_each() -> None:
         model.generate(["a"], config, [1, 2])
 
 
-def test_prompts_begin_as_rows_in_training_do() -> None:
+def test_prompts_begin_like_training_rows() -> None:
     stream = text_model("characters")
     documents = text_model("characters", windows="documents")
     end = stream.tokenizer.end_id
@@ -176,7 +176,7 @@ def test_candidates_have_printable_text_and_sum_to_one() -> None:
         ("bpe", "żżż", []),
     ],
 )
-def test_what_cannot_be_written_is_named(kind: str, prompt: str, expected: list[str]) -> None:
+def test_unsupported_characters_are_named(kind: str, prompt: str, expected: list[str]) -> None:
     assert unknown_symbols(text_model(kind).tokenizer, prompt) == expected
 
 
@@ -195,7 +195,7 @@ PIECES = st.lists(st.text("ab", max_size=4), max_size=12)
 
 @settings(max_examples=300, deadline=None)
 @given(pieces=PIECES, stop=st.lists(st.text("ab", min_size=1, max_size=5), max_size=3))
-def test_the_stop_filter_lets_everything_through_up_to_the_first_stop_text(pieces: list[str], stop: list[str]) -> None:
+def test_the_stop_filter_passes_everything_before_the_first_stop_text(pieces: list[str], stop: list[str]) -> None:
     text = "".join(pieces)
     one_by_one = StopFilter(stop)
     out = ""
@@ -214,7 +214,7 @@ def test_the_stop_filter_lets_everything_through_up_to_the_first_stop_text(piece
 
 @settings(max_examples=100, deadline=None)
 @given(text=st.text("ab", max_size=20), stop=st.lists(st.text("ab", min_size=1, max_size=5), min_size=1, max_size=3))
-def test_the_stop_filter_holds_back_no_more_than_it_must(text: str, stop: list[str]) -> None:
+def test_the_stop_filter_holds_back_as_little_as_possible(text: str, stop: list[str]) -> None:
     one_by_one = StopFilter(stop)
     out = ""
     for end, letter in enumerate(text, start=1):

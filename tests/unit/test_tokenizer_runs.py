@@ -1,4 +1,4 @@
-"""Text without spaces between words: pair counting uses a bounded, even sample of such text, and all other text."""
+"""Pair counting uses a bounded, even sample of text without spaces between words, and the whole of any other text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def unbroken(clauses: int) -> str:
     return "。\n".join("".join(draw.choices(SIGNS, k=20)) for _ in range(clauses))
 
 
-def test_runs_are_bounded_and_drawn_from_all_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unspaced_text_is_sampled_evenly_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "RUN_BYTES", 60_000)
     sample = [unbroken(150) + f" number {index}\n" for index in range(20)]  # 20 x 9,000 bytes in long runs
     kept = training._with_few_runs(sample, seed=0)
@@ -28,13 +28,13 @@ def test_runs_are_bounded_and_drawn_from_all_of_the_text(monkeypatch: pytest.Mon
     assert kept != training._with_few_runs(sample, seed=1)
 
 
-def test_words_with_spaces_are_all_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_words_with_spaces_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "RUN_BYTES", 100)
     sample = ["words with spaces between them, বাংলা লেখা এখানে, и по-русски " * 100] * 3
     assert training._with_few_runs(sample, seed=0) is sample
 
 
-def test_the_tokenizer_of_a_text_within_the_bound_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_within_the_bound_gives_the_same_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
     text = unbroken(300)
     settings = TokenizerConfig(kind="bpe", vocab_size=400)
     within = train_tokenizer(settings, [text])

@@ -46,7 +46,7 @@ def test_special_tokens_are_never_encoded_from_text(kind: str, of_kind: Callable
 
 
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
-def test_text_of_seen_symbols_survives(kind: str, of_kind: Callable[[str], Tokenizer]) -> None:
+def test_text_of_known_symbols_is_restored(kind: str, of_kind: Callable[[str], Tokenizer]) -> None:
     tokenizer = of_kind(kind)
     back = tokenizer.decode(tokenizer.encode(TEXT))
     if kind == "wordpiece":
@@ -61,7 +61,7 @@ def test_text_of_seen_symbols_survives(kind: str, of_kind: Callable[[str], Token
     assert tokenizer.encode_many([TEXT, "", "cat"]) == [tokenizer.encode(t) for t in (TEXT, "", "cat")]
 
 
-def test_what_one_token_is(of_kind: Callable[[str], Tokenizer]) -> None:
+def test_each_kind_has_its_tokens(of_kind: Callable[[str], Tokenizer]) -> None:
     def texts(kind: str, text: str) -> list[str]:
         return [of_kind(kind).token_text(id) for id in of_kind(kind).encode(text)]
 
@@ -94,12 +94,12 @@ def test_unknown_symbols_are_shown() -> None:
     assert [trained(kind).unknown_id for kind in ("bytes", "bpe", "unigram")] == [None] * 3
 
 
-def test_unknown_spaces_are_told_in_a_form_that_can_be_seen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_spaces_are_shown_visibly(capsys: pytest.CaptureFixture[str]) -> None:
     warn_unknown(trained("characters", ["a b"]), ["a\u2003b\tx"])
     assert capsys.readouterr().err.strip().endswith("reads each as unknown: U+0009 x U+2003")
 
 
-def test_vocabulary_limits_are_kept() -> None:
+def test_vocabulary_limits_are_respected() -> None:
     for kind in TOKENIZER_KINDS:
         if kind != "bytes":
             size = SIZES.get(kind, 20)
@@ -117,7 +117,7 @@ def test_vocabulary_limits_are_kept() -> None:
 
 
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
-def test_settings_that_change_text_are_honoured_and_not_called_exact(kind: str) -> None:
+def test_settings_that_change_text_are_applied_and_not_called_exact(kind: str) -> None:
     composed = "Caf\u00e9 "
     decomposed = "Cafe\u0301 "
     texts = [(composed + decomposed) * 20 + " " + ENGLISH]
@@ -167,12 +167,12 @@ PINNED = {
 
 
 @pytest.mark.parametrize("kind", PINNED)
-def test_the_same_text_gives_the_same_file_as_ever(kind: str, of_kind: Callable[[str], Tokenizer]) -> None:
+def test_the_same_text_gives_the_same_file_in_every_version(kind: str, of_kind: Callable[[str], Tokenizer]) -> None:
     assert of_kind(kind).digest[:16] == PINNED[kind]
 
 
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
-def test_one_file_that_hugging_face_reads_too(kind: str, of_kind: Callable[[str], Tokenizer], tmp_path: Path) -> None:
+def test_hugging_face_reads_the_tokenizer_file(kind: str, of_kind: Callable[[str], Tokenizer], tmp_path: Path) -> None:
     tokenizer = of_kind(kind)
     path = tmp_path / "tokenizer.json"
     tokenizer.save(path)
@@ -265,7 +265,7 @@ def test_no_text_is_refused(kind: str) -> None:
         ("unigram", 280, 0),
     ],
 )
-def test_a_vocabulary_too_small_names_the_least_that_works(kind: str, size: int, least: int) -> None:
+def test_too_small_a_vocabulary_is_refused_with_the_minimum(kind: str, size: int, least: int) -> None:
     with pytest.raises(GlassError, match="too small") as caught:
         trained(kind, vocab_size=size)
     named = int(caught.value.remedy.split(" to ")[1].split()[0])
@@ -326,7 +326,7 @@ def test_texts_longer_than_a_batch_and_without_spaces(kind: str, of_kind: Callab
             assert ids == whole
 
 
-def test_the_draw_is_bounded_even_and_repeatable() -> None:
+def test_the_text_sample_is_bounded_even_and_repeatable() -> None:
     texts = [f"{number:06d} ".ljust(500, "x") + "\n" for number in range(2000)]
     limit = 200_000
     drawn = draw(texts, limit, seed=0)
@@ -342,7 +342,7 @@ def test_the_draw_is_bounded_even_and_repeatable() -> None:
     assert "".join(draw(texts, 10**7, seed=5)) == "".join(texts)
 
 
-def test_the_draw_cuts_long_texts_and_reads_them_as_a_stream() -> None:
+def test_the_text_sample_reads_long_texts_as_a_stream() -> None:
     drawn = draw(["word " * 10_000, "y" * 200_000], 10**7, seed=0)
     assert "".join(drawn) == "word " * 10_000 + "y" * 200_000
     assert max(map(len, drawn)) <= 16 * BLOCK
@@ -350,7 +350,7 @@ def test_the_draw_cuts_long_texts_and_reads_them_as_a_stream() -> None:
 
 
 @pytest.mark.thorough
-def test_the_draw_keeps_no_more_than_its_limit_in_memory() -> None:
+def test_the_text_sample_respects_its_memory_limit() -> None:
     texts = ("x" * 100 + f" {number}\n" for number in range(200_000))
     tracemalloc.start()
     try:

@@ -33,13 +33,13 @@ def test_the_posterior_by_hand() -> None:
     "text",
     ["", FOOTBALL, f"{FOOTBALL} {SOUP}", f"{FOOTBALL} {SOUP} Hello.", f"{SOUP}  {SOUP} {SOUP}", " ".join([SOUP] * 6)],
 )
-def test_a_text_of_another_kind_is_refused(text: str) -> None:
+def test_a_text_from_another_source_is_refused(text: str) -> None:
     with pytest.raises(GlassError, match="cannot generate"):
         Topics().posterior(text)
 
 
 @pytest.mark.thorough
-def test_the_bayes_error_is_that_of_the_best_rule() -> None:
+def test_the_bayes_error_is_the_error_of_the_best_classifier() -> None:
     """Over 30,000 texts: the errors of the largest posterior, and the errors that these posteriors expect."""
     corpus = Topics()
     size = 30_000
@@ -101,7 +101,7 @@ def test_texts_are_sentences_of_20_to_60_words() -> None:
     assert max(len(re.findall(r"\w+|\.", text)) for text, _ in many) < config.model.context
 
 
-def test_lists_are_alike_or_the_posterior_would_not_be_a_matter_of_counting() -> None:
+def test_word_lists_are_disjoint_and_have_equal_sizes() -> None:
     kinds = list(NEUTRAL)
     words = [word for lists in (NEUTRAL, *WORDS.values()) for kind in kinds for word in lists[kind].split()]
     assert len(words) == len(set(words))

@@ -34,7 +34,7 @@ def maker(made: list[Path]) -> Callable[[Path], object]:
     return make
 
 
-def test_a_folder_is_made_once_and_every_copy_names_its_own_tokens(tmp_path: Path, made: list[Path]) -> None:
+def test_a_folder_is_made_once_and_copies_refer_to_their_own_tokens(tmp_path: Path, made: list[Path]) -> None:
     for name in ("first", "second"):
         folder = trained(tmp_path / name, "book", {"steps": 3}, maker(made))
         facts = json.loads((folder / "runs" / "book" / "manifest.json").read_text(encoding="utf-8"))
@@ -43,7 +43,7 @@ def test_a_folder_is_made_once_and_every_copy_names_its_own_tokens(tmp_path: Pat
     assert len(made) == 1
 
 
-def test_other_settings_and_other_files_are_made_anew(
+def test_other_settings_or_another_package_make_a_new_run(
     tmp_path: Path, made: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained(tmp_path / "a", "book", {"steps": 3}, maker(made))
@@ -63,7 +63,7 @@ def test_a_changed_a_new_and_a_renamed_file_change_the_hash(tmp_path: Path) -> N
     assert len(found) == 4
 
 
-def test_what_was_left_half_made_is_made_again(tmp_path: Path, made: list[Path]) -> None:
+def test_an_incomplete_folder_is_made_again(tmp_path: Path, made: list[Path]) -> None:
     def broken(folder: Path) -> None:
         maker(made)(folder)
         raise KeyboardInterrupt
@@ -74,13 +74,13 @@ def test_what_was_left_half_made_is_made_again(tmp_path: Path, made: list[Path])
     assert len(made) == 2
 
 
-def test_workers_that_ask_at_once_wait_for_one_of_them(tmp_path: Path, made: list[Path]) -> None:
+def test_concurrent_workers_wait_for_one_of_them(tmp_path: Path, made: list[Path]) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda name: trained(tmp_path / name, "book", {}, maker(made)), "abcd"))
     assert len(made) == 1
 
 
-def test_folders_of_another_day_are_deleted(tmp_path: Path, made: list[Path]) -> None:
+def test_old_folders_are_deleted(tmp_path: Path, made: list[Path]) -> None:
     trained(tmp_path / "a", "book", {"steps": 3}, maker(made))
     whole = made[0].parent / "whole"
     os.utime(whole, (whole.stat().st_atime, whole.stat().st_mtime - DAY - 60))

@@ -166,13 +166,13 @@ def test_translations_by_hand(english: str, french: str, bangla: str) -> None:
         ("translation-bn-en", "ছোট ছেলেটি দেখে চাবিগুলো।"),
     ],
 )
-def test_what_is_no_sentence_of_the_corpus_has_no_answer(name: str, text: str) -> None:
+def test_sentences_outside_the_corpus_have_no_translation(name: str, text: str) -> None:
     assert find_pair_corpus(name).answer(text) is None
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("corpus", TRANSLATIONS, ids=NAMES)
-def test_a_source_is_read_in_one_way_only_and_gives_its_target(corpus: object) -> None:
+def test_a_source_has_one_parse_and_gives_its_target(corpus: object) -> None:
     known = find_pair_corpus(getattr(corpus, "name", ""))
     for source, target in known.pairs(1000, seed=5):
         assert known.answer(source) == target
@@ -194,7 +194,7 @@ def test_fifty_thousand_sentences_correspond_one_to_one() -> None:
     assert distinct > 48_000
 
 
-def test_there_are_more_sentences_than_anyone_can_learn_by_heart() -> None:
+def test_there_are_more_than_a_billion_sentences() -> None:
     """Derivations are counted by length, and each derivation is a different sentence (shown above)."""
     grammar = translation_grammar()
     known: dict[str, Counter[int]] = {}
@@ -298,7 +298,10 @@ def test_french_noun_phrases_agree_by_an_independent_table() -> None:
 
 
 def test_pronouns_and_their_verbs_agree() -> None:
-    """English and French pronouns have the same antecedent; French verbs end in -nt in the plural (and in revient)."""
+    """English and French pronouns correspond; French verbs end in -nt in the plural, and never in the singular.
+
+    The exception is the singular "revient".
+    """
     pairs = {"he": "il", "she": "elle", "it": "il elle", "they": "ils elles"}
     seen: Counter[str] = Counter()
     for english, french in find_pair_corpus("translation").pairs(4000, seed=7):
@@ -355,7 +358,7 @@ def test_spelling() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_pairs_depend_on_seed_and_number_alone(name: str) -> None:
+def test_pairs_depend_only_on_seed_and_number(name: str) -> None:
     corpus = find_pair_corpus(name)
     many = list(corpus.pairs(30, seed=2))
     assert list(corpus.pairs(7, seed=2)) == many[:7]

@@ -55,11 +55,11 @@ def _library() -> None:
         (["The word কলম means pen."], "13a"),
     ],
 )
-def test_the_script_decides(references: list[str], wanted: str) -> None:
+def test_the_script_decides_the_tokenization(references: list[str], wanted: str) -> None:
     assert suitable_tokenization(references) == wanted
 
 
-def test_the_chosen_tokenisation_sees_what_the_usual_one_does_not() -> None:
+def test_the_chosen_tokenization_separates_punctuation_that_13a_does_not() -> None:
     """With 13a, a missing danda makes the last word wrong; with intl, the word is right and the danda missing."""
     references = ["আমি রোজ সকালে ভাত খাই।", "সে কাল তার বাড়ি যায়।"]
     without = [text.rstrip("।") for text in references]
@@ -74,7 +74,7 @@ def test_the_chosen_tokenisation_sees_what_the_usual_one_does_not() -> None:
         assert translation_scores([references[0][:-2]], references).bleu > 50
 
 
-def test_signatures_say_how_the_scores_were_made() -> None:
+def test_signatures_describe_the_computation() -> None:
     scores = translation_scores(GERMAN, GERMAN)
     assert scores.bleu_signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     assert scores.chrf_signature.startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:2|space:no|version:")
@@ -86,7 +86,7 @@ def test_signatures_say_how_the_scores_were_made() -> None:
     assert translation_scores([text.upper() for text in GERMAN], GERMAN).exact == 0.0
 
 
-def test_exact_forgives_spelling_of_unicode_and_outer_space_only() -> None:
+def test_exact_match_ignores_only_unicode_form_and_outer_space() -> None:
     said = ["  " + unicodedata.normalize("NFD", "café") + "\n", "a  b", "A", "ড়"]
     wanted = ["café", "a b", "a", "ড়"]
     assert unicodedata.normalize("NFC", said[3]) == unicodedata.normalize("NFC", wanted[3])
@@ -102,7 +102,7 @@ SENTENCES = st.lists(st.sampled_from(["a", "b", "cat", "Cat", "sat.", "।", "�
 
 @given(st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=8), st.sampled_from(TOKENIZATIONS), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_the_sums_give_the_corpus_scores(pairs: list[tuple[str, str]], tokenize: str, lowercase: bool) -> None:
+def test_summed_statistics_give_the_corpus_scores(pairs: list[tuple[str, str]], tokenize: str, lowercase: bool) -> None:
     hypotheses = [h for h, _ in pairs]
     references = [r for _, r in pairs]
     scores = translation_scores(hypotheses, references, tokenize, lowercase)
@@ -136,7 +136,7 @@ def test_intervals_and_paired_tests_on_corpus_scores() -> None:
         assert found.p < 0.05
 
 
-def test_what_is_not_a_test_set_is_refused() -> None:
+def test_invalid_test_sets_are_refused() -> None:
     for score in (translation_scores, sentence_statistics):
         with pytest.raises(GlassError, match="2 translations, but 1 references"):
             score(["a", "b"], ["a"])
@@ -153,7 +153,7 @@ def _without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_without_the_library")
-def test_without_sacrebleu_it_says_what_to_install() -> None:
+def test_without_sacrebleu_the_installation_is_explained() -> None:
     for score in (translation_scores, sentence_statistics):
         with pytest.raises(GlassError, match="need the package sacrebleu") as told:
             score(["a"], ["a"])

@@ -97,7 +97,7 @@ def test_measuring_changes_neither_the_mode_nor_the_random_numbers() -> None:
     assert len(losses) == 1
 
 
-def test_the_interval_is_that_of_independent_windows_and_shrinks_with_their_number() -> None:
+def test_the_interval_treats_windows_as_independent() -> None:
     """For windows of equal length: 1.96 standard errors of window means; four times as many windows halve it."""
     model = decoder(tiny(context=CONTEXT, layers=1))
     rows = rows_of([12] * 64)
@@ -109,7 +109,7 @@ def test_the_interval_is_that_of_independent_windows_and_shrinks_with_their_numb
     assert many.ci95 == pytest.approx(estimate.ci95 / 2, rel=0.01)
 
 
-def test_the_interval_holds_the_truth_about_95_times_in_100() -> None:
+def test_the_interval_contains_the_true_loss_about_95_times_in_100() -> None:
     """Windows of unequal length whose tokens share a loss; treating tokens as independent would be overconfident."""
     numbers = np.random.default_rng(5)
     inside = 0
@@ -124,7 +124,7 @@ def test_the_interval_holds_the_truth_about_95_times_in_100() -> None:
     assert 0.91 <= inside / 300 <= 0.98
 
 
-def test_one_window_alone_claims_no_interval() -> None:
+def test_a_single_window_has_no_interval() -> None:
     estimate = validation_loss(decoder(tiny(context=CONTEXT)), rows_of([12]), CPU)
     assert estimate.rows == 1
     assert estimate.ci95 is None
@@ -159,7 +159,7 @@ def test_a_sliding_window_shows_every_token_at_least_half_a_context() -> None:
 
 
 @pytest.mark.parametrize("length", [2, 7, CONTEXT, CONTEXT + 1])
-def test_a_sliding_window_over_a_text_that_fits_is_the_plain_loss(length: int) -> None:
+def test_a_sliding_window_over_a_short_text_gives_the_plain_loss(length: int) -> None:
     model = decoder(tiny(context=CONTEXT))
     rows = rows_of([length])
     plain = validation_loss(model, rows, CPU)
@@ -168,7 +168,7 @@ def test_a_sliding_window_over_a_text_that_fits_is_the_plain_loss(length: int) -
     assert sliding.loss == pytest.approx(plain.loss, abs=1e-9)
 
 
-def test_an_estimate_of_a_hopeless_model_is_a_number() -> None:
+def test_the_perplexity_of_a_very_bad_model_is_finite() -> None:
     assert math.isfinite(LossEstimate(5000.0, 1.0, 10, 2).perplexity)
 
 
@@ -214,7 +214,7 @@ def test_the_picture_shows_both_curves_and_the_entropy() -> None:
     assert {"runs & <more>", "training", "1.500", "validation", "1.700", "true entropy", "1.200"} <= set(words)
 
 
-def test_labels_never_hide_each_other() -> None:
+def test_labels_never_overlap() -> None:
     """Three curves that end at the same position, at the top and at the bottom."""
     for end in (0.5, 5.0):
         root = drawn([(10, 2.0), (20, end)], [(10, 2.1), (20, end)], entropy=end)

@@ -70,7 +70,7 @@ def test_a_check_that_could_not_be_made_is_no_success(run: Path) -> None:
 
 @pytest.mark.parametrize("check", ["reference", "reference-gradients"])
 @pytest.mark.parametrize("error", [None, GlassError("x", "y"), RuntimeError("x"), KeyboardInterrupt()])
-def test_the_default_precision_is_put_back_whatever_happens(
+def test_the_default_precision_is_always_restored(
     check: str, error: BaseException | None, once: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside = []
@@ -89,7 +89,7 @@ def test_the_default_precision_is_put_back_whatever_happens(
     assert torch.get_default_dtype() == torch.float32
 
 
-def test_checks_that_could_not_be_made_share_one_line(run: Path) -> None:
+def test_checks_that_did_not_run_share_one_line(run: Path) -> None:
     with (open_run(run).checkpoint("best") / "model.safetensors").open("ab") as file:
         file.write(b"x")
     done = here("verify", str(run), folder=run.parent)
@@ -103,18 +103,18 @@ def test_checks_that_could_not_be_made_share_one_line(run: Path) -> None:
     assert f"{len(names.split(', '))} could not run" in lines[-1]
 
 
-def test_a_manifest_that_vouches_for_nothing_is_noticed(run: Path) -> None:
+def test_an_empty_checkpoint_manifest_is_detected(run: Path) -> None:
     (open_run(run).checkpoint("best") / MANIFEST).write_text('{"files": {}}', encoding="utf-8")
     assert found(run, "checkpoints") == {"checkpoints": False}
 
 
-def test_a_run_without_manifest_is_named_where_it_is(run: Path) -> None:
+def test_a_run_without_a_manifest_is_reported_with_its_path(run: Path) -> None:
     (run / "manifest.json").unlink()
     (result,) = verify_run(run, only=["moved"]).results
     assert (result.ok, result.note) == (False, f"{run / 'manifest.json'} is missing")
 
 
-def test_weights_that_change_meanwhile_are_not_vouched_for(run: Path) -> None:
+def test_weights_that_change_during_verification_are_not_approved(run: Path) -> None:
     def train_on(_: object) -> None:
         with (open_run(run).checkpoints_folder / (run / "best").read_text().strip() / "model.safetensors").open(
             "ab"
@@ -160,7 +160,7 @@ def test_rows_of_two_tokens_are_padded(tmp_path: Path) -> None:
     assert found(run, "padding-blind", "future-blind") == {"padding-blind": True, "future-blind": True}
 
 
-def test_a_long_window_that_is_not_heeded_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ignored_long_window_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = trained(tmp_path, context=150, window=73)
     assert found(run, "reference") == {"reference": True}
     own = transformer.self_attention_mask
@@ -170,7 +170,7 @@ def test_a_long_window_that_is_not_heeded_is_noticed(tmp_path: Path, monkeypatch
     assert found(run, "reference") == {"reference": False}
 
 
-def test_a_report_that_cannot_be_kept_is_shown(once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_that_cannot_be_saved_is_shown(once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = reports.select_checks(["loss"])
     own: Callable[..., Any] = reports.select_checks
     monkeypatch.setattr(reports, "select_checks", lambda only: own(only) if only else checks)

@@ -22,20 +22,20 @@ def tokenizer(kind: str, normalization: str = "none", lowercase: bool = False) -
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("normalization", ["none", "nfc", "nfkd"])
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
-def test_every_scheme_gives_back_what_it_promises(kind: str, normalization: str, lowercase: bool) -> None:
+def test_every_scheme_restores_what_it_promises(kind: str, normalization: str, lowercase: bool) -> None:
     made = tokenizer(kind, normalization, lowercase)
     assert [text for text in (*TEXTS, *LEARNT) if not survives_round_trip(made, text)] == []
 
 
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
-def test_a_scheme_that_changes_letters_is_noticed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheme_that_changes_letters_is_detected(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = tokenizer(kind)
     own = Tokenizer.decode
     monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: own(self, ids).replace("quick", "kciuq"))
     assert not survives_round_trip(made, LEARNT[0])
 
 
-def test_capitals_must_come_back_where_nothing_is_lower_cased(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capitals_must_be_restored_without_lowercasing(monkeypatch: pytest.MonkeyPatch) -> None:
     made = tokenizer("characters")
     own = Tokenizer.decode
     monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: own(self, ids).lower())

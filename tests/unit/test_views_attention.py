@@ -1,4 +1,4 @@
-"""The attention views of the server against traces of the library: every number, every family, and their scripts."""
+"""The attention views of the server compared with traces of the library, for every family; and their scripts."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def summed(weights: Floats, block: int) -> Floats:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_every_map_is_the_traces(registry: ModelRegistry, name: str) -> None:
+def test_every_map_equals_the_trace(registry: ModelRegistry, name: str) -> None:
     opened = registry.open(name)
     trace = traced(registry.open(name))
     sites = attentions(opened.model.model)
@@ -124,10 +124,10 @@ def test_every_map_is_the_traces(registry: ModelRegistry, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_rows_of_a_long_text_are_those_of_a_recording(
+def test_rows_of_a_long_text_equal_a_recording(
     registry: ModelRegistry, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The patterns are too large to keep, so a few rows are computed at a time, for every attention and position."""
+    """The limits are so low that no patterns are kept: a few rows are computed at a time, for every attention."""
     whole = registry.open(name)
     opened = ServedModel(name, whole.run)
     monkeypatch.setattr(attention_pass, "OBSERVED", 0)
@@ -177,7 +177,7 @@ def test_pooling_keeps_the_largest_and_the_sums(registry: ModelRegistry, name: s
 @pytest.mark.parametrize(
     ("name", "window"), [("book", {"queries": [3, 9], "keys": [2, 5]}), ("turn", {"keys": [1, 4]})]
 )
-def test_a_window_is_cut_out_of_the_map(registry: ModelRegistry, name: str, window: dict[str, list[int]]) -> None:
+def test_a_window_of_the_map_can_be_requested(registry: ModelRegistry, name: str, window: dict[str, list[int]]) -> None:
     opened = registry.open(name)
     head = f"{SITES[name]}.2"
     real = weights_of(traced(opened), head)
@@ -189,7 +189,7 @@ def test_a_window_is_cut_out_of_the_map(registry: ModelRegistry, name: str, wind
 
 
 @pytest.mark.parametrize("scale", ["linear", "sqrt", "log"])
-def test_bytes_stand_for_places_on_the_scale(registry: ModelRegistry, scale: str) -> None:
+def test_bytes_encode_weights_on_the_scale(registry: ModelRegistry, scale: str) -> None:
     opened = registry.open("book")
     real = weights_of(traced(opened), "dec.1.self.0")
     answer = ask(opened, "attention", head="dec.1.self.0", scale=scale)
@@ -203,7 +203,7 @@ def test_bytes_stand_for_places_on_the_scale(registry: ModelRegistry, scale: str
     assert np.abs(weights - low).max() <= steps
 
 
-def test_small_maps_are_those_of_glass_look(registry: ModelRegistry) -> None:
+def test_small_maps_equal_those_of_glass_look(registry: ModelRegistry) -> None:
     for name in RUNS:
         opened = registry.open(name)
         drawn = record_attention_maps(opened.subject(TEXTS[name]))
@@ -220,7 +220,7 @@ def test_small_maps_are_those_of_glass_look(registry: ModelRegistry) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("place", [0, 6])
-def test_from_one_token_every_head(registry: ModelRegistry, name: str, place: int) -> None:
+def test_one_query_is_returned_for_every_head(registry: ModelRegistry, name: str, place: int) -> None:
     opened = registry.open(name)
     trace = traced(registry.open(name))
     if name == "turn" and place >= len(opened.subject(TEXTS[name]).target_ids or ()):
@@ -238,7 +238,7 @@ def test_from_one_token_every_head(registry: ModelRegistry, name: str, place: in
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_score_is_taken_apart(registry: ModelRegistry, name: str) -> None:
+def test_the_steps_of_a_score_are_returned(registry: ModelRegistry, name: str) -> None:
     opened = registry.open(name)
     site = SITES[name]
     query = 4
@@ -266,7 +266,7 @@ def test_a_score_is_taken_apart(registry: ModelRegistry, name: str) -> None:
 
 
 @pytest.mark.parametrize("head", [None, 1])
-def test_an_alignment_is_the_cross_attention(registry: ModelRegistry, head: int | None) -> None:
+def test_an_alignment_equals_the_cross_attention(registry: ModelRegistry, head: int | None) -> None:
     opened = registry.open("turn")
     here = part(traced(opened), "dec.1.cross").weights[0].double()
     real = (here.mean(0) if head is None else here[head]).numpy()
@@ -285,7 +285,7 @@ def test_an_alignment_is_the_cross_attention(registry: ModelRegistry, head: int 
     assert (len(header["labels"]["target"]), len(header["labels"]["source"])) == real.shape
 
 
-def test_a_given_target_is_looked_at_instead(registry: ModelRegistry) -> None:
+def test_a_given_target_is_used(registry: ModelRegistry) -> None:
     opened = registry.open("turn")
     answer = ask(opened, "alignment", target="the river", beams=0)
     subject = opened.subject(SOURCE, "the river")
@@ -311,7 +311,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "view", "question", "said"), WRONG)
-def test_what_cannot_be_shown_is_said(
+def test_impossible_requests_are_explained(
     registry: ModelRegistry, name: str, view: str, question: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(GlassError) as caught:
@@ -329,7 +329,7 @@ def when_ready(opened: ServedModel) -> Any:
     return answer
 
 
-def test_roles_are_those_of_glass_heads(registry: ModelRegistry) -> None:
+def test_roles_equal_those_of_glass_heads(registry: ModelRegistry) -> None:
     opened = ModelRegistry([registry.open("book").folder], "cpu").open("book")
     assert ask(opened, "roles")["ready"] is False
     answer = when_ready(opened)
@@ -342,7 +342,7 @@ def test_roles_are_those_of_glass_heads(registry: ModelRegistry) -> None:
 
 @pytest.mark.thorough
 def test_long_texts_are_pooled_into_small_answers(tmp_path: Path) -> None:
-    """4,096 tokens: no weights of all heads exist at once, and every answer is below 1 MB."""
+    """With 4,096 tokens, maps are pooled to at most 512 by 512 cells, and every answer is at most `LIMIT` bytes."""
     folder = make_run(tmp_path / "long", layers=1, heads=2, width=8, head_width=4, hidden=8, context=4096, kv_heads=1)
     opened = ModelRegistry([folder], "cpu").open("long")
     text = "the old dog sleeps; " * 4000

@@ -1,4 +1,4 @@
-"""The views that ablate or compare models, against library and terminal; and their scripts."""
+"""Views that ablate or compare models: agreement with the library and the terminal, and their scripts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_script_imports_only_names_that_it_uses(registry: ModelRegistry, inste
 
 
 @pytest.mark.parametrize("run", OFF)
-def test_what_is_switched_off_is_patched(registry: ModelRegistry, run: str) -> None:
+def test_ablated_parts_are_patched(registry: ModelRegistry, run: str) -> None:
     answer = ask(registry, run, "ablation", off=[OFF[run]])
     model = library(registry.open(run))
     subject = subject_of(model, TEXTS[run])
@@ -95,7 +95,7 @@ def test_what_is_switched_off_is_patched(registry: ModelRegistry, run: str) -> N
         assert bar["after"] == pytest.approx(shares[bar["name"]], abs=1e-6)
 
 
-def test_without_a_mask_nothing_is_left_of_the_order_of_reading(registry: ModelRegistry) -> None:
+def test_mask_and_positions_can_be_ablated_together(registry: ModelRegistry) -> None:
     found = ask(registry, "book", "ablation", off=["dec.mask", "dec.positions"], write=5)
     assert found["text"]["off"] != found["text"]["whole"]
     assert found["written"]["before"] is not None
@@ -110,14 +110,14 @@ def test_without_a_mask_nothing_is_left_of_the_order_of_reading(registry: ModelR
         (["dec.0.feedforward"], "first", "has no attention"),
     ],
 )
-def test_what_cannot_be_switched_off_is_refused(
+def test_parts_that_cannot_be_ablated_are_refused(
     registry: ModelRegistry, off: list[str], instead: str, said: str
 ) -> None:
     with pytest.raises(GlassError, match=said):
         ask(registry, "book", "ablation", off=off, instead=instead)
 
 
-def test_what_is_not_written_yet_cannot_be_frozen(registry: ModelRegistry) -> None:
+def test_patterns_of_unwritten_text_cannot_be_frozen(registry: ModelRegistry) -> None:
     found = ask(registry, "book", "ablation", off=["dec.0.self.0"], instead="frozen", write=5)
     assert "cannot be frozen" in found["written"]["why"]
 
@@ -132,14 +132,14 @@ def test_what_is_not_written_yet_cannot_be_frozen(registry: ModelRegistry) -> No
         (["--ablate", "dec.7.self.0"], "this model has no part 'dec.7.self.0' to switch off"),
     ],
 )
-def test_glass_evaluate_refuses_what_has_no_effect(home: Path, more: list[str], said: str) -> None:
+def test_glass_evaluate_refuses_options_without_effect(home: Path, more: list[str], said: str) -> None:
     more = [more[-1], *more[:-1]] if more[-1] == "book.txt" else more
     done = here("evaluate", "runs/book", *more, folder=home)
     assert done.returncode == 2
     assert said in done.stderr
 
 
-def test_glass_evaluate_with_nothing_less_says_what_it_says_without(home: Path) -> None:
+def test_glass_evaluate_with_ablation_also_reports_the_whole_loss(home: Path) -> None:
     whole = json.loads(here("evaluate", "runs/book", "--json", folder=home).stdout)
     said = json.loads(here("evaluate", "runs/book", "--ablate", "dec.0.self.0", "--json", folder=home).stdout)
     assert said["whole_loss"] == pytest.approx(whole["loss"], abs=1e-6)
@@ -151,7 +151,7 @@ def test_glass_evaluate_with_nothing_less_says_what_it_says_without(home: Path) 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("one", "other", "by"), [("book", "post", "tokens"), ("book", "letters", "characters")])
-def test_two_runs_pay_for_the_same_characters(
+def test_two_runs_are_compared_on_the_same_characters(
     registry: ModelRegistry, one: str, other: str, by: str, scripts: list[Script]
 ) -> None:
     answer = ask(registry, one, "compare", other=other)
@@ -226,7 +226,7 @@ def test_the_difference_of_two_maps(registry: ModelRegistry) -> None:
 # machines
 
 
-def test_each_machine_sees_what_its_family_sees(registry: ModelRegistry) -> None:
+def test_each_family_sees_its_visible_tokens(registry: ModelRegistry) -> None:
     masks = {
         run: {m["kind"]: m["allowed"] for m in ask(registry, run, "machines")["masks"]}
         for run in ("book", "fill", "turn")
@@ -239,7 +239,7 @@ def test_each_machine_sees_what_its_family_sees(registry: ModelRegistry) -> None
 
 
 @pytest.mark.thorough
-def test_each_machine_guesses_from_what_it_sees(registry: ModelRegistry, scripts: list[Script]) -> None:
+def test_each_family_predicts_from_its_visible_tokens(registry: ModelRegistry, scripts: list[Script]) -> None:
     text = "It was a tall day when the dog met the bird."
     for run in ("book", "fill"):
         answer = ask(registry, run, "machines", text=text, at=text.index("dog") + 1)

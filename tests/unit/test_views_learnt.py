@@ -1,4 +1,4 @@
-"""The views of replay, loss, probes and verification against the library, and their scripts."""
+"""The views of replay, loss, probes and verification compared with the library, and their scripts."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def facts_of(answer: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("run", ["book", "fill"])
-def test_the_surprisal_is_that_of_glass_probe(
+def test_the_surprisal_equals_that_of_glass_probe(
     registry: ModelRegistry, run: str, tmp_path: Path, scripts: list[tuple[str, list[float]]]
 ) -> None:
     (tmp_path / "typed.txt").write_text(TEXTS[run], encoding="utf-8")
@@ -133,7 +133,7 @@ def test_the_surprisal_is_that_of_glass_probe(
 
 
 @pytest.mark.thorough
-def test_the_surprisal_of_a_target_is_that_of_its_model(
+def test_the_surprisal_of_a_target_equals_the_models(
     registry: ModelRegistry, scripts: list[tuple[str, list[float]]]
 ) -> None:
     answer = measured(registry, "turn", target="die katze schläft .")
@@ -154,7 +154,7 @@ def test_the_surprisal_of_a_target_is_that_of_its_model(
 
 
 @pytest.mark.parametrize("run", ["book", "turn"])
-def test_the_loss_of_the_held_out_part_is_that_of_glass_evaluate(registry: ModelRegistry, run: str) -> None:
+def test_the_validation_loss_equals_that_of_glass_evaluate(registry: ModelRegistry, run: str) -> None:
     assert ask(registry, run, "loss", text=TEXTS[run])["split"]["state"] == "idle"
     ask(registry, run, "loss", text=TEXTS[run], start=True)
     found = wait(registry, run, "loss", "split", text=TEXTS[run])["split"]["result"]
@@ -163,7 +163,7 @@ def test_the_loss_of_the_held_out_part_is_that_of_glass_evaluate(registry: Model
     assert found["tokens"] == wanted["tokens"]
 
 
-def test_the_held_out_part_of_a_filler_is_that_of_glass_probe(registry: ModelRegistry) -> None:
+def test_the_validation_loss_of_a_masked_model_equals_that_of_glass_probe(registry: ModelRegistry) -> None:
     ask(registry, "fill", "loss", text=TEXTS["fill"], start=True)
     found = wait(registry, "fill", "loss", "split", text=TEXTS["fill"])["split"]["result"]
     wanted = probe_run(ProbeRequest(registry.open("fill").folder, ["surprisal"], device="cpu")).results[0].facts()
@@ -187,7 +187,7 @@ def test_a_request_without_any_probe_is_refused(registry: ModelRegistry) -> None
         probe_run(request)
 
 
-def test_the_loss_of_one_row_has_no_level_of_confidence(registry: ModelRegistry) -> None:
+def test_the_loss_of_one_row_has_no_interval(registry: ModelRegistry) -> None:
     request = Evaluate(registry.open("book").folder, ablate=("dec.0.self.0",), tokens=20, device="cpu")
     _, full, without, _ = evaluate_run(request).text().splitlines()
     assert full.startswith("loss ")
@@ -198,7 +198,7 @@ def test_the_loss_of_one_row_has_no_level_of_confidence(registry: ModelRegistry)
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("run", ["book", "fill"])
-def test_probes_are_those_of_glass_probe(
+def test_probes_equal_those_of_glass_probe(
     registry: ModelRegistry, run: str, scripts: list[tuple[str, list[float]]]
 ) -> None:
     before = ask(registry, run, "probes", size=SMALL)
@@ -226,12 +226,12 @@ def test_runs_without_probabilities_of_a_text_have_no_probes(registry: ModelRegi
 # the report
 
 
-def test_the_view_answers_to_its_former_name() -> None:
+def test_the_view_has_an_alias() -> None:
     assert find_view("proof") is find_view("verification")
 
 
 @pytest.mark.thorough
-def test_the_report_is_made_kept_and_bound_to_its_weights(
+def test_the_report_is_saved_with_the_hash_of_its_weights(
     registry: ModelRegistry, scripts: list[tuple[str, list[float]]]
 ) -> None:
     run = Run(registry.open("book").folder)
@@ -256,7 +256,7 @@ def test_the_report_is_made_kept_and_bound_to_its_weights(
     file.write_text(json.dumps(kept), encoding="utf-8")
 
 
-def test_verifying_apart_fails_as_it_would_here(
+def test_verifying_in_a_separate_process_raises_the_same_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own_process.main(str(tmp_path / "nothing"), "best", "cpu")
@@ -277,7 +277,9 @@ def test_verifying_apart_fails_as_it_would_here(
 
 
 @pytest.mark.thorough
-def test_the_replay_is_what_the_run_wrote(registry: ModelRegistry, scripts: list[tuple[str, list[float]]]) -> None:
+def test_the_replay_shows_the_recorded_snapshots(
+    registry: ModelRegistry, scripts: list[tuple[str, list[float]]]
+) -> None:
     run = Run(registry.open("book").folder)
     answer = ask(registry, "book", "replay")
     lines = read_metrics(run)
@@ -313,7 +315,7 @@ def test_another_head_role_and_text_are_shown_when_asked_for(registry: ModelRegi
             ask(registry, "book", "replay", **wrong)
 
 
-def test_the_last_snapshot_is_what_the_weights_do_now(registry: ModelRegistry, tmp_path: Path) -> None:
+def test_the_last_snapshot_agrees_with_the_current_weights(registry: ModelRegistry, tmp_path: Path) -> None:
     assert ask(registry, "book", "replay")["check"]["state"] == "idle"
     ask(registry, "book", "replay", check=True)
     check = wait(registry, "book", "replay", "check")["check"]
@@ -332,7 +334,7 @@ def test_the_last_snapshot_is_what_the_weights_do_now(registry: ModelRegistry, t
     assert agreement(later, read_history(later), "cpu") is None
 
 
-def test_a_run_without_snapshots_has_its_curves_and_is_told_the_setting(registry: ModelRegistry) -> None:
+def test_a_run_without_snapshots_has_curves_and_names_the_setting(registry: ModelRegistry) -> None:
     answer = ask(registry, "turn", "replay")
     run = Run(registry.open("turn").folder)
     assert answer["snapshots"] is None
@@ -344,7 +346,7 @@ def test_a_run_without_snapshots_has_its_curves_and_is_told_the_setting(registry
     assert "=>" in samples[-1][1]
 
 
-def test_long_curves_are_thinned_and_a_half_written_line_is_left_out(tmp_path: Path) -> None:
+def test_long_curves_are_thinned_and_incomplete_lines_are_skipped(tmp_path: Path) -> None:
     run = Run(tmp_path)
     assert (read_metrics(run), read_samples(run)) == ([], [])
     lines = [json.dumps({"step": step, "loss": 1 / step}) for step in range(1, 5001)]
@@ -359,7 +361,7 @@ def test_long_curves_are_thinned_and_a_half_written_line_is_left_out(tmp_path: P
 # long work
 
 
-def test_long_works_take_turns_and_tell_of_their_results() -> None:
+def test_background_tasks_take_turns_and_return_results() -> None:
     turns = threading.Lock()
     release = threading.Event()
 
@@ -384,7 +386,7 @@ def test_long_works_take_turns_and_tell_of_their_results() -> None:
     assert second.facts() == {"state": "failed", "error": {"what": "it broke", "remedy": "Mend it."}}
 
 
-def test_a_checkpoint_keeps_its_work(registry: ModelRegistry) -> None:
+def test_background_tasks_are_kept_per_checkpoint(registry: ModelRegistry) -> None:
     opened = registry.open("mails")
     assert opened.task("nothing") is None
     first = opened.task("thing", lambda tell: 1)

@@ -1,4 +1,4 @@
-"""The reading views of the server against the library: every number, every family, and the output of their scripts."""
+"""The reading views of the server compared with the library, for every family; and the output of their scripts."""
 
 from __future__ import annotations
 
@@ -153,7 +153,9 @@ def test_a_receipt_without_an_exact_split_is_refused(registry: ModelRegistry) ->
 
 
 @pytest.mark.parametrize("run", FAMILIES)
-def test_the_last_row_of_the_lens_is_the_model(run: str, registry: ModelRegistry, subjects: dict[str, Subject]) -> None:
+def test_the_last_row_of_the_lens_equals_the_logits(
+    run: str, registry: ModelRegistry, subjects: dict[str, Subject]
+) -> None:
     case = case_of(subjects[run], everywhere=True)
     right = lens(case.model, case.tokens, case.outputs, case.target)
     shown = ask(registry.open(run), "lens")
@@ -172,7 +174,7 @@ def test_the_last_row_of_the_lens_is_the_model(run: str, registry: ModelRegistry
     assert shown["settled"][-1] == 1
 
 
-def test_places_of_the_lens_come_in_windows(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_positions_of_the_lens_are_sent_in_windows(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ask(registry.open("book"), "lens")
     monkeypatch.setattr("glassformer.app.server.views.lens.WINDOW", 4)
     part = ask(registry.open("book"), "lens", first=5)
@@ -182,7 +184,7 @@ def test_places_of_the_lens_come_in_windows(registry: ModelRegistry, monkeypatch
 
 
 @pytest.mark.parametrize("run", FAMILIES)
-def test_importance_is_that_of_the_library(run: str, registry: ModelRegistry, subjects: dict[str, Subject]) -> None:
+def test_importance_equals_the_librarys(run: str, registry: ModelRegistry, subjects: dict[str, Subject]) -> None:
     opened = registry.open(run)
     case = case_of(subjects[run])
     output = case.outputs[-1]
@@ -275,7 +277,7 @@ print(json.dumps(told))
 
 
 @pytest.mark.thorough
-def test_all_scripts_print_the_numbers_that_are_shown(registry: ModelRegistry) -> None:
+def test_all_scripts_print_the_shown_numbers(registry: ModelRegistry) -> None:
     answers = []
     for run in FAMILIES:
         for view, question in QUESTIONS:

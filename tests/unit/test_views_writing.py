@@ -1,4 +1,4 @@
-"""The views of generation and sampling, streaming and saving, against the library; and their scripts."""
+"""The views of generation and sampling, streaming and saving, compared with the library; and their scripts."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ def test_what_is_written_is_what_generate_writes(registry: ModelRegistry, run: s
     scripts.append((answer["python"], [n for m in copied["matches"] for n in (m["start"], m["length"], m["position"])]))
 
 
-def test_what_was_written_is_measured_and_not_written_again(registry: ModelRegistry) -> None:
+def test_given_text_is_measured_and_not_generated_again(registry: ModelRegistry) -> None:
     answer = ask(registry, "book", "write", written="It was a tall day when the dog met", least=10)
     assert answer["text"] == "It was a tall day when the dog met"
     assert answer["copied"]["matches"]
 
 
 @pytest.mark.thorough
-def test_labels_and_fillings_are_the_runs(registry: ModelRegistry, scripts: list[Script]) -> None:
+def test_labels_and_filled_masks_equal_the_runs(registry: ModelRegistry, scripts: list[Script]) -> None:
     labels = ask(registry, "mails", "write")
     (found,) = library(registry.open("mails")).classify([TEXTS["mails"]])
     assert {each["name"]: each["probability"] for each in labels["labels"]} == pytest.approx(found.probabilities)
@@ -101,7 +101,7 @@ def test_labels_and_fillings_are_the_runs(registry: ModelRegistry, scripts: list
     scripts.append((filled["python"], shares))
 
 
-def test_a_text_that_is_gone_is_said(registry: ModelRegistry, home: Path) -> None:
+def test_a_missing_text_is_reported(registry: ModelRegistry, home: Path) -> None:
     tokens = Path(Run(home / "runs" / "letters").manifest()["data"]["tokens"])
     tokens.rename(tokens.with_name("away")), (home / "book.txt").rename(home / "away.txt")
     try:
@@ -153,7 +153,7 @@ CONVERSATION = [
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("beams", [1, 3])
-def test_a_question_goes_with_the_conversation_before_it(
+def test_a_question_is_sent_with_the_previous_conversation(
     client: TestClient, registry: ModelRegistry, scripts: list[Script], beams: int
 ) -> None:
     given: dict[str, Any] = {"tokens": 8, "temperature": 0.9, "seed": 3, "beams": beams}
@@ -243,7 +243,7 @@ def test_an_answer_ends_at_the_special_token_of_the_template(tmp_path: Path, bea
     assert choice["logprobs"]["content"] == []  # an end token has no text and no score
 
 
-def test_history_is_for_conversations_and_a_question_must_fit(client: TestClient) -> None:
+def test_history_is_only_for_conversations_and_a_question_must_fit(client: TestClient) -> None:
     for run, view in (("book", "write"), ("book", "write/stream"), ("mails", "write")):
         reply = client.post(f"/api/runs/{run}/{view}", json={"text": "It", "history": CONVERSATION[:2]})
         assert reply.status_code == 400, reply.text
@@ -283,7 +283,7 @@ def test_tokens_of_a_question_have_no_loss(registry: ModelRegistry, scripts: lis
     assert [each["text"] for each in tree["found"]] == [each.text for each in best]
 
 
-def test_who_closes_the_stream_stops_the_writing(registry: ModelRegistry) -> None:
+def test_closing_the_stream_stops_generation(registry: ModelRegistry) -> None:
     """A sampled text leaves the batch of the engine; beam search ends at its next step."""
     engines = Engines(registry)
     question = WriteQuestion(text=TEXTS["book"], tokens=2_000, temperature=2.0)
@@ -308,14 +308,14 @@ def test_who_closes_the_stream_stops_the_writing(registry: ModelRegistry) -> Non
     assert writing._search(registry, "book", WriteQuestion(text=TEXTS["book"], beams=3), ended) is None
 
 
-def test_a_run_that_writes_nothing_is_refused(client: TestClient) -> None:
+def test_a_run_that_generates_no_text_is_refused(client: TestClient) -> None:
     reply = client.post("/api/runs/mails/write/stream", json={"text": "win"})
     assert reply.status_code == 400
     assert "does not generate text" in reply.json()["error"]["what"]
 
 
 @pytest.mark.thorough
-def test_kept_heads_make_a_run_that_gives_what_was_seen(
+def test_a_run_saved_without_heads_gives_the_ablated_results(
     client: TestClient, registry: ModelRegistry, home: Path
 ) -> None:
     seen = ask(registry, "book", "ablation", off=["dec.1.self.0", "dec.0.self.1"], tokens=200)
@@ -338,7 +338,7 @@ def test_kept_heads_make_a_run_that_gives_what_was_seen(
 
 
 @pytest.mark.thorough
-def test_a_run_that_chats_keeps_its_template_without_a_head(client: TestClient, home: Path) -> None:
+def test_a_pruned_chat_run_keeps_its_template(client: TestClient, home: Path) -> None:
     body = {"heads": ["dec.0.self.0"], "name": "talk-small"}
     reply = client.post("/api/runs/talk/keep", json=body)
     assert reply.status_code == 200, reply.text
@@ -405,7 +405,7 @@ def test_every_stage_is_over_the_whole_vocabulary(registry: ModelRegistry, run: 
     )
 
 
-def test_after_a_part_of_a_target_the_next_one_is_drawn(registry: ModelRegistry) -> None:
+def test_a_target_prefix_is_continued(registry: ModelRegistry) -> None:
     answer = ask(registry, "turn", "sampling", target="der alte")
     model = library(registry.open("turn"))
     source = model.prompt_ids(TEXTS["turn"])
@@ -420,7 +420,7 @@ def test_after_a_part_of_a_target_the_next_one_is_drawn(registry: ModelRegistry)
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("run", WRITES)
-def test_the_tree_holds_what_the_search_finds(registry: ModelRegistry, run: str, scripts: list[Script]) -> None:
+def test_the_tree_contains_the_results_of_the_search(registry: ModelRegistry, run: str, scripts: list[Script]) -> None:
     answer = ask(registry, run, "beams", beams=3, tokens=6, length_penalty=0.8)
     model = library(registry.open(run))
     found = model.n_best([TEXTS[run]], model.config.sample.replace(beams=3, tokens=6, length_penalty=0.8))[0]
@@ -440,7 +440,7 @@ def test_the_tree_holds_what_the_search_finds(registry: ModelRegistry, run: str,
     scripts.append((answer["python"], [each["score"] for each in answer["found"]]))
 
 
-def test_an_encoder_draws_nothing(registry: ModelRegistry) -> None:
+def test_an_encoder_samples_nothing(registry: ModelRegistry) -> None:
     for view in ("sampling", "beams"):
         with pytest.raises(GlassError, match="Choose a run"):
             ask(registry, "fill", view)

@@ -42,7 +42,7 @@ def test_a_path_with_spaces_stands_in_quotes(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("task", ["lm", "masked", "classify", "translate", "summarize"])
-def test_every_command_that_is_proposed_can_be_pasted(task: str, tmp_path: Path) -> None:
+def test_every_suggested_command_can_be_pasted(task: str, tmp_path: Path) -> None:
     run = tmp_path / "my runs" / "one"
     assert shlex.split(command_for(run, task))[:3] in (
         [["glass", name, str(run)] for name in ("generate", "fill", "classify")]
