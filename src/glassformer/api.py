@@ -312,7 +312,7 @@ class Transformer:
             messages: messages of the conversation, with `role` and `content`; or one user message as a string.
 
         Raises:
-            GlassError: the run is not a chat model and has no chat template, the template rejects the messages, or the
+            GlassError: the run is not a chat model and has no chat template, the template refuses the messages, or the
                 conversation is longer than the context.
         """
         if isinstance(messages, str):

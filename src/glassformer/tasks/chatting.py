@@ -54,7 +54,7 @@ class ChatModel(TextModel):
         """Return the ids that the model reads before it generates the assistant's next answer.
 
         Raises:
-            GlassError: there is no message, a message is malformed, or the template rejects the conversation or fails.
+            GlassError: there is no message, a message is malformed, or the template refuses the conversation or fails.
         """
         if not messages:
             raise GlassError("the conversation has no messages", "Give at least one question.")
@@ -223,7 +223,7 @@ class TokenizedTemplate:
             after_start: whether the ids follow a start token, so that the start token of the template is left out.
 
         Raises:
-            GlassError: the template rejects the conversation or fails, or a message is not valid Unicode.
+            GlassError: the template refuses the conversation or fails, or a message is not valid Unicode.
         """
         pieces = self.template.pieces(messages, True, self._names)
         if after_start:

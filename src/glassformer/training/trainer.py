@@ -507,7 +507,7 @@ class Trainer:
                 self.observer.observe(self.model, self.state.step, last)
 
     def checkpoint_is_due(self) -> bool:
-        """Return whether to save this step: the best so far, the last, on a signal, every `train.save_every` steps."""
+        """Return whether to save this step: the best or the last step, each `train.save_every`-th, and on a signal."""
         is_best = self._is_evaluated and self.state.best_step == self.state.step
         return is_best or self.ended or self.stopping or self.state.step % self.config.train.save_every == 0
 

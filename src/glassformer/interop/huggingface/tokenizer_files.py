@@ -176,7 +176,7 @@ def writing_ids(tokenizer: Tokenizer, config: Config, extra_end_ids: Collection[
 def template_tokens(template: str | None, tokenizer: Tokenizer) -> tuple[frozenset[int], bool]:
     """Return the tokens that end an answer in a chat template, and whether the template writes the start token.
 
-    If the template rejects a plain conversation, for example because it requires tools, return no tokens, and whether
+    If the template refuses a plain conversation, for example because it requires tools, return no tokens, and whether
     it contains `bos_token`.
     """
     if template is None:

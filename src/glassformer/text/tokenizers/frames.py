@@ -27,7 +27,7 @@ class Frame:
         return len(self.before) + len(self.after)
 
     def around(self, ids: Sequence[int], longest: int | None = None) -> list[int]:
-        """Return the ids inside the frame, at most `longest` in total; the text is cut first, then the frame."""
+        """Return `ids` with the frame around them, at most `longest` ids in total; cut `ids` first, then the frame."""
         if longest is None:
             return [*self.before, *ids, *self.after]
         truncated = ids[: max(0, longest - len(self))]

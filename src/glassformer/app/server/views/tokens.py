@@ -100,7 +100,7 @@ def _encode_text(opened: ServedModel, text: str) -> tuple[str, list[int]]:
 def _side_entry(
     role: str, text: str, expected: str, tokenizer: Tokenizer, ids: list[int], counts: Counts | None
 ) -> dict[str, Any]:
-    """Return the entry of the text, source or target; `expected` is the text that its tokens should decode to."""
+    """Return the item of one role (see the module) for the page; `expected` is what its tokens should decode to."""
     token_counts = None if counts is None else counts[role]
     total = None if token_counts is None else int(token_counts.sum())
     decoded = tokenizer.decode(ids)
