@@ -204,9 +204,9 @@ PANELS = {
     "training step, by model size": Panel("million parameters", "seconds for 3,072 tokens", steps_by_size),
     "training step, by context": Panel("tokens of a row", "seconds for 3,072 tokens", steps_by_context),
     "training step, by vocabulary": Panel("tokens of the vocabulary", "seconds for 3,072 tokens", steps_by_vocabulary),
-    "a token, by model size": Panel("million parameters", "milliseconds a token", tokens_by_size),
-    "a token, by prompt": Panel("tokens of the prompt", "milliseconds a token, prompt included", tokens_by_prompt),
-    "a token of each text, by texts at once": Panel("texts at once", "milliseconds a step", tokens_by_texts),
+    "a token, by model size": Panel("million parameters", "milliseconds per token", tokens_by_size),
+    "a token, by prompt": Panel("tokens of the prompt", "milliseconds per token, with the prompt", tokens_by_prompt),
+    "a token of each text, by texts at once": Panel("texts at once", "milliseconds per step", tokens_by_texts),
     "encoding, by corpus": Panel("megabytes", "seconds", encoding_by_corpus),
     "opening a run, by model size": Panel("million parameters", "seconds", opening_by_size),
 }
@@ -232,9 +232,9 @@ def markdown(machine: dict[str, Any], peak: dict[str, float], points: list[Point
     lines = [
         "# How cost grows",
         "",
-        f"{machine['processor']}, {machine['threads']} threads, {machine['instruction_set']}; matrix multiplications "
-        f"{peak['fp32_gflops']} GFLOP/s in float32 and {peak['bf16_gflops']} in bfloat16, memory "
-        f"{peak['memory_gb_per_second']} GB/s. Load at the start: {machine['load']}.",
+        f"{machine['processor']}, {machine['threads']} threads, {machine['instruction_set']}. Peaks: matrix "
+        f"multiplications {peak['fp32_gflops']} GFLOP/s in float32 and {peak['bf16_gflops']} in bfloat16, memory "
+        f"{peak['memory_gb_per_second']} GB/s. Load average at the start: {machine['load']}.",
     ]
     for name, panel in PANELS.items():
         series = series_of(points, name)
@@ -242,7 +242,7 @@ def markdown(machine: dict[str, Any], peak: dict[str, float], points: list[Point
             continue
         sizes = [point.x for point in next(iter(series.values()))]
         lines += ["", f"## {name[0].upper()}{name[1:]}", ""]
-        lines += [f"In {panel.y}. The last column: p of cost ~ size^p between the last two sizes.", ""]
+        lines += [f"The values are in {panel.y}. The last column is p in cost ~ size^p, from the last two sizes.", ""]
         lines += [f"| {panel.x} | {' | '.join(f'{size:,.5g}' for size in sizes)} | p |"]
         lines += ["|---" * (len(sizes) + 2) + "|"]
         for library, found in series.items():

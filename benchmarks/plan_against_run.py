@@ -130,9 +130,9 @@ def table(results: list[dict[str, Any]], machine: str) -> str:
     losses = [each["loss"]["inside"] for each in results if each["loss"]["inside"] is not None]
     lines += [
         "",
-        "Percentages: forecast minus measured. Largest and median errors: "
+        "The percentages are (forecast - measurement) / measurement. Largest and median absolute error: "
         + "; ".join(f"{kind} {max(found):.0%}, {statistics.median(found):.0%}" for kind, found in errors.items())
-        + f". Losses inside their band: {sum(losses)} of {len(losses)}.",
+        + f". Losses inside the forecast interval: {sum(losses)} of {len(losses)}.",
     ]
     return "\n".join(lines) + "\n"
 

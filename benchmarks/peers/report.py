@@ -42,13 +42,15 @@ def markdown(found: Found) -> str:
         *([f"On the GPU: {machine['gpu']}."] if found["settings"].get("device", "cpu") != "cpu" else []),
         f"{machine['processor']}, {machine['cores']} cores ({machine['threads']} threads used), "
         f"{machine['memory_gb']} GB, {machine['system']}, Python {machine['python']}; {versions}.",
-        f"Load at the start: {machine['load']} (above 0.5, other processes affect the figures).",
+        f"Load average at the start: {machine['load']} (if it is above 0.5, other processes may have affected the "
+        "results).",
         "",
-        f"Measured in this run: matrix multiplications {peaks['fp32_gflops']} GFLOP/s in fp32, "
-        f"{peaks['bf16_gflops']} in bf16, memory {peaks['memory_gb_per_second']} GB/s.",
+        f"Peaks measured in this run: {peaks['fp32_gflops']} GFLOP/s for matrix multiplications in fp32, "
+        f"{peaks['bf16_gflops']} GFLOP/s in bf16, and a memory bandwidth of {peaks['memory_gb_per_second']} GB/s.",
         "",
-        f"Medians of up to {found['settings']['repeats']} turns, by the {found['settings']['clock']} clock. Ratio: how "
-        "many times better ours (the first line) is: the median over turns, with lowest and highest.",
+        f"Each value is the median of its turns (at most {found['settings']['repeats']}). Times are "
+        f"{found['settings']['clock']} times. A ratio shows how many times better glassformer is (its first line for "
+        "the same work): the median over the turns, with the lowest and the highest value in brackets.",
     ]
     kind = None
     for row in found["results"]:
