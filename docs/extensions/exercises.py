@@ -27,12 +27,12 @@ def pages() -> dict[str, str]:
 def page(exercise: Exercise) -> str:
     """Return the page of an exercise."""
     picture = exercise.picture()
-    depths = "\n\n".join(f"{level.capitalize()}\n: {indented(exercise.page(level), 2)}" for level in LEVELS)
+    levels = "\n\n".join(f"{level.capitalize()}\n: {indented(exercise.page(level), 2)}" for level in LEVELS)
     begin = f"glass learn start {exercise.number}"
     parts = [
         f"# {exercise.number}. {exercise.title}",
         exercise.summary,
-        f":::{{admonition}} {exercise.title}, explained at five levels\n:class: depths\n\n{depths}\n:::",
+        f":::{{admonition}} {exercise.title}, explained at five levels\n:class: levels\n\n{levels}\n:::",
         f'<figure class="picture">{picture.svg()}<figcaption>{picture.caption}</figcaption></figure>',
         "## The task",
         statement(exercise),

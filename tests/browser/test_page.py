@@ -117,7 +117,7 @@ def test_the_url_contains_the_whole_state(page: Visit, server: Served) -> None:
     first.get_by_label("Part").select_option(label="Cross-attention")
     first.get_by_label("Layer").select_option("1")
     first.get_by_label("Scale").select_option(label="log")
-    first.get_by_label("Depth").select_option(label="researcher")
+    first.get_by_label("Level").select_option(label="researcher")
     first.get_by_label("Colours").select_option(label="dark")
     first.locator("textarea").first.fill("the young cat sings .")
     first.wait_for_function("() => location.hash.includes('young')")

@@ -16,7 +16,7 @@ import glassformer_course
 
 SOURCE = Path(glassformer.__file__).parent
 COURSE = Path(glassformer_course.__file__).parent
-FLOORS: tuple[tuple[str, ...], ...] = (
+LAYERS: tuple[tuple[str, ...], ...] = (
     ("base",),
     ("model", "corpora"),
     ("text",),
@@ -40,7 +40,7 @@ ALONE = "numpy_reference"
 """A second implementation, which imports from no other package."""
 COMPARED = ("verification", "app")
 """The packages that may import `ALONE`, to compare their results with it."""
-NO_ROOM = ("__init__.py", "__main__.py", "learn.py")
+TOP_MODULES = ("__init__.py", "__main__.py", "learn.py")
 """Modules directly in `glassformer`, which forward to `api` or `app`."""
 
 
@@ -48,26 +48,26 @@ HEAVY = ("'torch'", "'numpy'", "'pydantic'", "'tokenizers'", "'rich'")
 """Packages that take long to import, as a list of `sys.modules` shows them."""
 
 
-def rooms_below(room: str) -> set[str]:
+def packages_below(package: str) -> set[str]:
     """Return the packages that a package may import from, besides itself."""
-    for number, floor in enumerate(FLOORS):
-        if room in floor:
-            below = {each for lower in FLOORS[:number] for each in lower}
-            return below | {ALONE} if room in COMPARED else below
+    for number, layer in enumerate(LAYERS):
+        if package in layer:
+            below = {each for lower in LAYERS[:number] for each in lower}
+            return below | {ALONE} if package in COMPARED else below
     return set()
 
 
 def imports_of(path: Path) -> set[str]:
     """Return the packages that a file imports from, also inside functions and for type checkers."""
-    rooms: set[str] = set()
+    packages: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("glassformer."):
-            rooms.add(str(node.module).split(".")[1])
+            packages.add(str(node.module).split(".")[1])
         if isinstance(node, ast.ImportFrom) and node.module == "glassformer":
-            rooms |= {alias.name for alias in node.names if (SOURCE / alias.name).exists()}
+            packages |= {alias.name for alias in node.names if (SOURCE / alias.name).exists()}
         if isinstance(node, ast.Import):
-            rooms |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("glassformer.")}
-    return rooms
+            packages |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("glassformer.")}
+    return packages
 
 
 def names_course(code: str) -> bool:
@@ -88,9 +88,9 @@ def names_course(code: str) -> bool:
 
 
 def test_every_package_has_a_layer() -> None:
-    rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
-    assert rooms | {"api"} == {room for floor in FLOORS for room in floor} | {ALONE}
-    assert {path.name for path in SOURCE.glob("*.py")} == {"api.py", *NO_ROOM}
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert packages | {"api"} == {package for layer in LAYERS for package in layer} | {ALONE}
+    assert {path.name for path in SOURCE.glob("*.py")} == {"api.py", *TOP_MODULES}
 
 
 def test_every_package_has_a_docstring() -> None:
@@ -102,10 +102,10 @@ def test_every_package_has_a_docstring() -> None:
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_go_only_to_lower_layers(path: Path) -> None:
     inside = path.relative_to(SOURCE)
-    if inside.name in NO_ROOM and inside.parent == Path():
+    if inside.name in TOP_MODULES and inside.parent == Path():
         return
-    room = inside.parts[0].removesuffix(".py")
-    assert imports_of(path) <= rooms_below(room) | {room}
+    package = inside.parts[0].removesuffix(".py")
+    assert imports_of(path) <= packages_below(package) | {package}
 
 
 @pytest.mark.parametrize("path", sorted(COURSE.rglob("*.py")), ids=lambda path: str(path.relative_to(COURSE)))

@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const ABLATION: Explanation = {
   question: "How much does the model need each part?",
-  depths: {
+  levels: {
     school: "Switch parts of the model off and see what goes wrong. If nothing changes, the part was not needed here. If the text falls apart, it was.",
     student: "Each button switches a part of the model on or off: an attention head, all heads of an attention layer, a feed-forward layer, the positions or the mask. The more the loss grows without a part, the more the model needs the part. The probabilities of the answer change, too.",
     practitioner: "The loss on your text shows the effect at once; classifiers and chat runs do not have this loss. The loss on held-out text shows whether the effect holds beyond your text. Heads without an effect can be pruned: “Save a smaller run” writes a run without them.",

@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const ALIGNMENT: Explanation = {
   question: "Which source tokens does each target token attend to?",
-  depths: {
+  levels: {
     school: "For every word that it writes, the model looks back at your text. Each row belongs to one word of its answer, and shows where the model looks to choose the word after it. Strong colours mark the words of your text that it looks at.",
     student: "Each row is a target token, and each column a source token. Cross-attention shows which source tokens the decoder attends to. Coverage is the sum of a column: the total attention that a source token gets.",
     practitioner: "A source token with very low coverage may be missing from the translation; a token with very high coverage may be translated twice. A row with high entropy spreads its attention over many source tokens, often for function words. The hypotheses are the results of beam search.",

@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const COMPARE: Explanation = {
   question: "Which parts of a text does one run predict better than another?",
-  depths: {
+  levels: {
     school: "Two models read the same text. Which one is less surprised by each word? And what would each say next?",
     student: "Surprisal is −ln p of the actual token: small if the run expected the token. In the line of differences, orange parts have a higher surprisal in the second run, and teal parts in the first run. Below are the attention maps of one head of each run.",
     practitioner: "Compare a fine-tuned run with its parent on your own text, or two runs that differ in training time, size or tokenizer. Nats per token are comparable only between runs with the same tokenizer; nats per character are also comparable across tokenizers.",

@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const EMBEDDINGS: Explanation = {
   question: "Which tokens have similar vectors?",
-  depths: {
+  levels: {
     school: "Every token is a dot on the model's own map. Nobody drew the map: the model learned it in training. Tokens that are used in the same way often end up close together. Click a token to see its neighbours.",
     student: "Each token has a vector, a row of the embedding table. The map shows the two directions in which the vectors vary most: the first two principal components. Similarity is the cosine of the angle between two whole vectors; the distance on the map does not matter.",
     practitioner: "If the neighbours of a token are used like the token itself, training has shaped its vector; unrelated neighbours often mean that the token was too rare. The variance explained shows how much of the table the map captures. It is often small, so rely on the cosines.",

@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const FOCUS: Explanation = {
   question: "Where does each head attend from this token?",
-  depths: {
+  levels: {
     school: "Choose a word. Each line shows where one head looks from this word. The arcs show the words that the chosen head looks at most.",
     student: "The view shows one query token in all heads. Each strip is the token's row in the attention map of one head. The arcs show the largest weights of the chosen head, and “all others” is the total weight of the other tokens. Together they sum to 1.",
     practitioner: "Compare all heads at one token: previous-token heads, and heads that attend mostly to the first token, are easy to see. The weight “all others” is the total weight of the tokens without an arc.",

@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const HEADS: Explanation = {
   question: "What does each head do?",
-  depths: {
+  levels: {
     school: "The model has many heads, and each looks at your text in its own way: some look at the word before, some at an earlier copy of the same word. Here they are side by side. Click one to enlarge it.",
     student: "Each head of each layer has a small attention map, with queries as rows and keys as columns. Below each map are the head's clearest role, its score, and the score of a head that attends equally to all visible tokens (chance).",
     practitioner: "Roles are measured on held-out text, on random tokens and, for some corpora, on generated sentences, not on this text. For most roles, a head has the role only if its score reaches a threshold, is several times chance, and has an interval above chance. Importance estimates how much the loss depends on the head: a head with a clear role may be unimportant, and an important head may have no role.",

@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const IMPORTANCE: Explanation = {
   question: "Do attention weights show which tokens matter?",
-  depths: {
+  levels: {
     school: "Which words were important? One way is to see where the model looked. Another is to cover a word and see whether the answer changes. The two ways do not always agree: looking at a word is not the same as needing it.",
     student: "The view shows three measures of the importance of each token. Attention: the weights of one layer, averaged over its heads. Rollout: the weights of all layers up to that layer, multiplied. Occlusion: how much less likely the answer becomes when the token is replaced. Only occlusion measures a causal effect.",
     practitioner: "Before you explain an answer by attention weights, look at their correlation with occlusion: if it is low, the weights do not show what the answer depends on. Occlusion itself depends on the replacement token, which is shown.",

@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const LOSS: Explanation = {
   question: "Which tokens surprise the model?",
-  depths: {
+  levels: {
     school: "The model guesses each piece of your text before it sees the piece. The stronger the colour of a piece, the more it surprised the model. Try a strange word in the middle!",
     student: "Surprisal is −ln P of the actual token: 0 if the model was certain of the token, large if it gave the token a low probability. The mean over all predicted tokens is the loss, the number that training minimizes.",
     practitioner: "The loss differs between tokens: early positions have little context, rare tokens were seldom seen in training, and tokens that can be copied from earlier in the text should have a low loss. Each bar is the mean loss of a group of tokens; the percentage is the group's part of the sum over all tokens.",

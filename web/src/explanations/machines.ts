@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const MACHINES: Explanation = {
   question: "What can each of three model families do with the same text?",
-  depths: {
+  levels: {
     school: "Three machines read the same text. One reads from left to right and continues it. One sees all of it and fills in hidden words. One reads all of it and writes another text for it.",
     student: "The families differ in the mask, which determines the tokens that a token may attend to. In a decoder, a token attends only to itself and to earlier tokens, so a decoder can generate text. An encoder attends in both directions, so it can use the words on both sides of a hidden word, but cannot generate text. An encoder-decoder reads the whole of one text and generates another.",
     practitioner: "Choose a family by its task: an encoder to classify a text or to predict masked tokens, a decoder to continue a text, an encoder-decoder to turn one text into another. Click a token to compare the predictions of the decoder and the encoder.",

@@ -12,7 +12,7 @@ export const KINDS: Record<string, string | undefined> = {
 
 export const POSITIONS: Explanation = {
   question: "How does the model represent token positions?",
-  depths: {
+  levels: {
     school: "“Dog bites man” is not “man bites dog”. So the model must know the order of the words. Here you see how this model represents the order. Test it: shuffle the words and see whether its answer changes.",
     student: "Attention without a causal mask ignores token order. Most models therefore add position information: as a vector for each position, as a rotation of queries and keys, or as a bias that depends on the distance. The curves show the effect of distance; the shuffle test measures how much the model uses the order.",
     practitioner: "If shuffling hardly changes the answer, the model uses which tokens occur, but not their order. Learned vectors that are similar at large distances, or look like noise at high positions, were probably seldom trained.",

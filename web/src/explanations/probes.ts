@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const PROBES: Explanation = {
   question: "How well does the run answer test questions?",
-  depths: {
+  levels: {
     school: "An exam for your model: which of two sentences is right? What came after this token last time? Next to its score you see the score of pure guessing.",
     student: "Each question has one correct answer. The dot is the accuracy, the bar its 95 % confidence interval, and the line the accuracy of guessing. A model that was not trained on such texts should be near the line.",
     practitioner: "Each accuracy is shown with the number of questions, its 95 % interval, the chance level, and the accuracy of simple rules on the same questions. If a simple rule is as accurate as the model, the model may have learned no more than that rule.",

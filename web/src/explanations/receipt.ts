@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const RECEIPT: Explanation = {
   question: "Why this token? How much did each part contribute to its logit?",
-  depths: {
+  levels: {
     school: "Every part of the model gives points for or against a word. Here is the receipt: each line is one part. Bars to the right are points for the word, bars to the left are points against it. All points together are the word's score.",
     student: "A token's logit is a sum of contributions: the embedding, each attention head, each feed-forward layer, and biases. The waterfall adds them in the order of the model. Open a head to see the contribution of each token.",
     practitioner: "See which heads and layers contribute most, and from which tokens. If you choose a second token, the receipt explains the difference between the two logits. It counts direct contributions to the logit, not effects through later parts.",

@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const REPLAY: Explanation = {
   question: "How did the run learn?",
-  depths: {
+  levels: {
     school: "A model begins by guessing blindly and gets better little by little. Here you can watch it learn, like a film: press play, and see what it writes at each moment.",
     student: "The loss measures how much the correct answers surprise the model, so it falls as the model learns. If the run has snapshots, move the slider to see one head on one text, and a sample of the output, at each recorded step.",
     practitioner: "The view shows loss, learning rate and gradient norm as the run logged them, and snapshots of the heads on fixed texts. A growing gap between training and held-out loss shows overfitting; a jump of the gradient norm often comes with a jump of the loss.",

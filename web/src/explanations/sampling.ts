@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const SAMPLING: Explanation = {
   question: "How is the next token chosen?",
-  depths: {
+  levels: {
     school: "The model gives every piece it knows a chance. Then a race is run: each piece gets a track of random length, pieces with a better chance run faster, and the first to arrive is written. The sliders change how fast each piece runs.",
     student: "The table begins with the model's own probabilities and then applies each setting that is on, in turn. Temperature makes them more peaked or flatter; top-k, top-p and min-p remove unlikely tokens. One of the remaining tokens is sampled. Each sum is over the whole vocabulary.",
     practitioner: "See the effect of your settings: how many tokens they remove, and how much probability. A low temperature together with top-p often leaves only one or two tokens, so that the text repeats itself.",

@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const SCORE: Explanation = {
   question: "How is one attention weight computed?",
-  depths: {
+  levels: {
     school: "The word that looks has a list of numbers that says what it seeks. The other word has a list that says what it offers. Multiply the two lists number by number and add the products: a large sum means a good match, so the other word gets more attention.",
     student: "The query q of one token and the key k of another are multiplied entry by entry and summed. The sum is divided by √d, so that it does not grow with the width of the head. Softmax then turns each row of scores into weights that sum to 1.",
     practitioner: "See which of the d entries increase the score, and which decrease it. “Divide all scores by” acts as a temperature: it makes the row flatter or more peaked. The page computes its effect from the scores shown.",

@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const TOKENS: Explanation = {
   question: "How is the text split into tokens?",
-  depths: {
+  levels: {
     school: "A model does not see letters as you do. Your text is cut into pieces, called tokens, and each piece has a number. The model sees only these numbers.",
     student: "The tokenizer cuts the text into tokens and gives each token a number, its id. With subword tokenizers, frequent words are often one token, and rare words are split into several.",
     practitioner: "These are the ids that enter the model, including special tokens. The count is how often a token occurs in the training text: models often handle rare tokens badly.",

@@ -2,7 +2,7 @@ import type { Explanation } from "../lib/levels";
 
 export const VERIFICATION: Explanation = {
   question: "Can you trust the model's numbers?",
-  depths: {
+  levels: {
     school: "Programs can contain mistakes. Here the model is put to the test: each square is one test. It is green if the model passed, red if it failed, and grey if there is no result.",
     student: "Each line is a check of this model, for example: later tokens do not change earlier predictions, padding does not change predictions, or two ways to compute the same number agree. The measured value is shown with its limit.",
     practitioner: "Silent errors, such as a leaking mask or a drifting cache, do not crash the program; they only make the model worse. These checks look for them, with your own weights and, if it is available, your own text.",

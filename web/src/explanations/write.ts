@@ -2,7 +2,7 @@ import { type Explanation, LEVELS } from "../lib/levels";
 
 export const LABEL: Explanation = {
   question: "Which label does the model give your text?",
-  depths: {
+  levels: {
     school: "The model reads your text and says which label fits best, and how sure it is of each label.",
     student: "The model reads your text and gives each label a probability; the probabilities sum to 1. The first label is the predicted one. If the text is longer than the context, the model reads only its beginning.",
     practitioner: "The probabilities of all labels show whether the model is uncertain. `glass evaluate` measures how well these probabilities are calibrated.",
@@ -15,7 +15,7 @@ export const LABEL: Explanation = {
 
 export const FILL: Explanation = {
   question: "Which tokens fit in place of each mask?",
-  depths: {
+  levels: {
     school: "Write [MASK] where a word is missing. The model reads the text before and after it, and guesses the word.",
     student: "The candidates for each [MASK] are the likeliest tokens, predicted from the text on both sides. The text above them has the likeliest token in place of each mask.",
     practitioner: "Each mask is filled independently, while the model sees the other masks as masks, so two masks side by side may get tokens that do not fit together.",
@@ -28,7 +28,7 @@ export const FILL: Explanation = {
 
 export const WRITE: Explanation = {
   question: "How does the model continue your text?",
-  depths: {
+  levels: {
     school: "Type something and let the model continue it. It writes one piece after another, each time asking itself what could come next.",
     student: "The model writes one token at a time. With one beam, each token is sampled from the model's probabilities, as changed by the settings; with more beams, beam search looks for the likeliest text.",
     practitioner: "The generation settings are those of `glass generate`: with the same settings and the same seed, a run writes the same text again.",
@@ -42,7 +42,7 @@ export const WRITE: Explanation = {
 /** For chat runs. */
 export const CHAT: Explanation = {
   question: "What does the model answer?",
-  depths: {
+  levels: {
     school: "Ask the model something. It writes an answer piece by piece. For the next question, it reads the conversation again from the beginning.",
     student: "The model reads the conversation as one text and continues it, one token at a time, until it ends the answer or reaches the maximum number of tokens. It has no other memory of the conversation.",
     practitioner: "The conversation is formatted with the run's chat template, as in training and in `glass chat`. When the conversation and the next answer no longer fit in the context, the oldest questions and answers are left out.",
@@ -56,7 +56,7 @@ export const CHAT: Explanation = {
 /** For runs that translate or summarize. */
 export const TRANSLATE: Explanation = {
   question: "What does the model write for your text?",
-  depths: {
+  levels: {
     school: "Type a text. The model reads all of it first, and then writes another text for it, piece by piece. For each piece it looks back at your text.",
     student: "The encoder reads the whole text, up to the context length. Then the decoder writes one token at a time; the probabilities of each token depend on your text and on the tokens written so far.",
     practitioner: "The page generates text with the settings of `glass generate`. With one beam, each token is sampled; with more beams, beam search looks for the likeliest text, which is the usual choice for translation and summarization.",
@@ -67,7 +67,7 @@ export const TRANSLATE: Explanation = {
   check: "the text equals that of `glass generate` with these settings and this seed.",
 };
 
-const COPY_METER: Explanation["depths"] = {
+const COPY_METER: Explanation["levels"] = {
   school: "Coloured parts occur word for word in the text that the model learned from.",
   student: "The shading is a copy meter: the stronger the colour of a passage, the longer its exact match in the training text. Click a passage to see where the match is.",
   practitioner: "A long match means that the model recites its training text. Short matches also occur between texts that were not copied from each other.",
@@ -77,6 +77,6 @@ const COPY_METER: Explanation["depths"] = {
 
 /** The explanation with that of the copy meter added, for pages that can search the training text. */
 export function withCopyMeter(explanation: Explanation): Explanation {
-  const depths = Object.fromEntries(LEVELS.map((level) => [level, `${explanation.depths[level]} ${COPY_METER[level]}`])) as Explanation["depths"];
-  return { ...explanation, depths, check: `${explanation.check.slice(0, -1)}; each match occurs in the training text at the position shown.` };
+  const levels = Object.fromEntries(LEVELS.map((level) => [level, `${explanation.levels[level]} ${COPY_METER[level]}`])) as Explanation["levels"];
+  return { ...explanation, levels, check: `${explanation.check.slice(0, -1)}; each match occurs in the training text at the position shown.` };
 }

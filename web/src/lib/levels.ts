@@ -1,11 +1,11 @@
-/** The five depths of explanation, named as in `glass explain --level`. */
+/** The five levels of explanation, named as in `glass explain --level`. */
 export const LEVELS = ["school", "student", "practitioner", "engineer", "researcher"] as const;
 export type Level = (typeof LEVELS)[number];
 
-/** Texts of a view: the question it answers, the explanation at each depth, the formula, and the check at the bottom. */
+/** Texts of a view: the question it answers, the explanation at each level, the formula, and the check at the bottom. */
 export interface Explanation {
   question: string;
-  depths: Record<Level, string>;
+  levels: Record<Level, string>;
   formula?: string;
   check: string;
 }
