@@ -155,7 +155,8 @@ def refuse_unused_penalty(flags: dict[str, str], settings: SampleConfig) -> None
     if "sample.length_penalty" in flags and settings.beams == 1:
         raise GlassError(
             f"--length-penalty {flags['sample.length_penalty']} was given without beam search",
-            "Add --beams 2 or more, or remove --length-penalty.",
+            "Remove --length-penalty, or use beam search: --beams 2 or more, without sampling options such as "
+            "--temperature.",
         )
 
 
