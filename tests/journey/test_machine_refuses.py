@@ -235,7 +235,11 @@ def test_a_stop_signal_saves_and_prints_how_to_resume(number: int, here: Path) -
 @pytest.mark.parametrize(
     ("arguments", "note", "set_up"),
     [
-        (["generate", BOOK, "the Ω", "--tokens", "2"], "never saw these characters & Ω", write("a.txt", "")),
+        (
+            ["generate", BOOK, "the Ω", "--tokens", "2"],
+            "these characters are not in the vocabulary & Ω",
+            write("a.txt", ""),
+        ),
         (["generate", BOOK, "the", "--stop", "😀"], "", write("a.txt", "")),
         (train("a.jsonl"), "left out 1 row without text", write("a.jsonl", '{"text": "how so"}\n' * 99 + "{}")),
         (train("a.csv", "--data.column", "2"), "column number 2", write("a.csv", "id,text\n" + "1,how so then\n" * 99)),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.app.cli.generate import ENDINGS
 from glassformer.launch import start
 from glassformer.model.weights import load_tensors
 from glassformer.runs.folder import Run
@@ -161,13 +162,13 @@ def test_samples_of_beam_search_are_the_best_hypotheses(name: str, task_home: Pa
     assert rows[0]["text"] == facts("generate", f"runs/{name}", text, "--beams=4", folder=task_home)["text"]
     plain = shown("generate", f"runs/{name}", text, "--beams=4", "--samples=3", folder=task_home)
     assert [line for line in plain.splitlines() if line.startswith("--- ")] == [
-        f"--- score {row['score']:.4f}, {row['tokens']} tokens, ended by {row['ended']}" for row in rows
+        f"--- score {row['score']:.4f}, {row['tokens']} tokens, ended by {ENDINGS[row['ended']]}" for row in rows
     ]
     other = facts("generate", f"runs/{name}", text, "--beams=4", "--samples=3", "--length-penalty=3", folder=task_home)
     assert [row["score"] for row in other["samples"]] != scores
     cause, remedy = refused("generate", f"runs/{name}", text, "--beams=2", "--samples=3", folder=task_home)
     assert "--samples 3 is above the number of beams (2)" in cause
-    assert remedy == "Give --beams 3, or --beams 1 to sample."
+    assert remedy == "Give --beams 3, or, to sample, --beams 1 with a --temperature above 0."
 
 
 def test_files_are_answered_line_by_line(task_home: Path) -> None:
@@ -259,7 +260,7 @@ def test_unseen_symbols_are_named(name: str, task_home: Path) -> None:
     command, text = DOES[name]
     done = here(command, f"runs/{name}", f"Ωmega {text} zebra", folder=task_home)
     assert done.returncode == 0, done.stderr
-    assert "never saw these words" in done.stderr
+    assert "these words are not in the vocabulary" in done.stderr
     assert "Ωmega" in done.stderr
     assert "zebra" in done.stderr
 

@@ -230,7 +230,7 @@ def test_no_folder_is_written_if_a_comparison_fails(tmp_path: Path) -> None:
         (folder / "config.json").write_text("{}", encoding="utf-8")
         return [Comparison("logits", 0.5, 1e-3, "all")]
 
-    with pytest.raises(GlassError, match=r"'logits' differs by 0\.5"):
+    with pytest.raises(GlassError, match=r"'logits', the difference is 0\.5"):
         write_atomically("hf", tmp_path / "deep" / "out", fill)
     assert list(tmp_path.iterdir()) == []
 

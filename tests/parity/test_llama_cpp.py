@@ -178,7 +178,7 @@ def test_llama_cpp_detects_changed_numbers(fault: str, tmp_path: Path, monkeypat
     right = writing.gguf_tensors
     monkeypatch.setattr(gguf_export, "gguf_tensors", lambda *arguments: change(right(*arguments)))
     monkeypatch.setattr(gguf_export, "compare", lambda *_: [])
-    with pytest.raises(GlassError, match=f"the GGUF export does not match the run: the comparison '{name}"):
+    with pytest.raises(GlassError, match=f"the GGUF export does not match the run: in the comparison '{name}"):
         exported(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 

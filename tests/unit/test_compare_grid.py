@@ -116,14 +116,16 @@ def test_means_and_deviations_equal_numpy(values: tuple[float, ...]) -> None:
 
 def test_a_difference_below_two_deviations_is_not_claimed() -> None:
     base = SeedStatistics((1.0, 1.2))  # sd 0.1414
-    assert Contrast.of(SeedStatistics((1.37, 1.38)), base).finding == "not told apart"  # 0.275 is less than 2 x 0.1414
+    assert (
+        Contrast.of(SeedStatistics((1.37, 1.38)), base).finding == "no clear difference"
+    )  # 0.275 is less than 2 x 0.1414
     assert Contrast.of(SeedStatistics((1.39, 1.40)), base).finding == "higher"
     assert Contrast.of(SeedStatistics((0.79, 0.80)), base).finding == "lower"
     assert Contrast.of(base, SeedStatistics((0.79, 0.80))).finding == "higher"
-    assert Contrast.of(SeedStatistics((9.0,)), base).finding == "no sd, no claim"
+    assert Contrast.of(SeedStatistics((9.0,)), base).finding == "unknown"
     assert Contrast.of(SeedStatistics(()), base).delta is None
     same = Contrast.of(SeedStatistics((1.0, 1.0)), SeedStatistics((1.0, 1.0)))
-    assert (same.ratio, same.finding) == (0.0, "not told apart")
+    assert (same.ratio, same.finding) == (0.0, "no clear difference")
     assert Contrast.of(SeedStatistics((2.0, 2.0)), SeedStatistics((1.0, 1.0))).ratio == math.inf
 
 
@@ -148,7 +150,7 @@ def test_a_table_groups_seeds_and_lists_failures() -> None:
     assert f"{b[1]} failed: its result is missing or damaged" in report.notes
     told = report.facts()["cells"]
     assert told[1]["delta"] == pytest.approx(1.9)
-    assert told[1]["finding"] == "no sd, no claim"
+    assert told[1]["finding"] == "unknown"
     other = tabulate(grid, results, baseline=1)
     assert [row.contrast is None for row in other.rows] == [False, True]
 

@@ -359,7 +359,7 @@ def test_the_vocabulary_comes_only_from_the_training_texts() -> None:
 def test_without_validation_the_last_weights_are_used() -> None:
     model = TransformerClassifier(**{**WORDS, "steps": 7}, validation_fraction=0).fit(TEXTS, LABELS)
     assert (model.best_step_, model.n_steps_, model.validation_loss_) == (7, 7, None)
-    with pytest.raises(RefusedError, match="needs held-out texts"):
+    with pytest.raises(RefusedError, match="needs held-out examples"):
         model.set_params(patience=2).fit(TEXTS, LABELS)
 
 

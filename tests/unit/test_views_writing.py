@@ -362,7 +362,7 @@ def test_a_body_that_is_not_valid_is_refused_with_its_own_fields(client: TestCli
     reply = client.post("/api/runs/book/keep", json={"heads": ["dec.0.self.0"]})
     assert reply.status_code == 422
     assert reply.json()["error"]["what"].startswith("name: ")
-    assert reply.json()["error"]["remedy"] == "Give `heads`, `name` and, if you like, `version`."
+    assert reply.json()["error"]["remedy"] == "Give `heads`, `name` and, optionally, `version`."
     reply = client.post("/api/runs/book/ablation", json={"off": 3})
     assert "GET /api/views" in reply.json()["error"]["remedy"]
 

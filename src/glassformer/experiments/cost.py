@@ -161,7 +161,7 @@ def measure_costs(sizes: Mapping[str, Sequence[int]], note: Callable[[str], None
     with threads(1):
         for part, make_pass, theories in PLANS:
             for size, theory in theories.items():
-                note(f"measuring {part} against {size}")
+                note(f"measuring {part} at several values of {size}")
                 measured_passes = [make_pass({**HELD, size: value}) for value in sizes[size]]
                 saved_bytes = tuple(saved_bytes_of(measured_pass) for measured_pass in measured_passes)
                 laws.append(Law(part, size, theory, tuple(sizes[size]), _seconds(measured_passes), saved_bytes))

@@ -215,7 +215,7 @@ def _refuse_unsupported(cell: Cell) -> None:
     if cell.removed == "causal-mask" and config.train.task != "lm":
         raise GlassError(
             f"--vary remove=causal-mask needs a language model, but train.task = {config.train.task}",
-            "Set train.task = lm.",
+            "Give --task lm, or remove causal-mask from --vary.",
         )
 
 

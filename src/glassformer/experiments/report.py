@@ -99,7 +99,10 @@ def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str
     header += ["when generating", "restored"] if removals else []
     header += ["seconds", "parameters"]
     rows = [_row_cells(row, removals) for row in table.rows]
-    notes = [f"Baseline: {baseline.name}. A difference below {CLAIM:g} times the larger sd is not a finding."]
+    notes = [
+        f"Baseline: {baseline.name}. A difference below {CLAIM:g} times the larger standard deviation (sd) counts as "
+        "no clear difference."
+    ]
     if table.measure == "loss" and table.entropy is not None:
         notes.append(f"The true entropy of the text is {table.entropy:.4f}: no causal model can do better on average.")
     if removals:

@@ -215,7 +215,8 @@ class Pool:
             worker.stdin.flush()
             if worker.stdout.readline():
                 return dict(json.loads(file.read_text(encoding="utf-8")))
-        result = {"failed": f"its process ended with code {worker.wait()}", "remedy": "See worker.log."}
+        remedy = f"See {self.folder / 'worker.log'}."
+        result = {"failed": f"its process ended with code {worker.wait()}", "remedy": remedy}
         if not self._stopped:
             write_text(file, json.dumps(result) + "\n")
         return result

@@ -72,12 +72,12 @@ class Contrast:
     def finding(self) -> str:
         """Return the difference in words.
 
-        This is "no sd, no claim" if delta or sd is missing, "not told apart" if |delta| < `CLAIM` sd, and otherwise
+        This is "unknown" if delta or sd is missing, "no clear difference" if |delta| < `CLAIM` sd, and otherwise
         "lower" or "higher".
         """
         if self.ratio is None or self.delta is None:
-            return "no sd, no claim"
-        return "not told apart" if self.ratio < CLAIM else "lower" if self.delta < 0 else "higher"
+            return "unknown"
+        return "no clear difference" if self.ratio < CLAIM else "lower" if self.delta < 0 else "higher"
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def warnings_of(grid: Grid) -> list[str]:
             "more text."
         )
     if REMOVE in grid.varied:
-        warnings.append("Runs whose model lacks a part are marked, and other commands refuse to open them.")
+        warnings.append("Only glass compare can open a run whose model lacks a part; other commands refuse it.")
     return warnings
 
 

@@ -150,7 +150,8 @@ def _train_and_write(folder: Path, grid: Grid, name: str) -> dict[str, Any]:
         result = {"failed": error.problem, "remedy": error.remedy}
     except Exception as error:  # a bug in one run must not stop the other runs
         traceback.print_exc()
-        result = {"failed": f"unexpected: {type(error).__name__}: {error}", "remedy": "See worker.log, and report it."}
+        remedy = f"This is a bug in glassformer: report it with the traceback in {folder / 'worker.log'}."
+        result = {"failed": f"unexpected: {type(error).__name__}: {error}", "remedy": remedy}
     write_text(folder / "results" / f"{name}.json", json.dumps(result, ensure_ascii=False) + "\n")
     return result
 

@@ -57,8 +57,8 @@ def _refuse_differences(target: str, comparisons: Sequence[Comparison]) -> None:
     failed = next((each for each in comparisons if not each.ok), None)
     if failed is not None:
         raise GlassError(
-            f"the {target} export does not match the run: the comparison '{failed.name}' differs by {failed.value:g}, "
-            f"more than {failed.limit:g} ({failed.compared})",
+            f"the {target} export does not match the run: in the comparison '{failed.name}', the difference is "
+            f"{failed.value:g}, above the limit {failed.limit:g} ({failed.compared})",
             "Nothing was written. Run glass doctor; if it finds no problem, report this with the run's config.toml.",
         )
 

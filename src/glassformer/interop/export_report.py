@@ -59,7 +59,7 @@ class Comparison:
 
     def line(self) -> str:
         """Return the comparison as a line of text."""
-        difference = "identical" if self.value == 0 else f"differ by {self.value:.1e} at most (limit {self.limit:.0e})"
+        difference = "identical" if self.value == 0 else f"differ by at most {self.value:.1e} (limit {self.limit:.0e})"
         return f"  {self.name:<16} {difference}: {self.compared}"
 
 

@@ -290,13 +290,14 @@ class Run:
             name = (self.folder / which).read_text(encoding="utf-8").strip()
         except FileNotFoundError:
             raise GlassError(
-                f"{self.folder} has no {which} checkpoint", f"Train it first: {self._resume_command()}"
+                f"{self.folder} has no {which} checkpoint", f"To create it, resume training: {self._resume_command()}"
             ) from None
         except UnicodeDecodeError:
             name = ""
         if not CHECKPOINT.fullmatch(name):  # the file could name a path outside of the run folder
             raise GlassError(
-                f"{self.folder / which} is damaged: it names no checkpoint", f"Write it again: {self._resume_command()}"
+                f"{self.folder / which} is damaged: it names no checkpoint",
+                f"To write it again, resume training: {self._resume_command()}",
             )
         folder = self.checkpoints_folder / name
         if (

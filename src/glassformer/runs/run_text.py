@@ -76,7 +76,8 @@ def stored_text(run: Run, config: Config) -> Prepared:
     if "imported" in manifest:
         raise GlassError(
             f"{run.folder} was imported without its training text",
-            f"Evaluate it on another text: glass evaluate {quoted(run.folder)} DATA. It cannot be resumed or pruned.",
+            f"Evaluate it on another text: glass evaluate {quoted(run.folder)} DATA. "
+            "An imported run cannot be resumed or pruned.",
         )
     problems: list[str] = []
     for stored in token_folders(run):

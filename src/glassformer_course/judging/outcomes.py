@@ -149,7 +149,7 @@ def _array_difference(actual: Any, expected: Any, relative: float | None, absolu
     count = int(wrong.sum())
     extent = f"{count:,} of {actual.size:,} elements {'differs' if count == 1 else 'differ'}"
     if finite.size and actual.dtype != np.bool_:
-        extent += f", by {finite.max():.3g} at most" + (" where both are finite" if finite.size < count else "")
+        extent += f", by at most {finite.max():.3g}" + (" where both are finite" if finite.size < count else "")
     if not np.isfinite(actual[np.isfinite(expected)]).all():
         extent += "; some results are NaN or infinite"
     return Difference(description, format_value(expected[index].item()), format_value(actual[index].item()), extent)

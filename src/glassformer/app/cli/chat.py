@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = opened.chat_model
     flags = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
     settings = opened.config.with_changes({**flags, **stop_changes(flags), **sampling_changes(flags)}).sample
-    refuse_unused_penalty(flags, opened.config.sample)
+    refuse_unused_penalty(flags, settings)
     model.engine = choose_engine(arguments.backend, model.model, settings, 1)
     if names_backend(arguments.backend, model):
         print(f"--- {model.backend}, {model.precision}", file=sys.stderr)

@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokens",
         type=int,
         metavar="N",
-        help="with --ablate: number of target tokens to measure the loss on (default: all)",
+        help="with --ablate: approximate number of target tokens to measure the loss on (default: all)",
     )
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 SAMPLING = {f"sample.{name}" for name in ("temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty")}
 """Sampling settings, which have no effect in beam search."""
+ENDINGS = {"end": "an end token", "stop": "a stop string", "length": "the length limit"}
+"""Reason why a text ended -> its description in the output."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     if 1 < config.sample.beams < arguments.samples:
         raise GlassError(
             f"--samples {arguments.samples} is above the number of beams ({config.sample.beams})",
-            f"Give --beams {arguments.samples}, or --beams 1 to sample.",
+            f"Give --beams {arguments.samples}, or, to sample, --beams 1 with a --temperature above 0.",
         )
     prompts = _prompts(arguments, config)
     if isinstance(model, Translator) and prompts == [""]:
@@ -155,7 +157,8 @@ def refuse_unused_penalty(flags: dict[str, str], settings: SampleConfig) -> None
     if "sample.length_penalty" in flags and settings.beams == 1:
         raise GlassError(
             f"--length-penalty {flags['sample.length_penalty']} was given without beam search",
-            "Add --beams 2 or more, or remove --length-penalty.",
+            "Remove --length-penalty, or use beam search: --beams 2 or more, without sampling options such as "
+            "--temperature.",
         )
 
 
@@ -232,7 +235,7 @@ def _generation_report(
         lines.append(" ".join(text.splitlines()) if arguments.input else text)
         if not arguments.input:
             how = f"seed {result['seed']}" if result["score"] is None else f"score {result['score']:.4f}"
-            lines.append(f"--- {how}, {counted(result['tokens'], 'tokens')}, ended by {result['ended']}")
+            lines.append(f"--- {how}, {counted(result['tokens'], 'tokens')}, ended by {ENDINGS[result['ended']]}")
     if names_backend(arguments.backend, model):
         lines.append(f"--- {model.backend}, {model.precision}: {tokens / seconds:,.0f} tokens/s")
     return SimpleReport(facts, lines)

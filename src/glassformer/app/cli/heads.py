@@ -132,7 +132,9 @@ def _given_texts(model: AnyTextModel, text: str) -> TextSample:
     if not is_file and not text.strip():
         raise GlassError("--text is empty", "Give a text, or a file.")
     if not is_file and path.suffix and len(text.split()) == 1 and len(text) < 200:  # looks like the name of a file
-        raise GlassError(f"{text} does not exist", nearest_file(path, "Give a file, or a text."))
+        raise GlassError(
+            f"{text} does not exist", nearest_file(path, "Give an existing file, or a text of at least two words.")
+        )
     texts = lines_of(path, "text") if is_file else [text]
     if isinstance(model, Translator):
         warn_unknown(model.source_tokenizer, [line.partition("\t")[0] for line in texts])

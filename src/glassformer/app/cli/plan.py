@@ -26,6 +26,7 @@ from glassformer.app.cli.run_arguments import add_from_argument, add_run_argumen
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted, format_value
+from glassformer.corpora import CORPORA
 
 if TYPE_CHECKING:
     from glassformer.base.config import Config
@@ -94,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         _chosen_size_lines(sized) if sized else (),
         _plan_lines(plan),
         _baseline_lines(config.train.task, baselines),
-        _band_lines(config.train.task, band) if request.begin_from is None else (),
+        _band_lines(plan, band, baselines) if request.begin_from is None else (),
         (f"note: {warning}" for warning in warnings),
     )
     emit(SimpleReport(facts, lines), arguments.json)
@@ -112,18 +113,30 @@ def _chosen_size_lines(sized: Sized) -> Iterator[str]:
         yield f"         {name} = {format_value(value)}"
 
 
-def _band_lines(task: str, band: Band | None) -> Iterator[str]:
+def _band_lines(plan: RunPlan, band: Band | None, baselines: Sequence[FastBaseline]) -> Iterator[str]:
     """Yield the expected range of the loss, or the reason why there is none."""
     if band is not None:
         yield f"  {'expected':<14}{band.low:8.4f} to {band.high:.4f}   85 % of runs on other texts ended in this range"
-    elif task != "lm":
+    elif (task := plan.config.train.task) != "lm":
         yield f"no loss is predicted for train.task = {task}: the prediction was fitted to runs of task lm only"
     else:
-        yield (
-            "no loss is predicted, for one of these reasons: the text is generated, the number of steps is unknown, a "
-            "5-gram model is not better than a unigram model, or the run is far larger than the runs to which the "
-            "prediction was fitted"
-        )
+        yield f"no loss is predicted: {_no_band_reason(plan, baselines)}"
+
+
+def _no_band_reason(plan: RunPlan, baselines: Sequence[FastBaseline]) -> str:
+    """Return the reason why `loss_band` predicts no loss for a run of task lm."""
+    losses = {baseline.name: baseline.loss for baseline in baselines}
+    unigram = losses.get("unigram")
+    ngram = losses.get("5-gram")
+    if plan.config.data.source in CORPORA:
+        return "the text is generated, but the prediction was fitted to other texts"
+    if plan.steps is None:
+        return "the number of steps is not known in advance"
+    if unigram is None or ngram is None:
+        return "the unigram and 5-gram baselines were not measured"
+    if ngram >= unigram:
+        return "a 5-gram model is not better than a unigram model on this text"
+    return "the run is far larger than the runs to which the prediction was fitted"
 
 
 def _run_probe(request: RunRequest, config: Config, data: Prepared, seconds: float) -> tuple[Probe | None, list[str]]:

@@ -84,7 +84,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=20_000,
         metavar="N",
-        help="number of tokens to compute the importance on, and of tokens to measure the loss on (default: 20000)",
+        help="approximate number of tokens in the training rows, and of targets in the validation rows, that are used "
+        "(default: 20000)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of random orders (default: 0)")
     parser.add_argument(

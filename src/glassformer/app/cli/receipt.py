@@ -43,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token",
         metavar="TEXT|ID",
-        help="token or label to explain (default: the prediction); a number is an id, unless it is in double quotes",
+        help="token or label to explain (default: the prediction); a number is an id: for the token with the text 5, "
+        "give '\"5\"'",
     )
     parser.add_argument(
         "--against", metavar="TEXT|ID", help="explain the difference from the logit of this token or label"

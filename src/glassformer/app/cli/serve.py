@@ -98,6 +98,8 @@ def _check(arguments: argparse.Namespace, local: bool) -> None:
             f"--port {arguments.port} is not a port", "Give a port from 1 to 65535, or 0 for any free port."
         )
     token = arguments.token
+    if token == "":
+        raise GlassError("--token is empty", "Give a token of letters, digits and . _ ~ -.")
     if token is not None and not re.fullmatch(r"[A-Za-z0-9._~-]+", token):
         raise GlassError(
             "--token has characters that are not allowed in an address", "Use only letters, digits and . _ ~ -."

@@ -93,7 +93,10 @@ def warn_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
     if unknown:
         what = "words" if tokenizer.kind in ("words", "wordpiece") else "characters"
         listed = " ".join(map(_visible, unknown[:SHOWN_UNKNOWN]))
-        print(f"the model never saw these {what} and reads each as unknown: {listed}", file=sys.stderr)
+        more = f" and {len(unknown) - SHOWN_UNKNOWN:,} more" if len(unknown) > SHOWN_UNKNOWN else ""
+        print(
+            f"these {what} are not in the vocabulary; the model reads each as unknown: {listed}{more}", file=sys.stderr
+        )
 
 
 def _visible(symbol: str) -> str:

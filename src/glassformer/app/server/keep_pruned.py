@@ -61,7 +61,7 @@ def save_pruned_run(registry: ModelRegistry, name: str, body: bytes) -> dict[str
     try:
         request = Keep.model_validate_json(body)
     except ValidationError as error:
-        raise from_validation_error(error, "Give `heads`, `name` and, if you like, `version`.") from None
+        raise from_validation_error(error, "Give `heads`, `name` and, optionally, `version`.") from None
     run = registry.run(name)
     out = run.folder.resolve().parent / checked_name(request.name)
     if request.name in registry.names() or out.exists():

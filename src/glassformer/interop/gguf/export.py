@@ -160,7 +160,7 @@ def compare(
     transformers_model = TransformersModel(path, {**values, **special_ids(opened.tokenizer, opened.config)})
     numpy_logits = [numpy_model.logits(row) for row in rows]  # (T, V)
     transformers_logits = [transformers_model.logits(row) for row in rows]  # (T, V)
-    rows_text = f"rows of {', '.join(map(str, lengths))} tokens"
+    rows_text = f"rows of {', '.join(map(str, lengths))} tokens" if len(lengths) > 1 else "a row of 1 token"
     limit = logits_limit(run_logits)
     weights_text = "" if kind == "f32" else f" against the run with weights rounded to {kind},"
     comparisons = [
@@ -185,7 +185,7 @@ def compare(
                 "rounding",
                 relative_difference(run_logits, numpy_logits),
                 DISTANCE[kind],
-                f"logits of the run, relative, {rows_text}",
+                f"logits, relative to those of the run, {rows_text}",
             )
         )
     if opened.tokenizer.kind != "bpe":  # transformers refuses merges whose parts are not tokens

@@ -95,7 +95,7 @@ def compare_with_llama_cpp(
                 "by llama.cpp",
                 relative_difference(our_log_probabilities, their_log_probabilities),
                 DISTANCE[kind],
-                f"{description}, relative",
+                f"{description}, relative to those of the run",
             )
         ]
     limit = logits_limit(our_log_probabilities) * (1 if target.gated else GELU)

@@ -107,7 +107,9 @@ class Rope:
         for name, scaling in (("rope_scaling", old or {}), ("rope_parameters", new or {})):
             kind = scaling.get("rope_type", scaling.get("type", "default"))
             if kind != "default":
-                raise theirs.refuse(f"{name}.rope_type", kind, "Only unscaled rotary positions ('default') work.")
+                raise theirs.refuse(
+                    f"{name}.rope_type", kind, "Only unscaled rotary positions ('default') are supported."
+                )
         rope_parameters = {
             key: v for key, v in {**(old or {}), **(new or {})}.items() if key not in ("rope_type", "type")
         }
@@ -169,7 +171,11 @@ class Window:
                     for layer in range(layers)
                 ]
             if not isinstance(layer_types, list) or len(layer_types) != layers or len(set(map(str, layer_types))) != 1:
-                raise theirs.refuse("layer_types", layer_types, "All layers must have the same type.")
+                raise theirs.refuse(
+                    "layer_types",
+                    layer_types,
+                    "Give a list with one type for each layer, the same type for all layers.",
+                )
             if layer_types[0] not in ("full_attention", "sliding_attention"):
                 raise theirs.refuse(
                     "layer_types", layer_types, "Only full_attention and sliding_attention are supported."

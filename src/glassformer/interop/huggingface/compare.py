@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.interop.export_report import Comparison
 from glassformer.interop.huggingface.tokenizer_files import spells_special_tokens
 from glassformer.interop.output_comparison import TIE_TOLERANCE, TOKENS, logits_limit
@@ -217,7 +218,7 @@ def _logits_comparison(theirs: Any, model: Model, padding_id: int | None) -> Com
         difference = float((their_logits - our_logits).abs().max())
     else:
         difference = float((their_logits - our_logits)[attention_mask].abs().max())
-    compared = f"{our_logits.numel():,} logits of three padded texts of up to {tokens.shape[1]} tokens"
+    compared = f"{our_logits.numel():,} logits of three padded texts of up to {counted(tokens.shape[1], 'tokens')}"
     return Comparison("logits", difference, logits_limit([our_logits.numpy()]), compared)
 
 
@@ -253,4 +254,4 @@ def _greedy_comparison(theirs: Any, model: Decoder | EncoderDecoder, end_id: int
         highest_logits = logits[0, -count:].max(dim=-1).values  # (count)
         chosen_logits = logits[0, -count:].gather(1, generated[0, -count:, None])[:, 0]  # (count)
         different += int((highest_logits - chosen_logits > TIE_TOLERANCE).sum())
-    return Comparison("greedy tokens", different, 0, f"{count} tokens for each of {len(prompts)} prompts")
+    return Comparison("greedy tokens", different, 0, f"{counted(count, 'tokens')} for each of {len(prompts)} prompts")

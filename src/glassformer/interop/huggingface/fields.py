@@ -130,7 +130,8 @@ class NumberField:
         if any(value != values[0] for value in values):
             pairs = " and ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
             raise GlassError(
-                f"{theirs.path} has {pairs}", f"Give both one value: glassformer has one setting, model.{self.ours}."
+                f"{theirs.path} has {pairs}",
+                f"Give these fields the same value: glassformer has one setting for them, model.{self.ours}.",
             )
         value = self.otherwise(theirs) if values[0] is None and self.otherwise is not None else values[0]
         return {self.ours: value - self.less if self.less else value}

@@ -133,7 +133,7 @@ def _with_generation_fields(imported: ImportedModel, folder: Path) -> tuple[Impo
     ]
     ignored_text = ", ".join(dict.fromkeys(ignored))
     notes = (
-        [f"the model's generation settings {ignored_text} are not imported; the run's [sample] settings apply"]
+        [f"not imported from the model's generation settings: {ignored_text}; the run's [sample] settings apply"]
         if ignored_text
         else []
     )

@@ -51,7 +51,7 @@ def read_model(folder: Folder) -> ImportedModel:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise GlassError(f"{folder} is not a folder", "Give the folder of config.json and model.safetensors.")
+        raise GlassError(f"{folder} is not a folder", "Give the folder that contains config.json and the weights.")
     path = folder / "config.json"
     values = read_json(path, "a config.json")
     model_type = values.get("model_type")

@@ -106,7 +106,7 @@ class TransformerEstimator(BaseEstimator):
         elif self.patience is not None:
             raise GlassError(
                 f"patience = {self.patience} with validation_fraction = {self.validation_fraction}: early stopping "
-                "needs held-out texts",
+                "needs held-out examples",
                 "Set patience = None, or set validation_fraction above 0.",
             )
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))

@@ -132,7 +132,8 @@ def _held_out_mask(job: FitJob) -> npt.NDArray[np.bool_]:
     try:
         return hold_out(survey, job.config.data)
     except GlassError as error:
-        raise GlassError(error.problem, "Give more texts, or set validation_fraction = 0 to train on all.") from error
+        remedy = "Give more examples, or set validation_fraction = 0 to train on all examples."
+        raise GlassError(error.problem, remedy) from error
 
 
 def _prepare(job: FitJob, folder: Path) -> Prepared:

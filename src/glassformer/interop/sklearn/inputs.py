@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.text.tokenizers.pieces import utf8
 
 
@@ -74,5 +75,6 @@ def same_number(X: Sequence[str], y: Any, name: str = "y") -> None:
     """Raise a `RefusedError` unless X and y have the same length."""
     if len(X) != len(y):
         raise RefusedError(
-            f"X has {len(X):,} texts, but {name} has {len(y):,}", f"Give X and {name} the same number of elements."
+            f"X has {counted(len(X), 'texts')}, but {name} has {len(y):,}",
+            f"Give X and {name} the same number of elements.",
         )

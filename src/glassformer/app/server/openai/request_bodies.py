@@ -61,9 +61,7 @@ class SamplingBody(BaseModel):
     temperature: float | None = Field(
         None, ge=0, le=2, allow_inf_nan=False, description="sampling temperature; 0 means greedy decoding"
     )
-    top_p: float | None = Field(
-        None, gt=0, le=1, allow_inf_nan=False, description="nucleus sampling: total probability to keep"
-    )
+    top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, description="nucleus sampling; see sample.top_p")
     top_k: int | None = Field(None, ge=1, le=10**9, description="extension; sample from the k likeliest tokens")
     min_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, description="extension; see sample.min_p")
     repetition_penalty: float | None = Field(
