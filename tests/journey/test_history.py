@@ -140,7 +140,7 @@ def test_errors_have_two_lines_and_leave_nothing(home: Path) -> None:
     says("--text was given with --history", "Remove --text", "--history", "--text", "the old dog")
     says("--plot was given with --history", "--out", "--history", "--plot", "roles.png")
     says("--importance was given with --history", "Remove one", "--history", "--importance")
-    for option, value in (("--sort", "place"), ("--checkpoint", "best"), ("--device", "cpu")):
+    for option, value in (("--sort", "role"), ("--checkpoint", "best"), ("--device", "cpu")):
         says(f"{option} was given with --history", f"Remove {option}", "--history", option, value)
     says("--role was given without --history", "Add --history", "--role", "induction")
     says("--out was given without --history", "Add --history", "--out", "heads.html")

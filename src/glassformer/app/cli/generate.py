@@ -9,7 +9,7 @@
 With --beams of 2 or more, beam search looks for the likeliest text, and --samples prints the best results. Runs that
 translate or summarize use 4 beams by default; --beams 1 and options such as --temperature turn beam search off.
 
---backend onnxruntime computes on the CPU, up to twice as fast as PyTorch; onnxruntime-int8 is faster still, with 8-bit
+--backend onnxruntime computes on the CPU, usually faster than PyTorch; onnxruntime-int8 is faster still, with 8-bit
 weights, but not exact. auto chooses onnxruntime for long greedy generation if it is installed.
 
 When a continued text grows beyond the context, the oldest half of the context is dropped and the positions of the rest

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from glassformer.inspection.heads.of_run import TextSample
     from glassformer.tasks import AnyTextModel
 
-SORTS = ("place", "role", "entropy")
+SORTS = ("layer", "role", "entropy")
+FORMER_SORT = "place"
+"""Former name of the order "layer", which is still accepted."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--importance", action="store_true", help="also measure how much the validation loss depends on each head"
     )
     parser.add_argument(
-        "--sort", choices=SORTS, help="order of the heads (default: place, which is by layer and number)"
+        "--sort",
+        choices=(*SORTS, FORMER_SORT),
+        metavar=f"{{{','.join(SORTS)}}}",
+        help="order of the heads (default: layer, then number)",
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write a picture of all scores: .png or .svg")
     parser.add_argument("--checkpoint", choices=("best", "last"), help="checkpoint to load (default: best)")
@@ -82,7 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
         rows = opened.held_out(opened.config.train.evaluate_tokens)
         report = report.with_importance(head_importance(opened.model, rows))
     heads = [head_report for head_report in report.heads if selected_head in (None, head_report.head)]
-    heads.sort(key=lambda head_report: _sort_key(head_report, arguments.sort or "place"))
+    if arguments.sort == FORMER_SORT:
+        _note(f"--sort {FORMER_SORT} is now --sort layer")
+    heads.sort(key=lambda head_report: _sort_key(head_report, arguments.sort))
     if arguments.plot is not None:
         _plot(heads, arguments.plot)
     facts = {**report.facts(), "heads": [head_report.facts() for head_report in heads]}
@@ -151,7 +158,7 @@ def _is_file(text: str) -> bool:
         return False
 
 
-def _sort_key(head_report: HeadReport, sort: str) -> tuple[float, ...] | tuple[str, float]:
+def _sort_key(head_report: HeadReport, sort: str | None) -> tuple[float, ...] | tuple[str, float]:
     """Return the sort key of a head; heads with equal keys keep their order."""
     if sort == "role":  # by role, largest score first; heads without a role last
         return (
