@@ -272,7 +272,7 @@ def test_full_disk_leaves_nothing_half_written(
 def test_no_permission(source: Path, tmp_path: Path) -> None:
     if os.geteuid() == 0:
         (tmp_path / "cache").write_text("a file where the folder should be", encoding="utf-8")
-        with pytest.raises(GlassError, match="cannot write"):
+        with pytest.raises(GlassError, match=r"cannot (use|write)"):
             prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
         return
     (tmp_path / "cache").mkdir(mode=0o500)

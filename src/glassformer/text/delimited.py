@@ -198,7 +198,7 @@ def _refuse_swallowed_rows(cells: Sequence[str], delimiter: str, width: int, lin
         raise GlassError(
             f"lines {span(*lines)} of {name} are one quoted cell, and {row_count:,} of its lines look like rows",
             f"{STRAY}line (a stray quote is a character), none (every quote is a character) or standard "
-            "(the cell is kept).",
+            "(the lines stay one cell).",
         )
 
 
