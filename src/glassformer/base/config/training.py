@@ -32,8 +32,8 @@ class TrainConfig(BaseSettings):
         None,
         ge=1,
         le=1024,
-        description="number of CPU threads; unset: PyTorch's default (usually one per core); if minutes is set, the "
-        "faster of PyTorch's default and one thread",
+        description="number of CPU threads; unset: PyTorch's default (usually one per core), or in CPU training "
+        "with minutes, one thread if that is faster",
     )
     shard: bool = Field(
         False,
