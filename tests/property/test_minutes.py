@@ -235,7 +235,7 @@ def test_legs_share_the_minutes_and_the_time_between_them_does_not_count(tmp_pat
     second = World(Costs())
     outcome, trainer = gone_on(tmp_path, second)
     assert outcome is not None
-    assert "minute is over" in outcome.reason
+    assert "leaves no time for another step" in outcome.reason
     assert 0.9 * 60 <= first.now + second.now <= 1.1 * 60
     assert trainer.pace is not None
     assert trainer.pace.clock.earlier == pytest.approx(first.now)

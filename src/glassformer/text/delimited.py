@@ -52,13 +52,16 @@ def text_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
         GlassError: a line is longer than `FIELD_LIMIT` characters.
     """
     carry = ""
+    line_number = 1
     for chunk in chunks:
         *complete_lines, carry = (carry + chunk).split("\n")
+        line_number += len(complete_lines)
         for line in complete_lines:
             yield line + "\n"
         if len(carry) > FIELD_LIMIT:
             raise GlassError(
-                f"a line of {name} is longer than {FIELD_LIMIT:,} characters", "Give plain text as a .txt file."
+                f"line {line_number:,} of {name} is longer than {FIELD_LIMIT:,} characters",
+                "Shorten this line. If the file is plain text and not a table, rename it so that its name ends in .txt.",
             )
     if carry:
         yield carry
@@ -333,7 +336,7 @@ def refuse_old_line_ends(first: Sequence[str], name: str) -> None:
         if not line.endswith("\n") and "\r" in re.sub(QUOTED, "", line).rstrip("\r\n"):
             raise GlassError(
                 f"the lines of {name} end with carriage returns alone, as on old Macs",
-                f"Turn them into line feeds: tr '\\r' '\\n' < {quoted(name)} > {quoted(f'new-{name}')}",
+                f"Turn them into line feeds, in the folder of the file: tr '\\r' '\\n' < {quoted(name)} > {quoted(f'new-{name}')}",
             )
 
 

@@ -383,7 +383,7 @@ class Trainer:
         if train.steps is not None and state.step == train.steps:
             return f"all {train.steps:,} steps are done" if train.steps > 1 else "the only step is done"
         if train.minutes is not None and self.pace.must_end():
-            return f"the {train.minutes:g} minutes are over" if train.minutes != 1 else "the minute is over"
+            return f"train.minutes = {train.minutes:g} leaves no time for another step"
         if train.until_loss is not None and state.evaluations and state.evaluations[-1][1] <= train.until_loss:
             return f"the validation loss reached {train.until_loss:g}"
         if train.patience is not None and state.waited >= train.patience:
