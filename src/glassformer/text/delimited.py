@@ -61,7 +61,7 @@ def text_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
         if len(carry) > FIELD_LIMIT:
             raise GlassError(
                 f"line {line_number:,} of {name} is longer than {FIELD_LIMIT:,} characters",
-                "Shorten this line. If the file is plain text and not a table, rename it so that its name ends in .txt.",
+                "Shorten this line, or, if the file is plain text and not a table, give it a name that ends in .txt.",
             )
     if carry:
         yield carry
@@ -336,7 +336,8 @@ def refuse_old_line_ends(first: Sequence[str], name: str) -> None:
         if not line.endswith("\n") and "\r" in re.sub(QUOTED, "", line).rstrip("\r\n"):
             raise GlassError(
                 f"the lines of {name} end with carriage returns alone, as on old Macs",
-                f"Turn them into line feeds, in the folder of the file: tr '\\r' '\\n' < {quoted(name)} > {quoted(f'new-{name}')}",
+                "Turn them into line feeds, in the folder of the file: "
+                f"tr '\\r' '\\n' < {quoted(name)} > {quoted(f'new-{name}')}",
             )
 
 
