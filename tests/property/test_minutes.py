@@ -191,7 +191,7 @@ def test_minutes_are_kept_whatever_things_cost(
     whole = 60 * costs.minutes
     assert outcome is not None
     assert world.now + EXIT <= 1.1 * whole
-    assert "over" in outcome.reason
+    assert "leaves no time for another step" in outcome.reason
     assert trainer.state.evaluations[-1][0] == trainer.state.step  # the last step is always evaluated
     assert world.evaluating <= whole / 5 * (1 + 1e-6)
     rates = [line["learning_rate"] / LEARNING_RATE for line in lines(trainer)]
