@@ -244,7 +244,7 @@ def test_a_finished_run_that_is_resumed_says_the_same_again(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "reason"),
     [
-        (["--minutes", "0.005"], "train.minutes = 0.005 leaves no time"),
+        (["--minutes", "0.005"], "train.minutes = 0.005 leaves no time for another step"),
         (["--until-loss", "3.2"], "the validation loss reached 3.2"),
         (
             ["--train.patience", "2", "--train.learning_rate", "3", "--train.schedule", "constant"],
