@@ -246,7 +246,7 @@ def test_the_model_keeps_its_mode_the_caller_its_gradients_and_its_random_number
     [
         ([[1], []], None, "source 1 is empty"),
         ([[37]], None, "source 0 contains the token 37"),
-        ([[1] * 30], None, "source 0 has 30 tokens, and the model reads at most 29"),
+        ([[1] * 30], None, "source 0 has 30 tokens, but the model reads at most 29"),
         ([[1]], [1, 2], "2 seeds"),
     ],
 )

@@ -173,6 +173,7 @@ def _check_coverage(text: str, tokens: TokenScores) -> None:
     ends = [end for end, _ in tokens]
     if ends != sorted(ends) or max(ends, default=0) != len(text):
         raise GlassError(
-            f"{text[:60]!r} has {len(text)} characters, but its token scores end at {ends[-1] if ends else 0}",
+            f"{text[:60]!r} has {counted(len(text), 'characters')}, but its token scores end at "
+            f"{ends[-1] if ends else 0}",
             "Use texts that fit the model's context, and give token scores in order.",
         )
