@@ -244,7 +244,7 @@ def test_resuming_a_finished_run_repeats_its_report(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "reason"),
     [
-        (["--minutes", "0.005"], "the 0.005 minutes are over"),
+        (["--minutes", "0.005"], "train.minutes = 0.005 leaves no time for another step"),
         (["--until-loss", "3.2"], "the validation loss reached 3.2"),
         (
             ["--train.patience", "2", "--train.learning_rate", "3", "--train.schedule", "constant"],

@@ -123,7 +123,7 @@ def test_a_stopped_run_keeps_its_elapsed_time_when_resumed(tmp_path: Path) -> No
     spent = (before["train_seconds"] + before["times"]["other"]) / 60
     less = glass("train", "--resume", "--out", "run", "--minutes", f"{spent / 2:.6f}", folder=tmp_path)
     assert less.returncode == 0, less.stderr
-    assert "nothing left to train: the " in less.stderr
+    assert "nothing left to train: train.minutes = " in less.stderr
     assert f"--minutes {spent:.2g}"[:13] in less.stderr
     assert progress(run)["step"] == before["step"]
     more = str(before["step"] + 10)

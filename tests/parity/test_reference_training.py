@@ -233,7 +233,7 @@ IDS = np.array([[3, 1, 4]])
         (SMALL, Inputs(IDS, source=IDS), "the decoder family takes no source"),
         (PAIR, Inputs(IDS), "an encoder-decoder needs a source"),
         (PAIR, Inputs(IDS, attention_mask=IDS > 0, source=IDS), "an encoder-decoder takes no attention_mask"),
-        (PAIR, Inputs(IDS, source=np.array([[1], [2]])), "there are 2 sources and 1 targets"),
+        (PAIR, Inputs(IDS, source=np.array([[1], [2]])), "source has 2 rows, but tokens has 1"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(settings: Settings, inputs: Inputs, message: str) -> None:
@@ -257,7 +257,10 @@ def test_weights_that_do_not_fit_are_refused() -> None:
 
 def test_targets_and_settings_that_do_not_fit_are_refused() -> None:
     weights = initial_weights(SMALL, 5)
-    for targets, message in [(IDS[:, 1:], "there are 2 targets for 3 predictions"), (IDS + 1, "give 0 to 4, or -100")]:
+    for targets, message in [
+        (IDS[:, 1:], "the number of targets is 2, but the number of predictions is 3"),
+        (IDS + 1, "give 0 to 4, or -100"),
+    ]:
         with pytest.raises(ValueError, match=message):
             gradients(SMALL, weights, NumpyBatch(Inputs(IDS), targets))
     with pytest.raises(ValueError, match="positions = 'rotery' does not exist: choose one of learned, sinusoidal"):

@@ -200,7 +200,7 @@ def test_grammars_that_break_the_rule_are_refused() -> None:
         Grammar(slots, [sentence("{x}{y}", "{x}")])
     with pytest.raises(ValueError, match="depends"):
         Grammar(slots, [sentence("{y}{x}")])
-    with pytest.raises(ValueError, match="no sentence draws"):
+    with pytest.raises(ValueError, match="no sentence uses"):
         Grammar(slots, [sentence("{x}")])
 
 

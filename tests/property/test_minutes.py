@@ -191,7 +191,7 @@ def test_the_time_limit_is_respected_for_any_costs(
     whole = 60 * costs.minutes
     assert outcome is not None
     assert world.now + EXIT <= 1.1 * whole
-    assert "over" in outcome.reason
+    assert "leaves no time for another step" in outcome.reason
     assert trainer.state.evaluations[-1][0] == trainer.state.step  # the last step is always evaluated
     assert world.evaluating <= whole / 5 * (1 + 1e-6)
     rates = [line["learning_rate"] / LEARNING_RATE for line in lines(trainer)]
@@ -235,7 +235,7 @@ def test_processes_of_a_run_share_its_time_without_the_pauses(tmp_path: Path) ->
     second = World(Costs())
     outcome, trainer = gone_on(tmp_path, second)
     assert outcome is not None
-    assert "minute is over" in outcome.reason
+    assert "leaves no time for another step" in outcome.reason
     assert 0.9 * 60 <= first.now + second.now <= 1.1 * 60
     assert trainer.pace is not None
     assert trainer.pace.clock.earlier == pytest.approx(first.now)

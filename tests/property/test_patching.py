@@ -301,7 +301,10 @@ def test_invalid_patches_are_refused_and_nothing_remains() -> None:
             "the mean for dec.0.feedforward has no positions",
         ),
         ({"dec.0.self.1": Zero(where=torch.ones(2, 7))}, r"`where` of type torch.float32 was given for dec.0.self.1"),
-        ({"dec.0.feedforward": KnockOut()}, "KnockOut was given for dec.0.feedforward\nUse it for attention layers"),
+        (
+            {"dec.0.feedforward": KnockOut()},
+            "KnockOut was given for dec.0.feedforward, which is not an attention layer or head\nUse it",
+        ),
         ({"dec.mask": Value(torch.zeros(1))}, "Value was given for dec.mask"),
         ({"dec.0.self.1": Zero(where=torch.ones(3, 7) > 0)}, r"`where` of shape \(3, 7\) was given for dec.0.self.1"),
         ({"dec.0.self.1": Zero(where=torch.ones(2, 6) > 0)}, r"2 rows and 7 positions here\nGive a shape of \(2, 7\)"),

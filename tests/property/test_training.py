@@ -182,7 +182,7 @@ def test_training_stops_for_each_reason(tmp_path: Path) -> None:
     assert "2 evaluations brought no improvement" in still.reason
     timed = train(small_trainer(tmp_path, "minutes", train__minutes=0.01, train__steps=None))
     assert timed is not None
-    assert "0.01 minutes are over" in timed.reason
+    assert "train.minutes = 0.01 leaves no time" in timed.reason
     asked = small_trainer(tmp_path, "asked")
     asked.stop_requested = True
     assert train(asked) is None

@@ -246,7 +246,7 @@ def test_mode_gradients_and_random_state_are_unchanged() -> None:
     [
         ([[1], []], None, "source 1 is empty"),
         ([[37]], None, "source 0 contains the token 37"),
-        ([[1] * 30], None, "source 0 has 30 tokens, and the model reads at most 29"),
+        ([[1] * 30], None, "source 0 has 30 tokens, but the model reads at most 29"),
         ([[1]], [1, 2], "2 seeds"),
     ],
 )

@@ -260,7 +260,7 @@ def test_invalid_probabilities_are_refused() -> None:
     for truth, chances, called, said in (
         ([], np.zeros((0, 2)), names, "no labelled examples"),
         ([0, 1], fine, names, "2 labels and 2 names"),
-        ([0], fine, ["a"], "1 names"),
+        ([0], fine, ["a"], "1 name were"),
         ([[0]], fine, names, "shape"),
         ([2], fine, names, "2 to 2"),
         ([-1], fine, names, "-1 to -1"),

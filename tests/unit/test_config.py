@@ -83,7 +83,7 @@ def test_settings_are_frozen() -> None:
         ),
         ({"model": {"removed_heads": "dec.0.self.1"}}, "model.removed_heads", "list of strings"),
         ({"model": {"removed_heads": ["dec.0.self.1"], "qk_norm": "whole"}}, "qk_norm = whole", "removed_heads"),
-        ({"model": {"relative_buckets": 32, "relative_max_distance": 16}}, "relative_max_distance = 16", "half"),
+        ({"model": {"relative_buckets": 32, "relative_max_distance": 16}}, "relative_max_distance = 16", "17 or more"),
         ({"model": {"dropout_residual": 1.5}}, "model.dropout_residual", "below 1"),
         ({"train": {"steps": -3}}, "train.steps = -3", "Give 1 or more"),
         ({"train": {"steps": None}}, "the run has no limit", "minutes"),

@@ -70,7 +70,7 @@ def test_plateau_equals_torchs() -> None:
         (
             [2.0, 1.8, 1.7, 1.9, 2.0],
             "overfitting: the validation loss has risen since step 300, the best; train again, with another --out, on "
-            "more text or with --model.dropout_residual 0.2",
+            "more text or with a higher --model.dropout_residual",
         ),
         ([2.0, 1.8, 1.7, 1.6, 1.5], "still improving"),
         ([2.0, 1.501, 1.5, 1.5, 1.499], "levelled off"),

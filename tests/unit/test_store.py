@@ -272,7 +272,7 @@ def test_a_full_disk_leaves_nothing_incomplete(
 def test_missing_permissions_are_reported(source: Path, tmp_path: Path) -> None:
     if os.geteuid() == 0:
         (tmp_path / "cache").write_text("a file where the folder should be", encoding="utf-8")
-        with pytest.raises(GlassError, match="cannot write"):
+        with pytest.raises(GlassError, match=r"cannot (use|write)"):
             prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
         return
     (tmp_path / "cache").mkdir(mode=0o500)

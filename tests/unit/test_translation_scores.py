@@ -138,7 +138,7 @@ def test_intervals_and_paired_tests_on_corpus_scores() -> None:
 
 def test_invalid_test_sets_are_refused() -> None:
     for score in (translation_scores, sentence_statistics):
-        with pytest.raises(GlassError, match="2 translations, but 1 references"):
+        with pytest.raises(GlassError, match="2 translations, but 1 reference"):
             score(["a", "b"], ["a"])
         with pytest.raises(GlassError, match="no translations"):
             score([], [])

@@ -49,13 +49,15 @@ def convert_os_errors(path: Path) -> Iterator[None]:
         ) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+            problem = "the disk is full" if error.errno == errno.ENOSPC else "the disk quota is exceeded"
             raise GlassError(
-                f"the disk is full: {error.filename or path} could not be written",
+                f"{problem}: {error.filename or path} could not be written",
                 "Free some space and run the command again; everything written before is intact.",
             ) from error
         if error.errno in (errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG):
+            verb = "write" if error.errno in (errno.EROFS, errno.EEXIST) else "use"
             raise GlassError(
-                f"cannot write {error.filename or path}: {error.strerror}", "Choose another path."
+                f"cannot {verb} {error.filename or path}: {error.strerror}", "Choose another path."
             ) from error
         raise GlassError(
             f"cannot use {error.filename or path}: {error.strerror or error}", "Check the path and the disk."

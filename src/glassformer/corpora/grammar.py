@@ -146,10 +146,10 @@ class Grammar:
         for wordings in self.sentences:
             slots_by_wording = [self._new_slots(wording, drawn_slots) for wording in wordings]
             if any(set(slots) != set(slots_by_wording[0]) for slots in slots_by_wording):
-                raise ValueError(f"the wordings of one sentence draw different slots: {slots_by_wording}")
+                raise ValueError(f"the wordings of one sentence use different slots: {slots_by_wording}")
             drawn_slots.update(slots_by_wording[0])
         if drawn_slots != set(self.slots):
-            raise ValueError(f"no sentence draws these slots: {sorted(set(self.slots) - drawn_slots)}")
+            raise ValueError(f"no sentence uses these slots: {sorted(set(self.slots) - drawn_slots)}")
 
     def _new_slots(self, wording: Wording, drawn_slots: set[str]) -> list[str]:
         """Return the slots that a wording draws, in order."""
@@ -158,7 +158,7 @@ class Grammar:
             if isinstance(piece, Mention) and piece.slot not in drawn_slots and piece.slot not in new_slots:
                 given = self.slots[piece.slot].given
                 if given and given not in drawn_slots and given not in new_slots:
-                    raise ValueError(f"slot {piece.slot!r} is drawn before {given!r}, on which it depends")
+                    raise ValueError(f"slot {piece.slot!r} is used before {given!r}, on which it depends")
                 new_slots.append(piece.slot)
         return new_slots
 

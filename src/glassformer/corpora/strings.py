@@ -92,6 +92,6 @@ def _sorted(text: str) -> str:
     return "".join(sorted(text))
 
 
-COPY = StringTask("copy", "letters=the same letters: hqz=hqz", _same)
-REVERSE = StringTask("reverse", "letters=the letters backwards: hqz=zqh", _reversed)
-SORT = StringTask("sort", "digits=the digits in order: 5302=0235", _sorted, alphabet=DIGITS)
+COPY = StringTask("copy", "random letters and the same letters again: hqz=hqz", _same)
+REVERSE = StringTask("reverse", "random letters and the same letters in reverse order: hqz=zqh", _reversed)
+SORT = StringTask("sort", "random digits and the same digits in ascending order: 5302=0235", _sorted, alphabet=DIGITS)

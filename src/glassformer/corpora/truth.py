@@ -46,7 +46,10 @@ def true_nats(documents: Documents, tokenizer: TextDecoder, corpus: str) -> tupl
         log_probability = source.log_probability(tokenizer.decode(documents.tokens[start:end].tolist()))
         if log_probability is None or log_probability == -math.inf:
             mean = source.entropy()
-            note = f"exact entropy of {corpus} times {counted(len(ends), 'documents')} (decoding does not restore them)"
+            note = (
+                f"exact entropy per document of {corpus}, for {counted(len(ends), 'documents')}: decoding does not "
+                "restore the documents"
+            )
             return None if mean is None else (mean * len(ends), note)
         nats -= log_probability
         start = end

@@ -17,6 +17,7 @@ import regex
 from numpy.typing import ArrayLike, NDArray
 
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.evaluation.resampling import Indices, Statistic
 
 Integers = NDArray[np.int64]
@@ -241,10 +242,13 @@ def _reliability(confidence: Floats, correct: NDArray[np.bool_]) -> list[Reliabi
 def _check_inputs(truth: NDArray[Any], probabilities: Floats, names: Sequence[str]) -> None:
     if not len(truth):
         raise GlassError("there are no labelled examples", "Evaluate on a file that is not empty.")
+    if truth.ndim != 1:
+        raise GlassError(f"the true labels have shape {truth.shape}", f"Give a shape of ({len(truth)},).")
     shape = (len(truth), len(names))
-    if truth.ndim != 1 or probabilities.shape != shape:
+    if probabilities.shape != shape:
         raise GlassError(
-            f"there are {len(truth):,} labels and {len(names)} names, but probabilities of shape {probabilities.shape}",
+            f"{counted(len(truth), 'labels')} and {counted(len(names), 'names')} were given with probabilities of "
+            f"shape {probabilities.shape}",
             f"Give one row for each example and one column for each name: {shape}.",
         )
     if not np.issubdtype(truth.dtype, np.integer) or truth.min() < 0 or truth.max() >= len(names):

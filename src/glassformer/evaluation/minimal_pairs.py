@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.corpora import MinimalPair
 from glassformer.evaluation.resampling import wilson
 
@@ -113,7 +114,7 @@ def results_of(pairs: Sequence[MinimalPair], ratios: Sequence[float]) -> PairRes
     """
     if not pairs or len(pairs) != len(ratios):
         raise GlassError(
-            f"there are {len(pairs):,} pairs and {len(ratios):,} ratios",
+            f"{counted(len(pairs), 'pairs')} and {counted(len(ratios), 'ratios')} were given",
             "Give at least one pair, and one ratio for each pair.",
         )
     if any(math.isnan(ratio) for ratio in ratios):
@@ -172,6 +173,7 @@ def _check_coverage(text: str, tokens: TokenScores) -> None:
     ends = [end for end, _ in tokens]
     if ends != sorted(ends) or max(ends, default=0) != len(text):
         raise GlassError(
-            f"{text[:60]!r} has {len(text)} characters, but its token scores end at {ends[-1] if ends else 0}",
+            f"{text[:60]!r} has {counted(len(text), 'characters')}, but its token scores end at "
+            f"{ends[-1] if ends else 0}",
             "Use texts that fit the model's context, and give token scores in order.",
         )

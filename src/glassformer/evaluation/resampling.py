@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -194,7 +195,9 @@ def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
     (0.49, 0.943)
     """
     if not 0 <= right <= n:
-        raise GlassError(f"right = {right:g} of {n:,} examples is out of range", f"Give a number from 0 to {n:,}.")
+        raise GlassError(
+            f"right = {right:g} of {counted(n, 'examples')} is out of range", f"Give a number from 0 to {n:,}."
+        )
     if n == 0:
         return 0.0, 1.0
     _check_arguments(n, 1, level)

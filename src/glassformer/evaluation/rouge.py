@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import regex
 
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 
 UNSPACED = (
     *("Han", "Hiragana", "Katakana", "Bopomofo", "Yi"),
@@ -89,7 +90,7 @@ def rouge_of_each(hypotheses: Sequence[str], references: Sequence[str]) -> list[
     """
     if len(hypotheses) != len(references):
         raise GlassError(
-            f"there are {len(hypotheses):,} texts to score, but {len(references):,} references",
+            f"got {counted(len(hypotheses), 'texts')} to score, but {counted(len(references), 'references')}",
             "Give one reference for each text.",
         )
     if not references:

@@ -268,7 +268,7 @@ def predict_token(model: AnyTextModel, text: str, position: int) -> Prediction:
         last_position = len(tokens) - 1
         positions = f"Give a position: {span(first_position, last_position)}."
         raise GlassError(
-            f"there is no token to predict at position {position} (from 0)",
+            f"there is no token to predict at position {position} (positions start at 0)",
             positions if first_position <= last_position else "Give a longer text.",
         )
     device = model.model.embedding.tokens.weight.device

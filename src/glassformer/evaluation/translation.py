@@ -18,6 +18,7 @@ import regex
 from numpy.typing import NDArray
 
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.wording import counted
 from glassformer.evaluation.resampling import Indices
 from glassformer.evaluation.rouge import UNSPACED
 
@@ -195,7 +196,7 @@ def _checked_tokenization(hypotheses: Sequence[str], references: Sequence[str], 
     """Check the arguments, and return the tokenizer for BLEU."""
     if len(hypotheses) != len(references):
         raise GlassError(
-            f"there are {len(hypotheses):,} translations, but {len(references):,} references",
+            f"got {counted(len(hypotheses), 'translations')}, but {counted(len(references), 'references')}",
             "Give one reference for each translation.",
         )
     if not references:

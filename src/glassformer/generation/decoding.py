@@ -308,7 +308,7 @@ def check_prompts(model: Decoder | EncoderDecoder, prompts: Sequence[Sequence[in
             )
         if isinstance(model, EncoderDecoder) and len(prompt) > model.config.context:
             raise GlassError(
-                f"source {index} has {len(prompt)} tokens, and the model reads at most {model.config.context}",
+                f"source {index} has {len(prompt)} tokens, but the model reads at most {model.config.context}",
                 "Shorten the source, or train a model with a larger model.context.",
             )
 

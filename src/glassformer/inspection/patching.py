@@ -107,10 +107,14 @@ def _check_kind(name: str, kind: Patch) -> None:
     last = name.split(".")[-1]
     is_attention = last in ("self", "cross") or last.isdigit()
     if isinstance(kind, Pattern | KnockOut) and not is_attention:
-        raise GlassError(f"{type(kind).__name__} was given for {name}", "Use it for attention layers and heads only.")
-    if last == "mask" and (not isinstance(kind, Zero) or kind.where is not None):
         raise GlassError(
-            f"{type(kind).__name__} was given for {name}",
+            f"{type(kind).__name__} was given for {name}, which is not an attention layer or head",
+            "Use it for attention layers and heads only.",
+        )
+    if last == "mask" and (not isinstance(kind, Zero) or kind.where is not None):
+        condition = " with `where`" if kind.where is not None else ""
+        raise GlassError(
+            f"{type(kind).__name__}{condition} was given for {name}",
             "Give Zero() without `where`: a mask can only be removed as a whole.",
         )
 

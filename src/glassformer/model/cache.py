@@ -66,7 +66,9 @@ class Cache:
         start = self.length
         end = start + new
         if end > self.capacity:
-            raise GlassError(f"the cache can hold {self.capacity} tokens, but was given {end}", "Make a larger cache.")
+            raise GlassError(
+                f"the cache has a capacity of {self.capacity} tokens, but was given {end}", "Make a larger cache."
+            )
         self.length = end
         if attention_mask is None and not self.padded:  # without padding, positions are column indices
             return self.positions[:1, start:end], self.positions[:1, :end], None  # (1, new), (1, S)

@@ -75,7 +75,9 @@ def checked_inputs(settings: Settings, weights: Weights, inputs: Inputs) -> Inpu
     name = "embedding" if settings.shared_embedding else "source_embedding"
     source = _checked_ids("source", inputs.source_and_mask[0], len(weights[f"{name}.tokens.weight"]), settings.context)
     if len(source) != len(tokens):
-        raise ValueError(f"there are {len(source)} sources and {len(tokens)} targets: give one source for each target")
+        raise ValueError(
+            f"source has {len(source)} rows, but tokens has {len(tokens)}: give one source row for each row of tokens"
+        )
     return Inputs(tokens, None, source, _checked_mask("source_attention_mask", inputs.source_attention_mask, source))
 
 

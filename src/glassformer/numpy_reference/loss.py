@@ -44,7 +44,8 @@ def cross_entropy(logits: Array, targets: Ints, smoothing: float = 0.0) -> tuple
     flat_targets = np.asarray(targets).reshape(-1)  # (N)
     if len(flat_targets) != logits.size // V:
         raise ValueError(
-            f"there are {len(flat_targets)} targets for {logits.size // V} predictions: give one target for each"
+            f"the number of targets is {len(flat_targets)}, but the number of predictions is {logits.size // V}: give "
+            "one target for each prediction"
         )
     counted = flat_targets != IGNORED  # (N)
     ids = np.where(counted, flat_targets, 0)  # (N)

@@ -123,7 +123,7 @@ class PairTask(ExampleTask):
         if len(checked_rows) > 1 and exchanged_source_loss - true_source_loss < IGNORED * true_source_loss:
             yield (
                 f"the decoder ignores its source so far: with other sources the loss is {exchanged_source_loss:.4f}, "
-                f"with the right sources {true_source_loss:.4f}"
+                f"with the correct sources {true_source_loss:.4f}"
             )
         yield from super().concerns(model, loss)
 

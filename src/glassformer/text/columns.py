@@ -140,7 +140,9 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
     if not text_indices:
         raise GlassError(
             f"{table.name} has {_columns_of(table)}; none except the label reads like text",
-            "Set data.column to the column of texts to classify.",
+            "Set data.column to the column of texts to classify."
+            if len(table.names) > 1
+            else "Give a table with a column of texts and a column of labels.",
         )
     if label_index in text_indices:
         raise GlassError(
@@ -258,5 +260,7 @@ def _label_index(table: Table, text_indices: list[int]) -> int:
     detail = f"columns {', '.join(table.names[i] for i in candidates)} could be the label" if candidates else ""
     raise GlassError(
         f"{table.name} has {_columns_of(table)}; {detail or 'none has a few short values that repeat'}",
-        "Set data.label_column to the label column.",
+        "Set data.label_column to the label column."
+        if len(table.names) > 1
+        else "Give a table with a column of texts and a column of labels.",
     )

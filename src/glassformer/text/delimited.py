@@ -52,13 +52,16 @@ def text_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
         GlassError: a line is longer than `FIELD_LIMIT` characters.
     """
     carry = ""
+    line_number = 1
     for chunk in chunks:
         *complete_lines, carry = (carry + chunk).split("\n")
+        line_number += len(complete_lines)
         for line in complete_lines:
             yield line + "\n"
         if len(carry) > FIELD_LIMIT:
             raise GlassError(
-                f"a line of {name} is longer than {FIELD_LIMIT:,} characters", "Give plain text as a .txt file."
+                f"line {line_number:,} of {name} is longer than {FIELD_LIMIT:,} characters",
+                "Shorten this line, or, if the file is plain text and not a table, give it a name that ends in .txt.",
             )
     if carry:
         yield carry
@@ -198,7 +201,7 @@ def _refuse_swallowed_rows(cells: Sequence[str], delimiter: str, width: int, lin
         raise GlassError(
             f"lines {span(*lines)} of {name} are one quoted cell, and {row_count:,} of its lines look like rows",
             f"{STRAY}line (a stray quote is a character), none (every quote is a character) or standard "
-            "(the cell is kept).",
+            "(the lines stay one cell).",
         )
 
 
@@ -333,7 +336,8 @@ def refuse_old_line_ends(first: Sequence[str], name: str) -> None:
         if not line.endswith("\n") and "\r" in re.sub(QUOTED, "", line).rstrip("\r\n"):
             raise GlassError(
                 f"the lines of {name} end with carriage returns alone, as on old Macs",
-                f"Turn them into line feeds: tr '\\r' '\\n' < {quoted(name)} > {quoted(f'new-{name}')}",
+                "Turn them into line feeds, in the folder of the file: "
+                f"tr '\\r' '\\n' < {quoted(name)} > {quoted(f'new-{name}')}",
             )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import convert_os_errors, no_empty_folders, write_folder
+from glassformer.base.settings import setting_text
 from glassformer.text.locating import is_encoded
 from glassformer.text.prepare import Prepared, TokenizerOrigin, open_prepared, write_prepared
 from glassformer.text.records import RecordKind
@@ -79,7 +80,8 @@ def open_encoded(
             if name in encoding_settings[section] and encoding_settings[section][name] != value:
                 encoded_with = encoding_settings[section][name]
                 raise GlassError(
-                    f"{section}.{name} = {value}, but the text in {folder} was encoded with {encoded_with}",
+                    f"{section}.{name} = {setting_text(value)}, but the text in {folder} was encoded with "
+                    f"{setting_text(encoded_with)}",
                     f"Leave {section}.{name} out, or encode the text again into another folder.",
                 )
     prepared = open_prepared(kind, folder)

@@ -310,8 +310,8 @@ def _refuse_useless_labels(survey: Survey, name: str) -> None:
         )
     if len(survey.label_names) == len(survey.label_numbers):
         raise GlassError(
-            f"{name} has {len(survey.label_names):,} distinct labels in {survey.records:,} examples: no label is seen "
-            "twice",
+            f"{name} has {len(survey.label_names):,} distinct labels in {survey.records:,} examples: no label "
+            "occurs twice",
             "Give several examples of a label, or set data.label_column to a column whose values repeat.",
         )
 
@@ -344,8 +344,8 @@ def _random_records(survey: Survey, data: DataConfig) -> HeldOutMask:
     if len(text_hashes) < 2:
         role = survey.kind.roles[0]
         raise GlassError(
-            f"all {survey.records:,} examples have the same {role}: a random split keeps examples with equal {role}s "
-            "together",
+            f"all {survey.records:,} examples have the same {role}: a random split puts examples with equal {role}s "
+            "in the same split",
             f"Give examples with different {role}s, or set data.split = end.",
         )
     characters = np.zeros(len(text_hashes), dtype=np.int64)

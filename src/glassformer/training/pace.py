@@ -192,8 +192,9 @@ class Pace:
             return None
         least_minutes = self.budget.least_minutes(self.state.times.began, self.rows)
         taken = f"{seconds / 60:{'.2g' if seconds < 600 else ',.0f'}}"
+        unit = "minute" if taken == "1" else "minutes"
         return (
-            f"the run took {taken} minutes, more than train.minutes = {self.budget.seconds / 60:g}: "
+            f"the run took {taken} {unit}, more than train.minutes = {self.budget.seconds / 60:g}: "
             f"give at least --minutes {least_minutes:g} on this machine"
         )
 

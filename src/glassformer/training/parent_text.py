@@ -150,5 +150,6 @@ def _open_parent_text(parent: ParentEntry, folder: Path, config: Config, data: P
         return ParentText(make_task(parent_config, prepared), config=parent_config, tokens=path)
     return ParentText(
         None,
-        f"the text of the parent, {parent.data['source']}, is missing or damaged in {recorded} and beside both runs",
+        f"the text of the parent, {parent.data['source']}, is missing or damaged in {recorded} and in the caches of "
+        "both runs",
     )

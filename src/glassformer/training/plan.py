@@ -129,7 +129,7 @@ class RunPlan:
         if self.steps_per_epoch < 1:
             rows = self.rows_per_step * self.steps_per_epoch
             yield (
-                f"a step has {self.rows_per_step:,.0f} rows, but the text has only {rows:,.0f}: "
+                f"a step has {self.rows_per_step:,.0f} rows, but the training split has only {rows:,.0f}: "
                 "lower train.batch or train.batch_tokens"
             )
         vocabulary = sum(part.parameters for part in self.components if part.name in VOCABULARY)

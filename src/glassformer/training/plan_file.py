@@ -54,7 +54,11 @@ class RunForecast:
         if self.chosen:
             yield "chosen: " + ", ".join(f"{name} = {format_value(value)}" for name, value in self.chosen.items())
         plan = self.plan
-        phrases = [] if plan.steps is None else [f"{counted(plan.steps, 'steps')} ({plan.epochs:,.3g} epochs)"]
+        phrases = []
+        if plan.steps is not None:
+            epochs = f"{plan.epochs:,.3g}"
+            unit = "epoch" if epochs == "1" else "epochs"
+            phrases.append(f"{counted(plan.steps, 'steps')} ({epochs} {unit})")
         if plan.whole_seconds is not None:
             phrases.append(f"{duration(plan.whole_seconds)} with evaluations")
         if plan.probe is not None and plan.probe.peak_bytes is not None:

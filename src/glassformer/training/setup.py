@@ -16,6 +16,7 @@ from glassformer.base.config.freezing import frozen_names
 from glassformer.base.errors import GlassError
 from glassformer.base.files import check_folder, convert_os_errors, no_empty_folders, write_text
 from glassformer.base.locks import folder_lock
+from glassformer.base.wording import counted
 from glassformer.corpora import CORPORA
 from glassformer.corpora.truth import true_nats
 from glassformer.model.build import build_model
@@ -102,8 +103,8 @@ def new_training(
     if parent is not None:
         new_tensors = parent.copy_weights_to(model, text.labels)
         _refuse_frozen(new_tensors, config)
-        copied = f"all but {', '.join(new_tensors)}" if new_tensors else "all weights"
-        processes.on_rank_zero(lambda: reporter.note(f"starting from {copied} of {parent.checkpoint}"))
+        exception = f", except {', '.join(new_tensors)}" if new_tensors else ""
+        processes.on_rank_zero(lambda: reporter.note(f"starting from the weights of {parent.checkpoint}{exception}"))
     data_facts = {
         "source": config.data.source,
         "text_hash": text.text_hash,
@@ -430,9 +431,10 @@ def _check_lengths(data: Prepared, config: Config) -> Iterator[str]:
         return
     tokens = len(data.train.tokens["text"])
     if config.data.windows == "stream" and tokens <= config.model.context:
+        smaller_context = f", or --set model.context={max(1, tokens // 4)}" if tokens > 1 else ""
         raise GlassError(
-            f"the training split has {tokens:,} tokens, but one window needs {config.model.context + 1:,}",
-            f"Give a longer text, or --set model.context={max(1, tokens // 4)}",
+            f"the training split has {counted(tokens, 'tokens')}, but one window needs {config.model.context + 1:,}",
+            f"Give a longer text{smaller_context}",
         )
 
 

@@ -340,7 +340,7 @@ def _reasons(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, 
         epochs = min(affordable_tokens, case.most_tokens) / case.text_tokens
         reasons.append(f"the examples are read {epochs:.1f} times, which determines the dropout")
     if smallest:
-        reasons.append("the model is large for this text and this time limit")
+        reasons.append("even the smallest candidate model is large for this text and this time limit")
     if capped:
         epochs = case.most_tokens / case.text_tokens
         reasons.append(f"the text has {case.text_tokens:,} tokens: it is read at most {epochs:,.0f} times")

@@ -321,10 +321,12 @@ class Trainer:
             bad_tensor = first_bad_tensor(self.model, (batch.to(self.stepper.device) for batch in gradients.batches))
         cause = earliest(self.processes.gather(bad_tensor))
         clip = self.config.train.clip
+        muon = " and train.muon_learning_rate" if self.config.train.optimizer == "muon" else ""
+        rates = f"a lower train.learning_rate{muon}"
         error = GlassError(
             f"step {step} was not taken: the loss is {gradients.loss}, and the first non-finite tensor is {cause}",
-            f"Checkpoint {checkpoint} is intact. Lower train.learning_rate, increase train.warmup or "
-            f"{'set train.clip = 1' if clip is None else f'lower train.clip (now {clip:g})'}, and start again.",
+            f"Checkpoint {checkpoint} is intact. Start a new run with {rates}, a longer train.warmup or "
+            f"{'train.clip = 1' if clip is None else f'a lower train.clip (now {clip:g})'}.",
         )
         self.processes.raise_on_all(error)
 
@@ -381,7 +383,7 @@ class Trainer:
         if train.steps is not None and state.step == train.steps:
             return f"all {train.steps:,} steps are done" if train.steps > 1 else "the only step is done"
         if train.minutes is not None and self.pace.must_end():
-            return f"the {train.minutes:g} minutes are over" if train.minutes != 1 else "the minute is over"
+            return f"train.minutes = {train.minutes:g} leaves no time for another step"
         if train.until_loss is not None and state.evaluations and state.evaluations[-1][1] <= train.until_loss:
             return f"the validation loss reached {train.until_loss:g}"
         if train.patience is not None and state.waited >= train.patience:

@@ -22,7 +22,7 @@ def verdict(evaluations: Sequence[tuple[int, float]], vocab_size: int) -> str:
         return "too few evaluations to judge"
     best_step, best = min(evaluations, key=lambda pair: pair[1])
     if evaluations[-1][1] > best * (1 + NOISE):
-        remedy = "train again, with another --out, on more text or with --model.dropout_residual 0.2"
+        remedy = "train again, with another --out, on more text or with a higher --model.dropout_residual"
         return f"overfitting: the validation loss has risen since step {best_step}, the best; {remedy}"
     before = evaluations[max(0, len(evaluations) - 3)][1]
     last_step, last = evaluations[-1]

@@ -125,7 +125,7 @@ def _logit_pairs(subject: VerifiedRun, batch: Batch, changed_ids: Tensor) -> lis
 def no_padding(subject: VerifiedRun) -> str | None:
     """Return the reason why the padding check does not apply (no row has padding); None if it applies."""
     padding = int((~subject.batch.attention_mask).sum()) + _source_padding(subject.batch)
-    return None if padding else "all rows have the same length, so that no row has padding"
+    return None if padding else "all rows have the same length, so no row has padding"
 
 
 def no_future(subject: VerifiedRun) -> str | None:

@@ -27,7 +27,11 @@ class ModelConfig(BaseSettings):
         None, description="size of the source's vocabulary, if it is separate; unset: that of the source's tokenizer"
     )
     classes: Count | None = Field(None, description="classifier: number of classes; unset: as in the data")
-    context: Count = Field(256, description="maximum number of tokens that the model reads at once")
+    context: Count = Field(
+        256,
+        description="maximum number of tokens that the model reads at once (encoder-decoder: in the source, and in the "
+        "target)",
+    )
     layers: Count = Field(4, description="L: number of blocks; encoder-decoder: number of decoder blocks")
     encoder_layers: Count | None = Field(
         None, description="encoder-decoder: number of encoder blocks; unset: equal to layers"
@@ -161,11 +165,13 @@ class ModelConfig(BaseSettings):
             raise impossible(f"kv_heads = {self.G} does not divide heads = {self.heads}", f"Set kv_heads to {divisor}.")
         if self.positions == "rotary" and self.K % 2:
             raise impossible(
-                f"the head width {self.K} is odd, but positions = rotary needs an even width", "Make head_width even."
+                f"the head width {self.K} is odd, but positions = rotary needs an even width",
+                "Set head_width to an even number.",
             )
         if self.positions == "sinusoidal" and self.width % 2:
             raise impossible(
-                f"width = {self.width} is odd, but positions = sinusoidal needs an even width", "Make width even."
+                f"width = {self.width} is odd, but positions = sinusoidal needs an even width",
+                "Set width to an even number.",
             )
         if self.window is not None and self.window > self.context:
             raise impossible(
@@ -187,7 +193,7 @@ class ModelConfig(BaseSettings):
         if self.relative_max_distance <= self.relative_buckets // 2:
             raise impossible(
                 f"relative_max_distance = {self.relative_max_distance} is too low for {self.relative_buckets} buckets",
-                "Make relative_max_distance more than half of relative_buckets.",
+                f"Set relative_max_distance to {self.relative_buckets // 2 + 1} or more, or lower relative_buckets.",
             )
         if self.head_transform and self.classes is not None:
             raise impossible(

@@ -122,10 +122,15 @@ def settings_of(
     merged: dict[str, dict[str, Any]] = {}
     for layer in layers:
         for section, values in layer.items():
+            if not isinstance(values, Mapping) and section in Config.model_fields:
+                raise GlassError(
+                    f"{section!r} in {where or 'the settings'} must be a section, got {type(values).__name__}",
+                    f"Write it as a section of settings: [{section}]",
+                )
             if not isinstance(values, Mapping):
                 raise GlassError(
                     f"{section!r} in {where or 'the settings'} is outside all sections",
-                    f"Write it in the section [{'], ['.join(Config.model_fields)}].",
+                    f"Move it into one of the sections [{'], ['.join(Config.model_fields)}].",
                 )
             overlay(merged, section, values)
     for section, values in parse_changes(changes).items():

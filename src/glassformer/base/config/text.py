@@ -38,7 +38,7 @@ class TokenizerConfig(BaseSettings):
         description="train on at most this many bytes (unigram: a third; characters: all bytes), sampled evenly from "
         "the whole text; training needs about twelve times as much memory",
     )
-    seed: Seed = Field(0, description="seed of the sampling of sample_bytes")
+    seed: Seed = Field(0, description="seed of the sample that sample_bytes limits")
 
 
 class DataConfig(BaseSettings):
@@ -87,7 +87,7 @@ class DataConfig(BaseSettings):
         "auto", description="character encoding of the source"
     )
     document: Literal["file", "paragraph", "line"] = Field(
-        "file", description="lm, masked: what is one document in plain text (in a table, each row is a document)"
+        "file", description="lm, masked: unit of plain text that is one document (in a table, each row is a document)"
     )
     min_words: int = Field(0, ge=0, description="leave out documents or examples with fewer words")
     max_words: int | None = Field(None, ge=1, description="leave out documents or examples with more words")

@@ -32,8 +32,8 @@ class TrainConfig(BaseSettings):
         None,
         ge=1,
         le=1024,
-        description="number of CPU threads; unset: PyTorch's default (usually one per core), or with minutes this "
-        "number or one, whichever is faster",
+        description="number of CPU threads; unset: PyTorch's default (usually one per core), or in CPU training "
+        "with minutes, one thread if that is faster",
     )
     shard: bool = Field(
         False,
@@ -200,8 +200,8 @@ class SampleConfig(BaseSettings):
     repetition_penalty: float = Field(
         1.0,
         ge=1,
-        description="divide positive logits of tokens in the prompt or the text by this, and multiply negative logits "
-        "(Keskar et al. 2019)",
+        description="divide positive logits of earlier tokens by this, and multiply negative logits by it (Keskar et "
+        "al. 2019); earlier tokens are those of the prompt and the generated text, not those of a source",
     )
     stop: tuple[str, ...] = Field((), description="stop strings: end the text before the first of these")
     seed: Seed = Field(0, description="seed of the sampling")

@@ -199,7 +199,7 @@ def probe_recall(model: ScorableModel, token_counts: TokenCounts | None, size: i
     rows, values, description = recall_rows(model, token_counts, size, seed)
     if max(map(len, rows)) > max_row_tokens(model):
         raise GlassError(
-            f"{description} have up to {max(map(len, rows))} tokens, "
+            f"the rows of the recall probe have up to {max(map(len, rows))} tokens, "
             f"but this run reads at most {max_row_tokens(model):,}",
             "Probe a run with a larger model.context.",
         )

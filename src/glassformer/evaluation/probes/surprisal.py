@@ -22,6 +22,8 @@ LISTED = 10_000
 SHOWN = 60
 """Maximum length of a given text, in tokens, for which the text report lists all tokens one by one."""
 TENS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
+TITLES = {"place in the row": "position in the row", "seen earlier in its row": "same bigram earlier in the row"}
+"""Key of a grouping in the JSON facts -> title in the text report, where the two differ."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ class SurprisalResult:
         lines = [f"{self.name}: {self.about}", *self.notes, f"mean: {self.mean:.4f} nats over {self.tokens:,} tokens"]
         if len(self.each) == self.tokens <= SHOWN:
             lines += [f"{listed.nats:>9.4f}  {listed.token}" for listed in self.each]
-        for title, parts in self.parts.items():
+        for key, parts in self.parts.items():
+            title = TITLES.get(key, key)
             width = max(20, len(title))
             lines.append(f"{title:<{width}}{'nats':>9}{'of all nats':>13}{'tokens':>12}")
             for part in parts:

@@ -22,7 +22,7 @@ from glassformer.model.transformer import Block, Embedding, EncoderDecoder, Feed
 
 POSITION_NOTES = {
     "learned": "A learned vector for each position is added.",
-    "sinusoidal": "A fixed vector of waves for each position is added: sines at even channels, cosines at odd ones.",
+    "sinusoidal": "A fixed vector for each position is added: sines at even and cosines at odd channels (sinusoidal).",
     "rotary": "Nothing is added here: self-attention rotates queries and keys by their positions (rotary).",
     "alibi": "Nothing is added here: self-attention lowers each score in proportion to the key's distance (ALiBi).",
     "relative": "Nothing is added here: self-attention adds to each score a learned bias for the distance (relative).",

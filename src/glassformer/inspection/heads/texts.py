@@ -109,7 +109,8 @@ def _fitting(ids: list[int], model: AnyTextModel, text_name: str) -> list[int]:
     max_tokens = model.config.model.context - 1
     if len(ids) > max_tokens:
         raise GlassError(
-            f"{text_name} has {len(ids):,} tokens, but the model reads at most {max_tokens:,}",
+            f"{text_name} has {len(ids):,} tokens, but the model reads at most {max_tokens:,} "
+            "(model.context, less one special token)",
             "Give a shorter text, or a file with several shorter lines.",
         )
     return ids

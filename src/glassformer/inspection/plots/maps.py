@@ -131,7 +131,7 @@ def draw_rollout(
     *,
     scale: Scale = "linear",
     families: Families = (BASE,),
-    what: str = "share",
+    what: str = "rollout weight",
 ) -> Figure:
     """Draw a matrix of values from 0 to 1, such as rollout or flow, as a map.
 

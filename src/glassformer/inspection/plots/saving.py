@@ -39,7 +39,7 @@ def refuse_no_picture(path: Path, option: str = "--out") -> None:
 def refuse_no_matplotlib() -> None:
     """Raise a `GlassError` if matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise GlassError("a picture needs matplotlib", 'Install it: pip install -e ".[plots]"')
+        raise GlassError("a picture needs matplotlib", 'Install it: pip install -c constraints.txt -e ".[plots]"')
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> None:

@@ -277,7 +277,9 @@ def _max_heads(request: PruningRequest, total: int) -> int:
     if total == 0:
         raise GlassError(f"{request.folder} has no heads left", "Give another run: this run has nothing to prune.")
     if request.heads is not None and not 1 <= request.heads <= total:
-        raise GlassError(f"--heads = {request.heads}, but the model has {total} heads", f"Give {span(1, total)}.")
+        raise GlassError(
+            f"--heads = {request.heads}, but the model has {counted(total, 'heads')}", f"Give {span(1, total)}."
+        )
     if request.fraction is not None:
         return max(1, round(request.fraction * total))
     return request.heads or total

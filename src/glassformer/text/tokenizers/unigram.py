@@ -48,8 +48,8 @@ def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json
     letters = _letters(counts, coverage)
     if config.vocab_size < 258 + letters:
         raise GlassError(
-            f"tokenizer.vocab_size = {config.vocab_size} is too small for unigram: 256 bytes and "
-            f"{counted(letters, 'distinct characters')} need an id each",
+            f"tokenizer.vocab_size = {config.vocab_size} is too small for unigram: 256 bytes, "
+            f"{counted(letters, 'distinct characters')} and the special tokens need an id each",
             f"Set tokenizer.vocab_size to {258 + letters} or more.",
         )
     return _model(_train(sentencepiece, lines, config.vocab_size, coverage))
