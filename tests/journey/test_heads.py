@@ -172,5 +172,5 @@ def test_the_former_name_of_an_order_is_accepted_with_a_note(task_home: Path) ->
 def test_self_and_cross_attention_of_a_translator_are_distinguished(task_home: Path) -> None:
     facts, _ = told("runs/two", task_home)
     reasons = {(each["part"], each["role"]): each["reason"] for each in facts["left_out"]}
-    assert reasons["dec.cross", "copying"] == "source and target have separate vocabularies"
+    assert reasons["dec.cross", "copying"] == "source and target have separate embeddings"
     assert all("alignment" not in head["roles"] for head in facts["heads"] if head["part"] != "cross")

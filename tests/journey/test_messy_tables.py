@@ -96,7 +96,7 @@ READ = {
         '"Go!" he said\tspoken\n' + TABS,
         PAIRS,
         ('"Go!" he said', "spoken"),
-        "begins with a quote, which is kept",
+        "begins with a quote, which is not removed",
     ),
     "a first line of Excel": (
         "t.csv",

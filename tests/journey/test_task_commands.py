@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.app.cli.generate import ENDINGS
+from glassformer.generation.decoding import ENDINGS
 from glassformer.launch import start
 from glassformer.model.weights import load_tensors
 from glassformer.runs.folder import Run

@@ -299,7 +299,7 @@ def test_an_answer_ends_at_the_tokenizers_or_the_templates_end_token(tmp_path: P
         assert "".join(chat.reply(asked, settings)) == found.text
         assert write_receipt(chat, "What?", settings=settings, step=count).token == id
         if count == 1:
-            with pytest.raises(GlassError, match=r"1 token \(ended by end\)"):
+            with pytest.raises(GlassError, match=r"1 token \(ended by an end token\)"):
                 write_receipt(chat, "What?", settings=settings, step=2)
 
 
@@ -317,7 +317,7 @@ def test_a_receipt_ends_at_the_templates_end_text(tmp_path: Path) -> None:
     settings = SampleConfig(tokens=6, temperature=0)
     assert chat.generate(["What?"], settings)[0].tokens == 2
     assert write_receipt(chat, "What?", settings=settings, step=2).token == letter
-    with pytest.raises(GlassError, match=r"2 tokens \(ended by stop\)"):
+    with pytest.raises(GlassError, match=r"2 tokens \(ended by a stop string\)"):
         write_receipt(chat, "What?", settings=settings, step=3)
 
 

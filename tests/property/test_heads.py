@@ -171,7 +171,7 @@ def test_raised_logits_equal_the_heads_contribution() -> None:
 def test_copying_is_omitted_with_a_reason_where_it_is_meaningless() -> None:
     for family, changes, part, words in (
         ("decoder", {"norm_order": "post"}, "dec.self", "model.norm_order = post"),
-        ("encoder-decoder", {"shared_embedding": False}, "dec.cross", "separate vocabularies"),
+        ("encoder-decoder", {"shared_embedding": False}, "dec.cross", "separate embeddings"),
         ("encoder-decoder", {}, "enc.self", "reaches no logit directly"),
     ):
         model = as_if_trained(tiny(family=family, **changes))

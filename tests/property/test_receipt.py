@@ -375,7 +375,7 @@ def test_a_step_after_the_end_is_refused() -> None:
     first = write_receipt(model, "once", settings=stops)
     stops = stops.replace(stop=(model.tokenizer.decode([first.token]),))
     assert write_receipt(model, "once", settings=stops).token == first.token
-    with pytest.raises(GlassError, match=r"has 1 token \(ended by stop\)"):
+    with pytest.raises(GlassError, match=r"has 1 token \(ended by a stop string\)"):
         write_receipt(model, "once", settings=stops, step=2)
 
 

@@ -267,6 +267,7 @@ def test_invalid_probabilities_are_refused() -> None:
         ([0.0], fine, names, "float64"),
         ([0, 0], [[0.5, 0.5], [2.0, -1.0]], names, "row 1"),
         ([0, 0], [[0.5, 0.5], [0.5, 0.4]], names, "row 1"),
+        (["a", "b"], [[0.5, 0.5], [0.5, 0.5]], names, "not integers, but <U1"),
         ([0, 0], [[0.5, 0.5], [math.nan, 1.0]], names, "row 1"),
     ):
         with pytest.raises(GlassError, match=said):

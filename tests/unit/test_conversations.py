@@ -164,7 +164,7 @@ def test_conversations_without_answers_are_omitted_and_counted(tmp_path: Path) -
     assert "left out 2 conversations without an answer" in notes
     assert "left out 1 conversation with an empty answer" in notes
     assert "left out 2 rows without a conversation" in notes
-    assert "that end without an answer, of which the end is not read" in notes
+    assert "that end without an answer (what follows the last answer is not read)" in notes
     assert len(found.train) + len(found.validation) == 21
     assert not any("Thanks" in text for part in (found.train, found.validation) for (text,) in part.texts())
 

@@ -360,7 +360,7 @@ def test_literal_quotes_in_tsv_are_kept(spoken: str, write: Write, tmp_path: Pat
     found, said = rows_read("translate", write("t.tsv", tsv(rows)), tmp_path)
     assert found == rows
     if spoken.startswith('"'):
-        assert "line 21, column 2 of t.tsv begins with a quote, which is kept; data.quoting = standard" in said
+        assert "line 21, column 2 of t.tsv begins with a quote, which is not removed; data.quoting = standard" in said
 
 
 def test_a_sep_line_of_excel_sets_the_delimiter(write: Write, tmp_path: Path) -> None:

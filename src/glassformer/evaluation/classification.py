@@ -251,11 +251,11 @@ def _check_inputs(truth: NDArray[Any], probabilities: Floats, names: Sequence[st
             f"shape {probabilities.shape}",
             f"Give one row for each example and one column for each name: {shape}.",
         )
-    if not np.issubdtype(truth.dtype, np.integer) or truth.min() < 0 or truth.max() >= len(names):
-        raise GlassError(
-            f"the true labels go from {truth.min()!s} to {truth.max()!s} ({truth.dtype})",
-            f"Give integers from 0 to {len(names) - 1}, the indices of the label names.",
-        )
+    remedy = f"Give integers from 0 to {len(names) - 1}, the indices of the label names."
+    if not np.issubdtype(truth.dtype, np.integer):
+        raise GlassError(f"the true labels are not integers, but {truth.dtype}", remedy)
+    if truth.min() < 0 or truth.max() >= len(names):
+        raise GlassError(f"the true labels go from {truth.min()} to {truth.max()}", remedy)
     valid = np.isfinite(probabilities) & (probabilities >= 0)
     if not valid.all() or np.abs(probabilities.sum(axis=1) - 1).max() > SUM_TOLERANCE:
         invalid_rows = ~valid.all(axis=1) | (np.abs(probabilities.sum(axis=1) - 1) > SUM_TOLERANCE)

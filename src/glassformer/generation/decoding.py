@@ -26,6 +26,8 @@ from glassformer.model.threads import threads
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
 Ended = Literal["end", "stop", "length"]
+ENDINGS: Mapping[Ended, str] = {"end": "an end token", "stop": "a stop string", "length": "the length limit"}
+"""Reason why a text ended -> its description in reports and messages."""
 Stop = Callable[[int, list[int]], bool]
 
 

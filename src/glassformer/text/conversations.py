@@ -108,7 +108,9 @@ def conversation_records(
             tally.leave_out("conversations without an answer", position)
             continue
         if answer_ends[-1] < len(messages):
-            tally.remark("conversations that end without an answer, of which the end is not read", position)
+            tally.remark(
+                "conversations that end without an answer (what follows the last answer is not read)", position
+            )
             messages = messages[: answer_ends[-1]]
         try:
             text, spans = template.training_text(messages, names)

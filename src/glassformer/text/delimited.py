@@ -315,7 +315,7 @@ def find_dialect(
             return Dialect(delimiter, "standard", skipped, True), notes
         if position:
             notes.append(
-                f"{position} of {name} begins with a quote, which is kept; "
+                f"{position} of {name} begins with a quote, which is not removed; "
                 "data.quoting = standard removes the quotes around cells"
             )
         return Dialect(delimiter, "none", skipped, False), notes

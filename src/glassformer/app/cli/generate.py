@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 SAMPLING = {f"sample.{name}" for name in ("temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty")}
 """Sampling settings, which have no effect in beam search."""
-ENDINGS = {"end": "an end token", "stop": "a stop string", "length": "the length limit"}
-"""Reason why a text ended -> its description in the output."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -216,6 +214,8 @@ def _candidates_report(model: TextModel | Translator, prompt: str, count: int) -
 def _generation_report(
     model: TextModel | Translator, prompts: list[str], config: Config, arguments: argparse.Namespace
 ) -> SimpleReport:
+    from glassformer.generation.decoding import ENDINGS
+
     started = time.perf_counter()
     results = _generate(model, prompts, config.sample, arguments.samples)
     seconds = time.perf_counter() - started

@@ -157,7 +157,7 @@ def probe_induction(model: ScorableModel, token_counts: TokenCounts | None, size
     figures = {
         "nats per token in the first copy": float(nats[:, :length].mean()),
         "nats per token in the others, without the first token of the second": float(nats[:, length + 1 :].mean()),
-        f"without looking back nobody does better than ln {symbols:,}": math.log(symbols),
+        f"lowest possible mean without use of earlier tokens, ln {symbols:,}": math.log(symbols),
         f"in-context learning, loss of token {T} less that of token {early}": float(
             nats[:, T - 1].mean() - nats[:, early - 1].mean()
         ),

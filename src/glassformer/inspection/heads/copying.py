@@ -31,7 +31,7 @@ def no_direct_path(model: Model, stack: str, part: str) -> str | None:
     if isinstance(model, EncoderDecoder) and stack == "enc":
         return "the output of an encoder's heads reaches no logit directly"
     if part == "cross" and getattr(model, "source_embedding", None) is not None:
-        return "source and target have separate vocabularies"
+        return "source and target have separate embeddings"
     if model.config.norm_order != "pre":
         return f"model.norm_order = {model.config.norm_order}: the output of a head passes through more norms"
     if getattr(model.config, "head_transform", False):

@@ -12,7 +12,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted, span
 from glassformer.generation.beam import beam_search
 from glassformer.generation.context_window import window
-from glassformer.generation.decoding import check_finite, generate
+from glassformer.generation.decoding import ENDINGS, Ended, check_finite, generate
 from glassformer.generation.logit_readers import next_logits
 from glassformer.inspection.receipt.draw import Draw, SamplingStage, explain_draw, model_stage
 from glassformer.model.evaluation_mode import inference
@@ -165,9 +165,9 @@ def _search_tokens(
     return written_ids, logits[0].cpu()
 
 
-def _too_short_error(written: int, ended: str) -> GlassError:
+def _too_short_error(written: int, ended: Ended) -> GlassError:
     return GlassError(
-        f"the generated text has {counted(written, 'tokens')} (ended by {ended})",
+        f"the generated text has {counted(written, 'tokens')} (ended by {ENDINGS[ended]})",
         f"Give step {span(1, written)}.",
     )
 

@@ -267,9 +267,9 @@ class Tokenizer:
         parts += [self.normalization.upper()] if self.normalization != "none" else []
         parts += ["lower-cased"] if self.lowercase else []
         if self.exact:
-            parts.append("every text comes back exactly")
+            parts.append("every text is decoded exactly")
         elif self.kind == "wordpiece":
-            parts.append("spaces are not kept exactly")
+            parts.append("spaces are not decoded exactly")
         if self.unknown_id is not None:
             parts.append(f"unseen symbols become {self.token_text(self.unknown_id)}")
         return "; ".join(parts)
