@@ -21,7 +21,7 @@ PACKAGES = ("torch", "transformers", "tokenizers", "sentencepiece", "numpy")
 RESTRICTIONS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 """Environment variables that restrict the instructions of torch and its libraries."""
 SLOW = 20e9
-"""FLOP/s below which a large matrix multiplication would take minutes, so that only a small one is measured."""
+"""FLOP/s with 256 x 256 matrices on a CPU below which larger ones are not measured, because they may take too long."""
 
 
 def describe(threads: int) -> dict[str, Any]:

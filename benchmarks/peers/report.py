@@ -36,11 +36,13 @@ def markdown(found: Found) -> str:
     machine = found["machine"]
     peaks = found["peaks"]
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items() if number)
+    restriction = f", restricted to {machine['instruction_set']}" if machine.get("restricted_by") else ""
+    threads = "1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
     lines = [
         "# Comparison with other libraries",
         "",
         *([f"On the GPU: {machine['gpu']}."] if found["settings"].get("device", "cpu") != "cpu" else []),
-        f"{machine['processor']}, {machine['cores']} cores ({machine['threads']} threads used), "
+        f"{machine['processor']}{restriction}, {machine['cores']} cores ({threads} used), "
         f"{machine['memory_gb']} GB, {machine['system']}, Python {machine['python']}; {versions}.",
         f"Load average at the start: {machine['load']} (if it is above 0.5, other processes may have affected the "
         "results).",

@@ -130,7 +130,7 @@ def _by_sacrebleu(hypotheses: Sequence[str], references: Sequence[str]) -> list[
     )
     return [
         whole_set("bleu", "BLEU", statistics.bleu, n, scores.bleu_signature),
-        whole_set("bleu_lowercase", "BLEU, any case", lowercase_statistics.bleu, n, lowercase_scores.bleu_signature),
+        whole_set("bleu_lowercase", "BLEU, lowercase", lowercase_statistics.bleu, n, lowercase_scores.bleu_signature),
         whole_set("chrf", "chrF++", statistics.chrf, n, scores.chrf_signature),
     ]
 

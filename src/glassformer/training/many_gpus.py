@@ -61,7 +61,9 @@ GPUS = {
     "a100": Gpu(312e12, 80e9, 2.039e12, 300e9, 25e9, 8, "NVIDIA A100 80 GB SXM data sheet; DGX A100: 200 Gb/s per GPU"),
     "h100": Gpu(989e12, 80e9, 3.35e12, 450e9, 50e9, 8, "NVIDIA H100 SXM data sheet; DGX H100: 400 Gb/s per GPU"),
     "h200": Gpu(989e12, 141e9, 4.8e12, 450e9, 50e9, 8, "NVIDIA H200 SXM data sheet; DGX H200: 400 Gb/s per GPU"),
-    "b200": Gpu(2250e12, 180e9, 8e12, 900e9, 50e9, 8, "NVIDIA DGX B200 data sheet / 8 GPUs: 400 Gb/s per GPU"),
+    "b200": Gpu(
+        2250e12, 180e9, 8e12, 900e9, 50e9, 8, "NVIDIA DGX B200 data sheet, divided by 8 GPUs; network: 400 Gb/s per GPU"
+    ),
 }
 
 

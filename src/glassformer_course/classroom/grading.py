@@ -38,7 +38,7 @@ class Mark:
 
 
 def submissions(folder: Path) -> list[Path]:
-    """Return the students' folders, sorted by name, without names that begin with `.` or `__`.
+    """Return the students' folders, sorted by name, except those whose names begin with `.` or `__`.
 
     Raises:
         GlassError: the folder is missing, or has no subfolders.

@@ -65,7 +65,8 @@ def read_tokens(path: Path) -> Tokens:
     if document["normalizer"] is not None:
         name = "lowercase = true" if facts["lowercase"] else f"normalization = {facts['normalization']}"
         raise GlassError(
-            f"GGUF cannot express this tokenizer: llama.cpp has no normalization, and this run has tokenizer.{name}",
+            "GGUF cannot express this tokenizer: llama.cpp does not normalize text for byte-level BPE, "
+            f"and this run has tokenizer.{name}",
             "Nearest: a run trained with --set tokenizer.lowercase=false --set tokenizer.normalization=none",
         )
     if document["pre_tokenizer"] != layout.pre_tokenizer(kind):

@@ -51,7 +51,7 @@ def _refuse_misplaced(name: str) -> None:
         raise GlassError(f"settings has the key {name!r}", 'Write "SECTION.FIELD", such as "model.activation".')
     if name == "train.task" or (section == "data" and field not in OF_DATA):
         raise GlassError(
-            f"the setting {name} does not apply: the task follows from the class, and the texts are given to fit",
+            f"the setting {name} does not apply: the class determines the task, and the texts are passed to fit()",
             f"Leave it out of settings, which may set only {', '.join(OF_DATA)} of data.",
         )
 

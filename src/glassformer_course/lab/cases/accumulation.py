@@ -43,7 +43,7 @@ def fault() -> Iterator[None]:
 
 
 def differences(trained: Trained) -> list[Point]:
-    """Return (micro-batch size, relative difference of the gradient from that of all eight rows at once)."""
+    """Return points (micro-batch size, relative difference of the gradient from that of all eight rows at once)."""
     rows = trained.task.rows(0)
     gradients = {}
     for size in (8, 4, 2, 1):

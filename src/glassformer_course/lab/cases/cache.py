@@ -33,7 +33,7 @@ def fault() -> Iterator[None]:
 
 
 def logit_differences(trained: Trained) -> list[Point]:
-    """Return (position, largest difference between the logits with and without a cache)."""
+    """Return a point (position, largest difference of the logits with and without a cache) for each position."""
     ids = torch.tensor([trained.tokenizer.encode(TEXT)])
     cache = Cache(trained.config.model, 1, ids.shape[1], ids.device, torch.float32)
     with torch.no_grad():

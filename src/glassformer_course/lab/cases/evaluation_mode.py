@@ -30,7 +30,7 @@ def fault() -> Iterator[None]:
 
 
 def repeated_losses(trained: Trained) -> list[Point]:
-    """Return (number of the measurement, loss of the same weights on the same text)."""
+    """Return a point (number of the measurement, loss of the same weights on the same text) for each measurement."""
     rows = trained.task.held_out(400)
     return [
         (measurement, validation_loss(trained.model.train(), rows, CPU).loss) for measurement in range(1, TIMES + 1)

@@ -37,7 +37,7 @@ def fault() -> Iterator[None]:
 
 
 def with_padding(trained: Trained) -> list[Point]:
-    """Return (tokens of padding before each row, loss of the rows)."""
+    """Return a point (number of padding tokens before each row, loss of the rows) for each amount of padding."""
     rows = [row for row in trained.task.held_out(1500) if len(row) <= trained.config.model.context - MOST]
     batch = Batch.from_rows(rows)
     points = list[Point]()

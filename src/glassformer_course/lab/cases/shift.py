@@ -34,7 +34,7 @@ def fault() -> Iterator[None]:
 
 
 def agreement(trained: Trained) -> list[Point]:
-    """Return (offset, fraction of positions whose most likely token is the one at that offset from the input)."""
+    """Return points (offset, fraction of positions whose likeliest token is the one at that offset from the input)."""
     rows = [row for row in trained.task.held_out(600) if len(row) == trained.config.model.context + 1]
     ids = torch.tensor([row.ids.tolist() for row in rows])  # (B, T + 1)
     max_offset = max(OFFSETS)
