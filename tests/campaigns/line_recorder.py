@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("line recorder")
     group.addoption("--watch", help="file whose executed lines are recorded")
     group.addoption("--results", required=True, help="file to append one JSON object to for each test that ends")
-    group.addoption("--cases", type=int, help="run at most so many cases of each test function, evenly spread")
+    group.addoption("--cases", type=int, help="run at most this many cases of each test function, evenly spaced")
     group.addoption("--choice", help="JSON file with `ids` to run alone (or null for all) and ids to `leave_out`")
 
 
