@@ -206,7 +206,7 @@ PANELS = {
     "training step, by vocabulary": Panel("tokens of the vocabulary", "seconds for 3,072 tokens", steps_by_vocabulary),
     "a token, by model size": Panel("million parameters", "milliseconds per token", tokens_by_size),
     "a token, by prompt": Panel("tokens of the prompt", "milliseconds per token, with the prompt", tokens_by_prompt),
-    "a token of each text, by texts at once": Panel("texts at once", "milliseconds per step", tokens_by_texts),
+    "generation step, by batch size": Panel("batch size", "milliseconds per step", tokens_by_texts),
     "encoding, by corpus": Panel("megabytes", "seconds", encoding_by_corpus),
     "opening a run, by model size": Panel("million parameters", "seconds", opening_by_size),
 }

@@ -66,8 +66,12 @@ def markdown(found: Found) -> str:
                 "|---|---|---|---|---|",
             ]
         lines += [_line(row, name) for name in row["median"]]
-        lines += [f"| | {name.replace('_', ' ')} | {_words(row[name])} | | |" for name in SHOWN if row.get(name)]
+        lines += [f"| | {_label(name)} | {_words(row[name])} | | |" for name in SHOWN if row.get(name)]
     return "\n".join(lines) + "\n"
+
+
+def _label(name: str) -> str:
+    return "weights read, in GB/s" if name == "weight_gb_read_per_second" else name.replace("_", " ")
 
 
 def _line(row: Found, name: str) -> str:

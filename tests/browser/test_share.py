@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary
@@ -294,4 +294,13 @@ def test_a_shared_file_answers_a_question(opened: Page, tmp_path: Path) -> None:
     (sample,) = load_shared(report.out).generate(["the old dog"], SampleConfig(temperature=0, tokens=20))
     assert (page.text_content(".out [aria-live]") or "").strip() == sample.text.strip()
     assert faults == []
+    page.close()
+
+
+def test_a_shared_receipt_of_a_text_without_a_mask_is_refused(opened: Page, tmp_path: Path) -> None:
+    made = make_run(tmp_path / "run", "masked", SCHEMES["masked"], **SETTINGS["masked"])
+    report = share_run(ShareRequest(made, tmp_path / "masked.html", examples=[TEXTS["masked"]]))
+    page = opened.context.new_page()
+    page.goto(report.out.as_uri() + "#receipt?text=the+old+dog")
+    expect(page.locator(".problem")).to_contain_text("There is no [MASK] in the text.")
     page.close()

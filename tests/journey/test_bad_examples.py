@@ -30,7 +30,11 @@ FILES = {
     "ids.tsv": "".join(f"id{n}\tmessage number {n} of many\n" for n in range(30)),
 }
 FAULTS = [  # arguments after glass train, words of the first and of the second line
-    ("a.en a.fr --task translate", "a.en has 3 lines and a.fr has 2", "a.fr ends before line 3 of a.en ('three')"),
+    (
+        "a.en a.fr --task translate",
+        "a.en has 3 lines and a.fr has 2",
+        "a.fr ends before line 3 of a.en (next text: 'three')",
+    ),
     ("a.en --task translate", "a.en is plain text and has no targets", "data.target"),
     ("a.en a.fr", "data.target was given", "set train.task to translate or summarize"),
     ("only.tsv --task classify", "have the label 'spam'", "at least two labels"),

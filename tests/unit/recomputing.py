@@ -97,9 +97,9 @@ class Bench:
         total = np.zeros(1)
         for term in formula.split(" + "):
             left, _, right = term.partition(" · " if " · " in term else " ")
-            if term.startswith("last vectors"):
+            if term.startswith("last hidden states"):
                 left = "last"
-                right = term.removeprefix("last vectors ")
+                right = term.removeprefix("last hidden states ")
                 self.known["last"] = self.known.get("Y", self.known["X"])
             one = self.known[left]
             if " · " in term:

@@ -1,4 +1,4 @@
-"""`glass data list` and `glass data show` for every kind of generated corpus."""
+"""`glass data list` and `glass data show` for generated documents, pairs, labelled texts and minimal pairs."""
 
 from __future__ import annotations
 

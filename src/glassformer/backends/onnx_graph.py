@@ -97,9 +97,9 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
 
     Args:
         model: model on the CPU.
-        precision: precision of the matrix multiplications and of a decoder's cache: "float32", or "int8" for 8-bit
-            weights, inputs and cache. Everything else, including the embedding, is float32, even if the model has
-            another data type.
+        precision: precision of the multiplications by weight matrices and of a decoder's cache: "float32", or "int8"
+            for 8-bit weights, inputs and cache. Everything else, including the embedding, is float32, even if the model
+            has another data type.
     """
     import onnx
 

@@ -13,7 +13,7 @@ from glassformer.base.pages import render_page
 from glassformer.experiments.grid import Grid, format_setting, shared_settings
 from glassformer.experiments.statistics import CLAIM, CellResult, ResultTable, warnings_of
 
-ROWS = ("model.context", "train.batch", "train.batch_tokens", "train.task")
+ROWS = ("model.context", "train.batch", "train.batch_tokens", "train.mask_share", "train.task")
 """Settings outside of `data` and `tokenizer` that change the rows of a training step."""
 
 

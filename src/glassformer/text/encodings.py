@@ -318,8 +318,8 @@ def _encoding_error(name: str, encoding: Encoding, error: UndecodableError, sett
     where = f"byte 0x{error.byte:02X} at offset {error.offset}"
     if setting == "auto" and encoding.codec == "utf-8":
         return GlassError(
-            f"the encoding of {name} is unknown: {where} is not UTF-8, and the text does not read as Windows-1252",
-            "Save it as UTF-8, or set data.encoding to utf-16 or windows-1252.",
+            f"{name} is not valid UTF-8: {where}; it does not seem to be Windows-1252 either",
+            "Correct that byte, save the file as UTF-8, or set data.encoding to utf-16 or windows-1252.",
         )
     remedy = {
         "auto": "Correct that byte, or save the file as UTF-8.",

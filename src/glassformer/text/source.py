@@ -220,7 +220,7 @@ def _refuse_unequal(
         f"{names[0]} has {counted(line_counts[0], 'lines')} and {names[1]} has {line_counts[1]:,}, so they are not "
         "parallel",
         f"Make line n of one file match line n of the other: {names[1 - longer_index]} ends before line {number:,} of "
-        f"{names[longer_index]} ({first_text!r}).",
+        f"{names[longer_index]} (next text: {first_text!r}).",
     )
 
 

@@ -45,7 +45,7 @@ export const STOPS: readonly Stop[] = [
   {
     view: "score",
     title: "How one weight is computed",
-    explanation: "The query and the key, two lists of numbers, are multiplied entry by entry, summed and scaled. Softmax turns these scores into weights.",
+    explanation: "The query and the key, two lists of numbers, are multiplied entry by entry. The sum of the products, scaled, is the score of the key. Softmax turns the scores of a row into weights.",
     attempt: "Find the largest product. Then divide all scores by a larger or a smaller number: does the row become flatter or more peaked?",
   },
   {

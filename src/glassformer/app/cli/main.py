@@ -92,7 +92,7 @@ class Parser(argparse.ArgumentParser):
         return [shapes[each.nargs].format(each.metavar) for each in self.positionals()]
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Raise a `GlassError` with the nearest choice if a value is not among the choices of its option."""
+        """Raise a `GlassError` that suggests the closest choice, or lists all choices, if a value is not allowed."""
         if action.choices is not None and value not in action.choices:
             name = action.option_strings[-1] if action.option_strings else action.metavar or action.dest
             raise GlassError(f"{name} {value} is not allowed", nearest(str(value), map(str, action.choices)))

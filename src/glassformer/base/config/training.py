@@ -164,7 +164,7 @@ class TrainConfig(BaseSettings):
             )
         if self.shard and self.snapshots:
             raise impossible(
-                f"snapshots = {self.snapshots}, but with shard = true no process has the whole model after every step",
+                f"snapshots = {self.snapshots}, but with shard = true no process has the whole model",
                 "Leave out shard or snapshots.",
             )
         if self.schedule == "noam" and self.warmup == 0:

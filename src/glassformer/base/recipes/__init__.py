@@ -18,7 +18,8 @@ class Recipe:
         name: name of the file, without its extension.
         summary: description in one line.
         settings: settings by section; settings that are missing keep their defaults.
-        vocabulary: vocabulary size of the recipe's usual text, for `glass count`; None: `tokenizer.vocab_size`.
+        vocabulary: vocabulary size of the recipe's usual text, for `glass count` if `model.vocab_size` is unset; None:
+            `tokenizer.vocab_size`.
         sized: whether the recipe leaves sizes, such as `model.width`, to be chosen for the text, the time limit and the
             machine.
         published: published parameter counts of this model, for comparison in `glass count`: `total`, `note` and

@@ -61,7 +61,7 @@ def _transform(subject: Subject, trace: Trace) -> Section:
     matrices = (
         Matrix("W_T", None, parameters(model.head.transform.weight.T), role="parameters"),
         Matrix("b_T", None, parameters(model.head.transform.bias), ("bias",), role="parameters"),
-        Matrix("T", projection("last vectors", "W_T", "b_T"), numbers(projected[0, positions]), rows),
+        Matrix("T", projection("last hidden states", "W_T", "b_T"), numbers(projected[0, positions]), rows),
         Matrix(name, Activated(activation, "T"), numbers(activated[0, positions]), rows),
     )
     children: tuple[Section, ...] = ()
@@ -85,7 +85,7 @@ def _logits(subject: Subject, trace: Trace) -> Section:
     if isinstance(model, Classifier):
         input_name = "p"
     elif trace.transformed is None:
-        input_name = "last vectors"
+        input_name = "last hidden states"
     else:
         input_name = "Y"
     matrices = [Matrix(letter, None, parameters(output_weight.T), (), names, "parameters")]

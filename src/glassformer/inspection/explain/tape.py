@@ -153,9 +153,9 @@ class _Recorder:
                 self._begin_stack(section.key)
                 continue
             self._parts.append(title)
-            if section.key in ("transform", "logits") and "last vectors" not in self._named_matrices:
+            if section.key in ("transform", "logits") and "last hidden states" not in self._named_matrices:
                 last_vectors = self._stack_output()
-                self._named_matrices["last vectors"] = (
+                self._named_matrices["last hidden states"] = (
                     last_vectors[list(self._subject.positions)] if self._subject.positions else last_vectors
                 )
             matrices_before = dict(self._named_matrices)

@@ -85,7 +85,7 @@ def joined(train: TrainConfig) -> Iterator[Processes]:
         ):
             raise
         raise GlassError(
-            "another process of this run has ended",
+            "another process of this run has ended or does not respond",
             "Resume with --resume, or let torchrun --max-restarts N do it; saved checkpoints are intact.",
         ) from error
     finally:

@@ -24,7 +24,11 @@ export function receipt(shared: SharedFile, question: Question): object {
   const against = tokenOrLabelId(shared, question.against);
   const outputs = outputsOf(shared, subject, question.target != null, token).filter((output) => isAnswered(shared, output.position, subject.ids));
   const output = question.place == null ? outputs.at(-1) : outputs.find((each) => each.position === question.place);
-  if (output === undefined) throw new GlassError(`There is no answer at position ${question.place}.`, "Choose another position.");
+  if (outputs.length === 0) throw new GlassError("There is no [MASK] in the text.", "Write [MASK] where a token is missing.");
+  if (output === undefined) {
+    const positions = outputs.map((each) => each.position).join(", ");
+    throw new GlassError(`There is no answer at position ${question.place}.`, `Choose one of: ${positions}.`);
+  }
   const parts = splitLogit(shared, subject, output.readPositions, output.answer, against);
   const logits = rowOf(subject.pass.logits, output.position);
   const logit = logits[output.answer]! - (against === null ? 0 : logits[against]!);
