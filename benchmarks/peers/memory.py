@@ -25,13 +25,13 @@ def measure(options: Options) -> Iterator[Row]:
     models = {
         OURS: {"library": "ours"},
         "Hugging Face": {"library": "hugging_face", "attention": "sdpa"},
-        "Hugging Face, weights kept": {"library": "hugging_face", "attention": "eager"},
+        "Hugging Face with eager attention": {"library": "hugging_face", "attention": "eager"},
     }
     contexts = (256, 512) if options.quick else CONTEXTS
     for mode in ("training",) if options.quick else ("training", "reading"):
         found: dict[str, dict[int, float]] = {name: {} for name in models}
         for context in contexts:
-            asked = [name for name in models if "kept" not in name or context <= QUADRATIC]
+            asked = [name for name in models if models[name].get("attention") != "eager" or context <= QUADRATIC]
             for name in asked:
                 facts = {**models[name], "context": context, "mode": mode, "threads": options.threads}
                 found[name][context] = in_a_process("remembering", facts)["megabytes"]

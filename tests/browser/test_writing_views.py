@@ -134,6 +134,21 @@ def test_an_ablated_part_changes_the_output(
     assert values(shown, ".loss .off")[1] == pytest.approx(json.loads(said.stdout)["loss"], abs=CLOSE)
 
 
+def test_a_failed_measurement_of_an_ablation_is_reported(page: Visit) -> None:
+    """The loss on held-out text comes from a second, slower request; if the server refuses it, show its error."""
+    shown = page("ablation", "book", refused=True)
+    error = {"error": {"what": "the server is busy", "remedy": "Try again with `glass serve`."}}
+    shown.route(
+        "**/ablation",
+        lambda route: (
+            route.fulfill(json=error, status=429) if "tokens" in route.request.post_data_json else route.continue_()
+        ),
+    )
+    shown.locator("button.switch").first.click()
+    expect(shown.locator(".losses .problem .what")).to_have_text("the server is busy")
+    expect(shown.locator(".losses .problem code")).to_have_text("glass serve")
+
+
 def test_two_runs_are_shown_side_by_side(page: Visit, model: Library) -> None:
     shown = page("compare", "book", other="post", stretch=3, head="dec.1.self.0", head2="dec.0.self.1")
     costs = [surprisals(model(name), TEXTS["book"]) for name in ("book", "post")]

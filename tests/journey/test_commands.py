@@ -304,7 +304,7 @@ def test_input_is_answered_line_by_line(home: Path) -> None:
 
 
 def test_unicode_line_separators_do_not_end_a_line(home: Path) -> None:
-    """Other Unicode line separators are part of a prompt: a program expects one answer for each of its lines."""
+    """Only LF and CRLF end a prompt; U+2028 and form feed are part of it, so each input line has one output line."""
     (home / "odd.txt").write_text("a\u2028b\x0cc\nd\n", encoding="utf-8", newline="")
     assert len(facts("generate", "runs/book", "--input", "odd.txt", folder=home)["samples"]) == 2
     assert shown("generate", "runs/book", "--input", "odd.txt", folder=home).count("\n") == 2

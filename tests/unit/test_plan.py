@@ -195,7 +195,7 @@ def test_warnings(tmp_path: Path) -> None:
     assert list(edges.warnings()) == []
     heavy = [part if part.name != "token embedding" else replace(part, parameters=10**6) for part in calm.components]
     (warning,) = replace(calm, components=heavy).warnings()
-    assert "of the parameters are in the embeddings and the output head" in warning
+    assert "of the parameters are in the token embeddings and output head" in warning
 
 
 def test_the_longest_row_is_found(tmp_path: Path) -> None:

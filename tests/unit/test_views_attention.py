@@ -71,7 +71,7 @@ def numbers(answer: Binary, at: int = 0, count: int = -1) -> Floats:
 
 
 def traced(opened: ServedModel) -> Trace:
-    """Return the trace of the pass, by the library alone."""
+    """Return the trace of the run's example text, made by the library without the views."""
     model = OpenedRun.load(opened.folder, device="cpu").text_model
     return unshortened_subject_of(model, TEXTS[opened.name]).trace()
 

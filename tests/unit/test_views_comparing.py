@@ -99,7 +99,7 @@ def test_mask_and_positions_can_be_ablated_together(registry: ModelRegistry) -> 
     found = ask(registry, "book", "ablation", off=["dec.mask", "dec.positions"], write=5)
     assert found["text"]["off"] != found["text"]["whole"]
     assert found["written"]["before"] is not None
-    assert found["keep"]["why"] == "only heads can be removed permanently, but dec.mask is ablated too"
+    assert found["keep"]["why"] == "only heads can be removed permanently, and dec.mask is not a head"
 
 
 @pytest.mark.parametrize(

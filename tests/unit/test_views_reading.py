@@ -53,7 +53,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> ModelRegistry:
 
 @pytest.fixture(scope="module")
 def subjects(registry: ModelRegistry) -> dict[str, Subject]:
-    """Return the input of each run, by the library alone."""
+    """Return the model and input of each run, created by calling the library directly, without the views."""
     return {
         name: unshortened_subject_of(OpenedRun.load(registry.open(name).folder).text_model, TEXTS[name])
         for name in RUNS

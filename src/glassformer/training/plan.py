@@ -135,7 +135,7 @@ class RunPlan:
         vocabulary = sum(part.parameters for part in self.components if part.name in VOCABULARY)
         if vocabulary > LARGE_VOCABULARY * self.parameters:
             yield (
-                f"{vocabulary / self.parameters:.0%} of the parameters are in the embeddings and the output head: "
+                f"{vocabulary / self.parameters:.0%} of the parameters are in the token embeddings and output head: "
                 "use a smaller tokenizer.vocab_size, or a larger model.width or model.layers"
             )
         context = self.config.model.context

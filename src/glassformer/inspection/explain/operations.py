@@ -80,7 +80,7 @@ class FormulaContext:
         return self.matrices[name]
 
     def hide(self, scores: Numbers) -> Numbers:
-        """Return the scores (T, S), with -inf where the forward pass has -inf for a hidden key."""
+        """Return the scores (T, S), with -inf where the forward pass has -inf for a masked key."""
         return np.where(np.isneginf(self.result), -np.inf, scores)
 
     @property

@@ -17,7 +17,7 @@ Cache = tuple[Array, Array]
 
 
 def step(x: Array, cache: Cache, w_query: Array, w_key: Array, w_value: Array) -> tuple[Array, Cache]:
-    """Return the attention of the next tokens and the longer cache, computed token by token without a mask."""
+    """Return the attention output of the next tokens and the updated cache; loop over tokens, without a mask."""
     keys, values = cache
     mixed = np.empty((len(x), w_value.shape[1]))
     for row, vector in enumerate(x):

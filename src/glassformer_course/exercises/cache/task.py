@@ -33,7 +33,7 @@ def rotate(x, positions):
 
 
 def step(x, cache, w_query, w_key, w_value):
-    """Return the attention of the next tokens and the longer cache: (n, D), cache, (D, d) each -> (n, d), cache."""
+    """Return the attention output of the next tokens and the new cache: (n, D), cache, (D, d) each -> (n, d), cache."""
     # BEGIN SOLUTION
     old_keys, old_values = cache
     t = len(old_keys)

@@ -189,7 +189,7 @@ def _removable_heads(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
     if ablation.kind != "zero":
         why = "only heads that are replaced by zero can be removed permanently"
     elif not_heads:
-        why = f"only heads can be removed permanently, but {not_heads[0]} is ablated too"
+        why = f"only heads can be removed permanently, and {not_heads[0]} is not a head"
     elif not ablation.removed_parts:
         why = "no part is ablated"
     try:
