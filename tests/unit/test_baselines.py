@@ -187,7 +187,7 @@ def test_the_true_entropy_falls_back_to_the_corpus_entropy() -> None:
     validation = store(["12=12", "x"], tokenizer)
     truth = baselines(validation, validation, tokenizer, "sort", windows="documents")[-1]
     assert truth.loss == pytest.approx(2 * (find_text_corpus("sort").entropy() or 0) / 8)
-    assert "entropy of sort" in truth.note
+    assert "entropy per document of sort" in truth.note
 
 
 def test_nothing_beats_uniform_tokens() -> None:
