@@ -186,7 +186,7 @@ def test_trailing_delimiters_are_not_fields(write: Write, tmp_path: Path) -> Non
     source = write("t.csv", "label,text\n" + lines(f"{a},{b},," for a, b in ROWS[:30]))
     rows, said = rows_read("classify", source, tmp_path)
     assert rows == ROWS[:30]
-    assert "30 rows with extra fields that are empty, which are dropped" in said
+    assert "30 rows with extra fields that are empty (these fields are dropped)" in said
     source = write("u.csv", "label,text,,\n" + lines(f"{a},{b},," for a, b in ROWS[:30]))
     assert rows_read("classify", source, tmp_path, label_column="label", column="text")[0] == ROWS[:30]
 

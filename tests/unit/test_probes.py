@@ -168,8 +168,10 @@ def test_frequency_baselines_use_the_training_text() -> None:
 
 
 def looking_up(rows: Sequence[Sequence[int]]) -> list[RowScores]:
-    """Return the scores of a perfect induction head: it predicts what followed the token's last occurrence, else token
-    0."""
+    """Return the scores of a perfect induction head.
+
+    It predicts the token that followed the previous occurrence of the current token, or token 0 if there was none.
+    """
     found = []
     for row in rows:
         best = [0] * len(row)

@@ -30,7 +30,7 @@ BEYOND = {
     "cut": "rows with more fields than the table has columns (the extra fields are not read)",
     "join": "rows with more fields than the table has columns (the extra fields are joined to the last column)",
 }
-EMPTY = "rows with extra fields that are empty, which are dropped"
+EMPTY = "rows with extra fields that are empty (these fields are dropped)"
 BREAKS = "rows with line breaks in quotes"
 JSON = json.JSONDecoder(parse_constant=lambda constant: None)
 """Decoder that reads NaN and Infinity as null. They are not JSON, but Python writes them for missing numbers."""

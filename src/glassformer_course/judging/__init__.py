@@ -1,1 +1,1 @@
-"""Check answers: each runs in a separate process with NumPy only, and its results are compared with the reference."""
+"""Check answers: each runs in a separate process without PyTorch; its results are compared with the reference."""

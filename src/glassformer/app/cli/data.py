@@ -90,7 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.name is None:
         raise GlassError(
             f"glass data {arguments.action} needs a name",
-            f"Give a name, for example: glass data {arguments.action} stories",
+            f"Give a name, for example: glass data {arguments.action} stories"
+            f"{' --out tokens/stories' if arguments.action == 'encode' else ''}",
         )
     if arguments.action == "encode":
         return data_encode.run(arguments, _changes(arguments))

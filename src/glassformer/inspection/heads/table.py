@@ -14,7 +14,8 @@ NUMBERS = {
     "confidence": "largest weight on a token that is not special, mean over queries",
     "distance": "distance to the key in tokens, weighted by attention",
     "distance_share": "distance relative to uniform attention",
-    "divergence": "Jensen-Shannon divergence of texts at equal positions, in nats; 0: depends on positions only",
+    "divergence": "Jensen-Shannon divergence of the weights in two texts at the same position, in nats; "
+    "0: depends on positions only",
     "coverage": "fraction of source tokens with a total weight of at least 0.5",
     "first_of_64": "weight on the first token, mean over the first 64 queries",
     "hidden_weight": "largest weight on masked keys, such as padding or later tokens: must be 0",

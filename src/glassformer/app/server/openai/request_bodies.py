@@ -91,7 +91,7 @@ class SamplingBody(BaseModel):
         Args:
             tokens: maximum number of tokens of each text.
             stop: stop strings in addition to those of the body.
-            defaults: defaults for fields that the body does not set.
+            defaults: defaults for the fields in `SAMPLING` that the body does not set.
         """
         first_seed = secrets.randbits(63) if self.seed is None else self.seed
         stop_texts = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
