@@ -47,7 +47,7 @@ def markdown(found: Found) -> str:
         f"Load average at the start: {machine['load']} (if it is above 0.5, other processes may have affected the "
         "results).",
         "",
-        f"Peaks measured in this run: {peaks['fp32_gflops']} GFLOP/s for matrix multiplications in fp32, "
+        f"Peaks of the CPU, measured in this run: {peaks['fp32_gflops']} GFLOP/s for matrix multiplications in fp32, "
         f"{peaks['bf16_gflops']} GFLOP/s in bf16, and a memory bandwidth of {peaks['memory_gb_per_second']} GB/s.",
         "",
         f"Each value is the median of its turns (at most {found['settings']['repeats']}). Times are "

@@ -89,8 +89,8 @@ THE_TEXT = [
     M(
         "undecodable bytes",
         train("a.txt"),
-        "encoding of a.txt & 0xFF at offset 6",
-        "Save it as UTF-8",
+        "a.txt is not valid UTF-8: byte 0xFF at offset 6",
+        "save the file as UTF-8",
         write("a.txt", "কখ".encode() + b"\xff\xfe and more"),
     ),
     M(
@@ -285,7 +285,7 @@ GENERATING = [
     M(
         "prompts file not UTF-8",
         generate("--input", "p.txt"),
-        "0xFF at offset 3 is not UTF-8",
+        "p.txt is not valid UTF-8: byte 0xFF at offset 3",
         "UTF-8",
         write("p.txt", b"a\nb\xff"),
     ),
