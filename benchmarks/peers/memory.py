@@ -37,7 +37,8 @@ def measure(options: Options) -> Iterator[Row]:
                 found[name][context] = in_a_process("remembering", facts)["megabytes"]
             values = {name: [found[name][context]] for name in asked}
             grows = {name: growth(found[name]) for name in asked if len(found[name]) > 1}
-            yield Row(f"memory of {mode}", f"context {context}, 1 text", "MB", values, False, {"exponent": grows})
+            kind = "memory of training" if mode == "training" else "memory of a forward pass"
+            yield Row(kind, f"context {context}, 1 text", "MB", values, False, {"exponent": grows})
 
 
 def growth(megabytes: dict[int, float]) -> float:

@@ -2,7 +2,7 @@
 
     import glassformer as gf
 
-    model = gf.load("runs/book")  # or gf.fit("book.txt", minutes=5), or gf.import_model("gpt2")
+    model = gf.load("runs/book")  # or gf.fit("book.txt", minutes=5), or gf.import_model("path/to/gpt2")
     print(model.generate("It was"))
 
 Public names are imported on first use, because most of them import torch.

@@ -37,7 +37,7 @@ def logits_of(model: Model, given: dict[str, Tensor | None]) -> Tensor:
 
 
 def observed_logits_of(model: Model, given: dict[str, Tensor | None]) -> Tensor:
-    """Return the logits of a pass in which hooks make every attention compute explicitly."""
+    """Return the logits of a pass in which hooks make every attention layer compute its weights."""
     layers = [part for part in model.modules() if isinstance(part, Attention)]
     handles = [layer.hook_pattern.register_forward_hook(lambda *_: None) for layer in layers]
     try:

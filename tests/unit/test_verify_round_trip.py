@@ -12,7 +12,7 @@ LEARNT = ["The quick brown fox jumps over the lazy dog. " * 3, "গান গা
 
 
 def tokenizer(kind: str, normalization: str = "none", lowercase: bool = False) -> Tokenizer:
-    """Return a tokenizer that knows some scripts and not others."""
+    """Return a tokenizer trained on text in some scripts and not in others."""
     settings = TokenizerConfig.model_validate(
         {"kind": kind, "vocab_size": 320, "normalization": normalization, "lowercase": lowercase}
     )

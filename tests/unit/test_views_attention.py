@@ -58,7 +58,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> ModelRegistry:
 
 
 def ask(opened: ServedModel, name: str, **question: Any) -> Any:
-    """Return the answer of a view to a JSON body: a table, or a `Binary`."""
+    """Return the response of a view to a JSON body: a dict, or a `Binary`."""
     view = find_view(name)
     body = json.dumps(question if name == "roles" else {"text": TEXTS.get(opened.name, ""), **question})
     reply = view.reply(opened, view.parse(body.encode()))
@@ -127,7 +127,7 @@ def test_every_map_equals_the_trace(registry: ModelRegistry, name: str) -> None:
 def test_rows_of_a_long_text_equal_a_recording(
     registry: ModelRegistry, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The limits are so low that no patterns are kept: a few rows are computed at a time, for every attention."""
+    """The limits are so low that no patterns are stored: every attention layer computes a few rows at a time."""
     whole = registry.open(name)
     opened = ServedModel(name, whole.run)
     monkeypatch.setattr(attention_pass, "OBSERVED", 0)

@@ -1,4 +1,4 @@
-"""The reading views of the server compared with the library, for every family; and the output of their scripts."""
+"""The views tape, receipt, lens, importance, embeddings and positions compared with the library, and their scripts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def subjects(registry: ModelRegistry) -> dict[str, Subject]:
 
 
 def ask(opened: ServedModel, name: str, **question: Any) -> Any:
-    """Return the answer of a view to a JSON body: a table, or a `Binary`."""
+    """Return the response of a view to a JSON body: a dict, or a `Binary`."""
     reads = {} if name in ("embeddings", "positions") else {"text": TEXTS[opened.name]}
     view = find_view(name)
     reply = view.reply(opened, view.parse(json.dumps({**reads, **question}).encode()))

@@ -21,7 +21,7 @@ import { VIEWS } from "./views";
 
 function part(id: string): HTMLElement {
   const found = document.getElementById(id);
-  if (found === null) throw new Error(`the file has no element ${id}: it is incomplete`);
+  if (found === null) throw new Error(`the file has no element ${id}: it is incomplete. Copy or download it again.`);
   return found;
 }
 

@@ -60,7 +60,7 @@ def document_split_notes(survey: Survey, split: DocumentSplit, data: DataConfig,
     if unused := survey.characters - train.characters - validation.characters:
         notes.append(
             f"{counted(unused, 'characters are', 'character is')} in neither split, "
-            "because data.validation_limit is shorter than the held-out document"
+            "because the held-out text is longer than data.validation_limit"
         )
     text_hashes = np.frombuffer(survey.marks, dtype=np.uint64)
     if survey.records > 1 and (repeated := len(text_hashes) - len(np.unique(text_hashes))):

@@ -53,7 +53,7 @@ THREADS_SHARE = 1 / 6
 SAMPLED = 16
 """Maximum number of tokens that the probe generates to estimate the time of a full sample."""
 SEARCHED_STEPS = 1000
-"""Number of steps that are searched for the largest batches."""
+"""Maximum number of steps that are searched for the largest batches."""
 SETTLED = 48
 """Number of steps after which memory hardly grows, if rows have many lengths."""
 

@@ -89,7 +89,7 @@ def settings_fit(subject: VerifiedRun) -> Finding:
     state = load_checkpoint(last, model_copy, make_optimizers(model_copy, subject.config.train))
     wrong = int(step_name(state.step) != last.name)
     note = f"{number:,} weights; {last.name} has the optimizer's state"
-    return Finding(wrong, f"the optimizer's state in {last.name} is that of step {state.step}" if wrong else note)
+    return Finding(wrong, f"state.json in {last.name} is of step {state.step}" if wrong else note)
 
 
 def vocabulary(subject: VerifiedRun) -> Finding:

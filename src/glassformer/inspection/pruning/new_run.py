@@ -1,4 +1,4 @@
-"""Run folder of a pruned model: the new run can generate, be resumed, verified and exported like any other run."""
+"""Run folder of a pruned model; it can be used for generation, resumed, verified and exported like any other run."""
 
 from __future__ import annotations
 

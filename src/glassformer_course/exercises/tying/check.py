@@ -24,7 +24,7 @@ def tied_backward(ids: Ints, h: Array, dlogits: Array, dx: Array, table: Array) 
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases for the logits, then for the gradient: several sizes, repeated ids, only one of the uses."""
+    """Yield cases for the logits, then for the gradient: several sizes, repeated ids, and dx or dlogits equal to 0."""
     table = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     yield call(
         "tied_logits", np.array([[2.0, 3.0]]), table, note="where h is 2, 3 and the rows are (1, 0), (0, 1), (1, 1)"

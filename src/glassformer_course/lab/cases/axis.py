@@ -35,7 +35,7 @@ def attend(
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Plant the bug: both mistakes, in every attention."""
+    """Plant the bug: both mistakes, in every attention layer."""
     with attention_is(attend):
         yield
 

@@ -36,7 +36,7 @@ def attend(
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Plant the bug: every attention applies its mask after the softmax."""
+    """Plant the bug: every attention layer applies its mask after the softmax."""
     with attention_is(attend):
         yield
 
