@@ -323,6 +323,24 @@ def test_a_lens_that_would_take_long_is_refused(registry: ModelRegistry, monkeyp
         assert re.search(r"at most about \d+ tokens", refused.value.remedy)
 
 
+@pytest.mark.parametrize("view", ["lens", "importance"])
+def test_the_length_that_a_refusal_suggests_is_accepted(
+    view: str, registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = registry.open("book")
+    ids = book.model.tokenizer.encode(TEXT)
+    limit = f"glassformer.app.server.views.{view}.MAX_FLOPS"
+    monkeypatch.setattr(limit, 1.0)
+    with pytest.raises(GlassError) as refused:
+        ask(book, view)
+    monkeypatch.setattr(limit, 0.6 * float(re.search(r"take (\S+) FLOPs", refused.value.problem)[1]))  # type: ignore[index]
+    with pytest.raises(GlassError) as refused:
+        ask(book, view)
+    suggested = int(re.search(r"at most about (\d+) tokens", refused.value.remedy)[1])  # type: ignore[index]
+    assert 2 < suggested < len(ids)
+    ask(book, view, text=book.model.tokenizer.decode(ids[:suggested]))
+
+
 def test_nothing_is_encoded_again_for_a_view(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     def again(*given: object) -> None:
         raise AssertionError("that can take minutes")

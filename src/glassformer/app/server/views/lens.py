@@ -120,7 +120,7 @@ def _refuse_long(case: AttributionCase) -> None:
         raise GlassError(
             f"the lens of all layers at {tokens:,} positions would take {flops:.1e} FLOPs, "
             f"but at most {MAX_FLOPS:.1e} are allowed",
-            f"Give {texts} of at most about {int(tokens * (MAX_FLOPS / flops) ** 0.5):,} tokens.",
+            f"Give {texts} of at most about {int(tokens * MAX_FLOPS / flops):,} tokens.",
         )
     if len(case.outputs) * case.model.vocab_size > MOST_LOGITS:
         raise GlassError(
