@@ -134,7 +134,7 @@ REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
     "ids.ds": (bytes(n % 251 for n in range(4000)), {}, "NUL byte at offset 0", "text file"),
     "late-nul.txt": (b"x" * 3_000_000 + b"\0yz", {}, "NUL byte at offset 3000000", "text file"),
     "utf32.txt": ("text".encode("utf-32"), {}, "UTF-32", "UTF-8"),
-    "russian.txt": (("ab " + RUSSIAN).encode("cp1251"), {}, "byte 0xCC at offset 3 is not UTF-8", "data.encoding"),
+    "russian.txt": (("ab " + RUSSIAN).encode("cp1251"), {}, "not valid UTF-8: byte 0xCC at offset 3", "data.encoding"),
     "polish.txt": (POLISH.encode("cp1250"), {}, "byte 0xBF at offset 2", "data.encoding"),
     "turkish.txt": (TURKISH.encode("cp1254"), {}, "byte 0xFE at offset 1", "data.encoding"),
     "dos.txt": ("Le café de la côte est très bon, déjà.".encode("cp437"), {}, "byte 0x82 at offset 6", "data.encoding"),
@@ -149,13 +149,13 @@ REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
     "mixed.txt": (
         "cafe 語\n".encode() + FRENCH.encode("cp1252") * 20,
         {},
-        "byte 0xE0 at offset 10 is not UTF-8",
+        "not valid UTF-8: byte 0xE0 at offset 10",
         "data.encoding",
     ),
     "mixed-late.txt": (
         FRENCH.encode("cp1252") * 20 + "un café\n".encode(),
         {},
-        "byte 0xE0 at offset 1 is not UTF-8",
+        "not valid UTF-8: byte 0xE0 at offset 1",
         "data.encoding",
     ),
     "cut.txt": ("naïve é".encode()[:-1], {}, "byte 0xC3 at offset 7", "data.encoding"),
@@ -257,7 +257,7 @@ def test_folder_with_undecodable_text_is_refused(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.txt").write_bytes(b"fine")
     (folder / "b.txt").write_bytes(RUSSIAN.encode("koi8-r"))
-    with pytest.raises(GlassError, match=r"b\.txt is unknown: byte 0x"):
+    with pytest.raises(GlassError, match=r"b\.txt is not valid UTF-8: byte 0x"):
         read(str(folder), tmp_path)
 
 
