@@ -279,7 +279,7 @@ class Transformer:
             model.engine = None  # the model may change before the next call
 
     def fill(self, text: str, n: int = 5) -> list[list[Candidate]]:
-        """Return the n likeliest tokens for each `[MASK]` of a text, with their probabilities; no special tokens.
+        """Return the n likeliest tokens for each `[MASK]` of a text, without special tokens, and their probabilities.
 
         Calls `glassformer.tasks.MaskFiller.fill`.
 

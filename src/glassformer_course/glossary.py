@@ -20,7 +20,7 @@ class Entry:
     Attributes:
         term: name of the entry.
         text: explanation in one to four sentences.
-        also: other names.
+        also: other words under which the entry is listed: synonyms, variants, and contrasts that its text explains.
         ordinary: names that are also ordinary words; the book does not link them automatically.
         see: names of related entries.
         page: page below `docs/` that shows the term, without its extension; `#` and a section may follow.
@@ -35,7 +35,7 @@ class Entry:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The term and its other names."""
+        """The term and the other words under which the entry is listed."""
         return self.term, *self.also
 
     @property
@@ -45,10 +45,10 @@ class Entry:
         return f"docs/{page}.md{hash}{section}"
 
     def as_text(self) -> str:
-        """Return the entry as text: names, explanation, related terms and page."""
-        also = f" ({', '.join(self.also)})" if self.also else ""
+        """Return the entry as text: term, explanation, other words, related terms and page."""
+        also = f"\nalso listed under: {', '.join(self.also)}" if self.also else ""
         see = f"\nsee also: {', '.join(self.see)}" if self.see else ""
-        return f"{self.term}{also}\n{self.text}{see}\nshown in: {self.file}"
+        return f"{self.term}\n{self.text}{also}{see}\nshown in: {self.file}"
 
     def facts(self) -> dict[str, Any]:
         """Return the entry as a dictionary for JSON; `page` is a path in the repository."""

@@ -77,7 +77,7 @@ def _without_times(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _change(name: str, wanted: Any, found: Any) -> str:
-    """Describe the difference between two contents of a file; return an empty text if they are equal."""
+    """Describe the difference between two contents of a file; return an empty string if they are equal."""
     if wanted == found:
         return ""
     if isinstance(wanted, str) and "\n" in wanted.strip():

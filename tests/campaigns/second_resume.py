@@ -70,7 +70,7 @@ class Trained:
         return process
 
     def _named(self, which: str) -> str:
-        """Return the checkpoint that `best` or `last` names, or an empty text before there is one."""
+        """Return the checkpoint that `best` or `last` names, or an empty string before there is one."""
         path = self.run / which
         return path.read_text(encoding="utf-8").strip() if path.exists() else ""
 

@@ -50,7 +50,7 @@ def wait_for_step(run: Path, step: int, process: Running) -> None:
 
 
 def read(run: Path) -> str:
-    """Return the log of the run, or an empty text if there is none."""
+    """Return the log of the run, or an empty string if there is none."""
     log = run / "metrics.jsonl"
     return log.read_text(encoding="utf-8") if log.exists() else ""
 

@@ -63,7 +63,7 @@ def compare(case: Case, padded: bool) -> None:
     wanted = {
         name: parameter.grad.numpy() if parameter.grad is not None else np.zeros(parameter.shape)
         for name, parameter in model.named_parameters()
-        if parameter.grad is not None or not parameter.numel()  # the empty matrices of an attention without heads
+        if parameter.grad is not None or not parameter.numel()  # the empty matrices of an attention layer without heads
     }
     assert wanted.keys() == weights_of(model).keys()
     error, name = furthest(backward(weighting, kept), wanted)

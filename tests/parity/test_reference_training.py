@@ -156,7 +156,7 @@ def test_initial_weights_are_distributed_as_the_models(case: Case) -> None:
     theirs = weights_of(build_model(config, seed=1))
     assert {name: value.shape for name, value in weights.items()} == {n: v.shape for n, v in theirs.items()}
     for name, value in theirs.items():
-        if not value.size:  # of an attention without heads
+        if not value.size:  # of an attention layer without heads
             continue
         spread = 6 / math.sqrt(value.size)  # of the estimate of a standard deviation, with room
         np.testing.assert_allclose(weights[name].std(), value.std(), rtol=spread, err_msg=name)

@@ -30,7 +30,7 @@ def tiny(**changes: Any) -> ModelConfig:
 
 
 def some_heads(family: str) -> tuple[str, ...]:
-    """Return heads of `tiny` to remove: unequal groups, a key head without queries, an attention without heads."""
+    """Return heads of `tiny` to remove: unequal groups, a key head without queries, a layer without heads."""
     own = "enc" if family == "encoder" else "dec"
     found = [(f"{own}.0.self", (0, 4, 5)), (f"{own}.1.self", range(6)), (f"{own}.2.self", (3,))]
     if family == "encoder-decoder":

@@ -228,7 +228,7 @@ def at_zero(model: Model, names: list[str]) -> dict[str, Tensor]:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "shape"), CASES, ids=named)
 def test_a_gate_of_zero_equals_a_removed_head(family: str, shape: dict[str, Any]) -> None:
-    """Cases: unequal groups, a key head without queries, an attention without heads, and removal in two steps."""
+    """Cases: unequal groups, a key head without queries, an attention layer without heads, and removal in two steps."""
     model = model_of(family, **shape).double()
     rows = data(family)
     names = removable(family)

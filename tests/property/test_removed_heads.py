@@ -77,7 +77,7 @@ def say(model: Model, padded: bool) -> Tensor:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "positions", "kv_heads"), list(product(FAMILIES, POSITIONS, KV_HEADS)))
 def test_a_gate_of_0_equals_a_removed_head(family: str, positions: str, kv_heads: str) -> None:
-    """Cases: self- and cross-attention, groups that become unequal, and an attention without heads."""
+    """Cases: self- and cross-attention, groups that become unequal, and an attention layer without heads."""
     index = POSITIONS.index(positions)
     other = {"qk_norm": ("head", "none")[index % 2], "norm_order": ("pre", "post", "output")[index % 3]}
     whole, small = both(
@@ -166,7 +166,7 @@ def test_heads_keep_their_names() -> None:
 
 @pytest.mark.parametrize(("kv_heads", "optimizer"), [(2, "adamw"), (3, "muon")])
 def test_remaining_weights_are_trained(kv_heads: int, optimizer: Literal["adamw", "muon"]) -> None:
-    """Every weight changes, except the norm before an attention without heads."""
+    """Every weight changes, except the norm before an attention layer without heads."""
     model = build_model(tiny(removed_heads=some_heads("decoder"), qk_norm="head", kv_heads=kv_heads), VOCAB, seed=1)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     optimizers = make_optimizers(model, TrainConfig(optimizer=optimizer, weight_decay=0.0))

@@ -52,7 +52,7 @@ def test_a_transform_before_the_output_layer_is_shown(family: str, norm: str) ->
 
 @pytest.mark.parametrize("kv_heads", [2, 6])
 def test_heads_that_were_removed_are_not_shown(kv_heads: int) -> None:
-    """Remaining heads keep their numbers; an attention without heads writes zeros."""
+    """Remaining heads keep their numbers; an attention layer without heads outputs zeros."""
     removed = [name for name in some_heads("decoder") if ".2." not in name]
     made = subject("decoder", removed_heads=removed, kv_heads=kv_heads)
     walk = make_walk(made)

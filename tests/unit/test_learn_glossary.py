@@ -55,7 +55,8 @@ def test_names_are_found_in_any_case_hyphenation_or_number() -> None:
 
 def test_an_answer_has_text_names_and_page() -> None:
     said = look_up("RoPE").as_text()
-    assert said.startswith("rotary positions (RoPE, ")
+    assert said.startswith("rotary positions\n")
+    assert "also listed under: RoPE, " in said
     assert "see also: position encoding" in said
     assert said.endswith(f"shown in: {look_up('rope').file}")
     assert look_up("rope").facts()["also"][0] == "RoPE"

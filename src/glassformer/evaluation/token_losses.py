@@ -1,7 +1,7 @@
 """Compute one run's surprisal of each token of a text, and its predictions.
 
 `surprisals` and `predict` accept a `forward` function to call instead of the model, for example with ablated components
-(see `ablation`).
+(see `inspection.ablation`).
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class Sandbox:
         self._kill()
 
     def _kill(self) -> None:
-        """Kill the process and its child processes."""
+        """Kill the process and, except on Windows, its child processes."""
         with suppress(OSError):
             if os.name == "nt":
                 self._process.kill()

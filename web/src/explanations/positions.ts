@@ -19,5 +19,5 @@ export const POSITIONS: Explanation = {
     engineer: "Position vectors are shown as they are added, before any norm. Biases are computed by the model's own module for each distance. The test permutes the token ids of the text (in a decoder, those before the last token; in an encoder-decoder, those of the source), except special tokens. It then runs the model again, and compares the probability of the same answer.",
     researcher: "Depending on the model, the curves are the mean cosine and dot product along diagonals (how far the table is translation invariant), the RoPE kernel for equal q and k, or the ALiBi or T5 bias of each head by distance. The permutation test also gives the KL divergence of the predictions.",
   },
-  check: "the shuffle test matches the library's shuffle test with the same seed; the curves match the model's own tables.",
+  check: "the shuffle test matches the library's shuffle test with the same seed; the curves match the model's own position vectors, biases or rotations.",
 };

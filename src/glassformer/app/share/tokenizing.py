@@ -87,7 +87,8 @@ def _refuse_unsupported(document: Json) -> None:
         for option, values in SWITCHES.items():
             if part.get(option, values[0]) not in values:
                 raise GlassError(
-                    f"the page does not support {option} = {part[option]!r} of the tokenizer's {part['type']}",
+                    f"the page does not support {option} = {part[option]!r} of the tokenizer's {component} "
+                    f"{part['type']}",
                     REMEDY,
                 )
     plain_token = next((each["content"] for each in document["added_tokens"] if not each["special"]), None)

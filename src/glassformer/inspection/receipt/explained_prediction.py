@@ -86,7 +86,7 @@ def predict_mask(model: MaskFiller, text: str, mask_number: int) -> ExplainedPre
         remedy = (
             f"Give a number from 1 to {len(mask_positions)}."
             if len(mask_positions) > 1
-            else "Leave the number out: the text has one."
+            else f"Leave the number out: the text has only one {model.MASK}."
         )
         raise GlassError(f"there is no {model.MASK} number {mask_number} in the text", remedy)
     position = mask_positions[mask_number - 1]

@@ -134,7 +134,7 @@ def _pooling(values: dict[str, Any], path: Path) -> str:
 def _file_names(
     architecture: Architecture, tensor_files: TensorFiles, expected: dict[str, tuple[int, ...]], path: Path
 ) -> dict[str, str]:
-    """Return the name in the file for each expected tensor."""
+    """Return the name in the file for each expected tensor, except sinusoidal tables that the file lacks."""
     prefix = architecture.prefix
     sinusoids = {rule.theirs for rule in architecture.rules if isinstance(rule, Sinusoids)}
     bare = bool(prefix) and not any(name.startswith(prefix) for name in tensor_files.shapes)

@@ -231,8 +231,9 @@ def target_start(config: Json, size: int) -> list[int]:
             continue
         if not _is_id(id, size):
             raise GlassError(
-                f"config.json has {name} = {id!r}, but targets must begin with a token",
-                f"Set it to the id of that token, below {size} (in mbart, the token of the target language).",
+                f"the model folder has {name} = {id!r}, but targets must begin with a token",
+                f"Set it to the id of that token, below {size}: in generation_config.json if that file has {name}, "
+                "otherwise in config.json. In mBART-50, forced_bos_token_id is the token of the target language.",
             )
         ids.append(id)
     return ids

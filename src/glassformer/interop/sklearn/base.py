@@ -158,7 +158,7 @@ class TransformerEstimator(BaseEstimator):
         self.config_ = text_model.config
 
     def save(self, path: str | Path) -> None:
-        """Save the fitted estimator as a run folder: weights as safetensors, everything else as JSON and TOML.
+        """Save the fitted estimator as a run folder: weights as safetensors; JSON, TOML and plain text files.
 
         `load` reads the folder, and so does the command for its task: `glass classify` for classifiers, and
         `glass generate` for the other estimators. A `random_state` that is not an integer is not saved, because it is

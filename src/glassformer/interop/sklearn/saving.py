@@ -1,6 +1,6 @@
 """Save fitted estimators as run folders, which commands can open, with an additional `estimator.json`.
 
-The folder has no pickles: weights are safetensors, everything else is JSON or TOML. If an estimator is pickled, as
+The folder has no pickles: weights are safetensors, other files JSON, TOML or plain text. If an estimator is pickled, as
 scikit-learn does between processes, the pickle contains the bytes of the files of the run folder.
 """
 

@@ -39,7 +39,7 @@ class Processes(Protocol):
 
     @property
     def is_rank_zero(self) -> bool:
-        """Return whether this process writes files and prints messages."""
+        """Return whether this is process 0; only process 0 prints messages and writes files other than shards."""
 
     def prepare_model(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
         """Move the model, or this process's shard of the model, to the device; call this before making optimizers."""
