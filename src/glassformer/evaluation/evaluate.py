@@ -348,7 +348,7 @@ def _loss(
 def _comparison_model(
     request: EvaluationRequest, model: Translator | TextClassifier | ChatModel
 ) -> AnyTextModel | None:
-    """Load the run to compare with, and apply the same changes of settings; return None without such a run."""
+    """Load the run to compare with, and apply the request's sample settings; return None if no run is requested."""
     if request.against is None:
         return None
     other = OpenedRun.load(request.against, request.which, request.device).text_model
@@ -386,10 +386,10 @@ def _own_data(request: EvaluationRequest, config: Config, note: Callable[[str], 
 
 
 def _reading_config(config: Config, request: EvaluationRequest) -> Config:
-    """Return the run's settings, with the section `data` changed for reading the other data.
+    """Return the run's settings, with the section `data` changed for reading the source that `request` names.
 
-    Settings that determine how text is cut into rows are those of the run; settings of the file format have their
-    defaults, unless the request changes them.
+    The settings that determine how text is cut into rows are copied from the run. The settings of the file format have
+    their defaults, unless the request changes them.
     """
     data_config = config.data
     task = config.train.task

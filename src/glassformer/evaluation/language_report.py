@@ -30,8 +30,8 @@ class LanguageReport:
         sliding: nats per token with a sliding window, in which every token after the first half context has at least
             half a context before it; None for document windows.
         baselines: losses of the baselines on the same tokens; empty if the training text is not available.
-        overlap: longest overlap of a new sample with the training text; None if there is none, or if that text is not
-            available.
+        overlap: longest overlap of a new sample with the training text; None if they share no character, or if the
+            training text is not available.
         sample: the new sample.
         reading: documents that were left out, and overlap of the text with the training text.
         backend, precision: backend and precision that generated the sample.

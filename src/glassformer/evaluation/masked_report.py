@@ -88,7 +88,7 @@ def masked_report(
         model: an encoder.
         task: masked task whose validation split is the text to evaluate.
         text: name of the evaluation data, for the report.
-        train: the encoded training text; None: the baseline that needs it is left out.
+        train: the encoded training text, for the unigram baseline; None: leave that baseline out.
         device, dtype: the device of the model, and the precision of its matrix multiplications.
         reading: documents that were left out, and overlap of the text with the training text.
     """

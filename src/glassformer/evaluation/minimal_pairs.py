@@ -1,10 +1,10 @@
 """Minimal pairs: test whether a language model prefers a sentence that follows a rule to a sentence that breaks it.
 
 As in BLiMP (Warstadt et al. 2020), a pair is correct if log P(good) > log P(bad), summed over tokens and not divided by
-their number; a tie counts a half, so chance is 50 %. In each sentence, only tokens from `scored_from` on count: from
-the beginning (0), from the first word that differs (Linzen et al. 2016), or after the difference (the partial score of
-Trinh and Le 2018). Twins are pairs with almost the same words and different answers. A guessing model gets both of two
-twins right in 25 % of cases; a heuristic that always gives the same answer gets 0 %.
+their number. A tie counts as half a correct pair, so chance is 50 %. In each sentence, only tokens from `scored_from`
+on are scored: from the beginning (0), from the first word that differs (Linzen et al. 2016), or after the difference
+(the partial score of Trinh and Le 2018). Twins are pairs with almost the same words and different answers. A guessing
+model gets both of two twins right in 25 % of cases; a heuristic that always gives the same answer gets 0 %.
 
 The model is passed as a function, so this module does not depend on tokenizers, batches or devices.
 """
@@ -38,7 +38,8 @@ class Proportion:
     """The proportion of pairs, or of groups of twins, that are correct.
 
     Attributes:
-        right: number of correct pairs or groups. A tied pair counts 0.5; a group counts the product over its pairs.
+        right: number of correct pairs or groups. A tied pair counts as 0.5, and a group as the product over its
+            pairs.
         count: total number of pairs or groups.
     """
 
@@ -69,8 +70,8 @@ class PairResults:
         by_cell: proportion in each cell. A heuristic such as "agree with the last noun" is right on all pairs of some
             cells and on no pair of other cells, which `overall` does not show.
         by_attractors: proportion by number of attractors (see `MinimalPair`).
-        twins: proportion of twin groups in which every pair is correct; None without groups of two or more.
-        twins_chance: proportion of twin groups that a guessing model gets right; 0.25 without groups.
+        twins: proportion of twin groups in which every pair is correct; None if no group has two or more pairs.
+        twins_chance: proportion of twin groups that a guessing model gets right; 0.25 if `twins` is None.
         mean_log_ratio: mean of ln P(good) - ln P(bad), in nats; positive if good is more likely.
     """
 
@@ -153,7 +154,7 @@ def _scoring_start(pair: MinimalPair, good: TokenScores, bad: TokenScores) -> in
     """Return the number of characters after which tokens are scored.
 
     If the texts are equal up to `scored_from`, but a token of only one text spans this position, scores would begin at
-    different characters. Scoring therefore begins at the last token boundary of both texts that is not after it.
+    different characters. Scoring therefore begins at the last token boundary of both texts up to `scored_from`.
     """
     if pair.good[: pair.scored_from] != pair.bad[: pair.scored_from]:
         return pair.scored_from

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from glassformer.evaluation.rouge import words
 
 SHARE = 0.05
-"""Words in more than 20 and in more than this fraction of the training texts are looked up only if a text has no rarer
-known word."""
+"""A word that occurs in more than 20 training texts, and in more than this fraction of them, is looked up only if the
+query text has no rarer known word."""
 
 
 class Nearest:

@@ -184,7 +184,7 @@ def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
     """Return the score interval of a proportion (Wilson 1927), also valid for few examples or a proportion of 0 or 1.
 
     Args:
-        right: number of correct examples; a tie may count a half.
+        right: number of correct examples; a tie may count as 0.5.
         n: number of examples; if 0, the interval is 0 to 1.
         level: confidence level.
 
@@ -254,5 +254,9 @@ def _at_least(values: Floats, limit: float) -> NDArray[np.bool_]:
 
 
 def _p_value(extreme: int, repeats: int) -> float:
-    """Return the p-value. The measured value counts as one of the samples, so that p < 0.05 is wrong in at most 5 %."""
+    """Return the p-value.
+
+    The measured value counts as one of the samples, so that p < 0.05 occurs in at most 5 % of cases if the runs are
+    equally good.
+    """
     return (extreme + 1) / (repeats + 1)

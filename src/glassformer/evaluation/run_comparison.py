@@ -116,7 +116,7 @@ def attention_weights(subject: Subject, head: str, last: int | None = None) -> T
     Args:
         subject: a model and its input.
         head: name of the head.
-        last: keep only this many of the last positions on both axes; None: all.
+        last: number of positions to keep on each axis, counted from the end; None: all.
 
     Raises:
         GlassError: there is no such head.

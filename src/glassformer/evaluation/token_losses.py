@@ -253,8 +253,8 @@ def predict_token(model: AnyTextModel, text: str, position: int) -> Prediction:
         position: index of the token in the result of `surprisals`.
 
     Raises:
-        GlassError: the run has another task, the text is longer than the context, there is no such token, a decoder has
-            no token before it to read, or the model's logits are not finite.
+        GlassError: the run has another task, the text is longer than the context, there is no such token, the
+            token is the first that a decoder reads, or the model's logits are not finite.
     """
     if not isinstance(model, TextModel | MaskFiller):
         raise GlassError(

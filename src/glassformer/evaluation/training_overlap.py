@@ -56,7 +56,7 @@ class TrainingOverlap:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a text was read: documents left out, overlap with the training text, and notes.
+    """Result of reading a text: documents left out, overlap with the training text, and notes.
 
     Attributes:
         left_out: reason -> number of documents that were not measured.

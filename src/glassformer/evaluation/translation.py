@@ -209,7 +209,10 @@ def _checked_tokenization(hypotheses: Sequence[str], references: Sequence[str], 
 
 
 def exact_matches(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> NDArray[np.float64]:
-    """Return (N,) values: 1 if a translation equals its reference after NFC, stripping and (optional) lower-casing."""
+    """Return (N,) values: 1 if a translation equals its reference, otherwise 0.
+
+    Both are compared after NFC normalization, without white space at the ends, and in lower case if `lowercase`.
+    """
 
     def normalized(text: str) -> str:
         return unicodedata.normalize("NFC", text.lower() if lowercase else text).strip()

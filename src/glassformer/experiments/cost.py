@@ -33,12 +33,12 @@ from glassformer.model.transformer import FeedForward
 SIZES: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"T": (128, 256, 512, 1024, 2048), "D": (64, 128, 256, 512, 1024), "L": (1, 2, 4, 8, 16)}
 )
-"""Values of the length T, the width D and the number of layers L. While one varies, `HELD` has the other values."""
+"""Sizes: length T, width D and number of layers L. While one size varies, the other two have their values in `HELD`."""
 HELD = MappingProxyType({"T": 256, "D": 64, "L": 1})
 HEADS = 4
 VOCABULARY = 64
 FITTED = 4
-"""Number of sizes, the largest ones, to which the power law is fitted."""
+"""Number of the largest sizes to which the power law is fitted."""
 REPEATS = 5
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """The 97.5 % quantile of Student's t distribution with 1, 2, ... degrees of freedom."""

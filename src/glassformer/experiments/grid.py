@@ -28,7 +28,7 @@ NOTHING = "nothing"
 REMOVABLE = MappingProxyType(
     {"causal-mask": "no causal mask", "residuals": "no residual connections", "feedforward": "no feed-forward layers"}
 )
-"""Components that can be removed from a model, although no setting removes them, and a description of the result."""
+"""Component that an experiment can remove, although no setting does -> description of the model without it."""
 MAX_RUNS = 1000
 """Maximum number of runs of a grid."""
 

@@ -152,7 +152,7 @@ class Pool:
         self._stopped = False
 
     def train(self) -> None:
-        """Train all runs. The worker processes are killed at the end, also after an error."""
+        """Train all runs. The worker processes are killed at the end, even after an error."""
         if not self.total:
             return
         self.note(f"training {counted(self.total, 'runs')}, {self.processes} at a time")

@@ -120,7 +120,8 @@ class ResultTable:
     """Results of a grid, with one row for each cell.
 
     Attributes:
-        measure: "loss" in nats, or "bits_per_byte" if cells have different tokenizers and a result has this figure.
+        measure: "loss" in nats, or "bits_per_byte" if cells have different tokenizers and at least one result
+            has bits per byte.
         unit: unit of prediction of the loss, such as "token".
         rows: one row for each cell, in the grid's order.
         baseline: index of the baseline cell.

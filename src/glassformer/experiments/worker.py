@@ -1,7 +1,7 @@
 """Worker process that trains runs of a grid: `python -m glassformer.experiments.worker FOLDER`.
 
 It reads run names from standard input, one per line, and prints each name when its result is written. A run is trained
-as by `glass train`, except that components of its model may be removed. When standard input ends, the parent process
+as with `glass train`, except that components of its model may be removed. When standard input ends, the parent process
 has ended, so the worker exits at once; the current run can later be resumed from its last checkpoint.
 """
 

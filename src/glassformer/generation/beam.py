@@ -126,7 +126,7 @@ def beam_search(
         prompts: token ids of each prompt, at least one; lengths may differ.
         settings: `tokens`, `beams` and `length_penalty` are used; the other settings are for sampling.
         end_id: end token; None: hypotheses have the maximum number of tokens, unless `extra_end_ids` has one.
-        cached: whether to use a key-value cache; False is slow, but right for a model without a causal mask.
+        cached: whether to use a key-value cache; False is slow, but needed if the model has no causal mask.
         wanted: number of hypotheses to return, at most `settings.beams`; None: `settings.beams`. A smaller number
             can end the search sooner.
         start: tokens that start the targets of an encoder-decoder; empty: the end token.

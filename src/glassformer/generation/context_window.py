@@ -6,7 +6,7 @@ can grow between two hops and the model still reads more than half a context. Th
 length, so it is the same with and without a cache, alone and in a batch.
 
 **Targets of an encoder-decoder** have a maximum length instead of a window: without the beginning of the target, the
-model would not know which part of the source is translated already. See `max_new_tokens`.
+model would not know which part of the source has already been translated. See `max_new_tokens`.
 """
 
 from __future__ import annotations

@@ -77,8 +77,9 @@ class TokenRow:
 class TokenLoop:
     """Token loop over the rows of one model.
 
-    The tokens of a row depend on the weights, its prompt, its settings and its seed; not on other rows, or on the step
-    at which it joined. See `generate` for float rounding. Not thread-safe.
+    The tokens of a row depend on the model's weights and on the row's prompt, settings and seed. They do not depend on
+    other rows, or on the step at which the row joined. See `generate` for float rounding. This class is not
+    thread-safe.
 
     Args:
         reader: reader of the model, whose mode and gradients are not changed, not even between steps.
@@ -204,11 +205,11 @@ def generate(
     longer than the model's context. The tokens that start a target are not part of the result, and the repetition
     penalty does not count them, because the start token is usually the end token too.
 
-    The result for a row depends on the weights, its prompt, the settings and its seed; not on the other rows, their
-    number or order, other random numbers (PyTorch's global generator is neither used nor changed) or, for a model with
-    a causal mask, `cached`. Logits agree up to float rounding, about 1e-6, so a sampled token may differ if two tokens
-    are closer than that (measured: fewer than 1 in a million tokens). For texts longer than the context, see
-    `generation.context_window`.
+    The result for a row depends on the weights, the settings, and the row's prompt and seed. It does not depend on the
+    other rows, their number or order, on other random numbers (PyTorch's global generator is neither used nor changed)
+    or, for a model with a causal mask, on `cached`. Logits agree up to float rounding, about 1e-6, so a sampled token
+    may differ if two tokens are closer than that (measured: fewer than 1 in a million tokens). For texts longer than
+    the context, see `generation.context_window`.
 
     Args:
         model: model that generates; its mode and gradients are not changed, not even between steps.
@@ -218,14 +219,15 @@ def generate(
         stop: function that is called after each token, except an end token, with the row's index and the tokens
             generated so far; True ends the row.
         seeds: seed of each prompt; None: `settings.seed` for all, so equal prompts give equal rows.
-        cached: whether to use a key-value cache; False is slow, but right for a model without a causal mask.
+        cached: whether to use a key-value cache; False is slow, but needed if the model has no causal mask.
         start: tokens that start the targets of an encoder-decoder; empty: the end token.
         engine: engine of this model, which computes the logits; None: PyTorch.
         extra_end_ids: further end tokens.
 
     Raises:
-        GlassError: a prompt is empty or has an id outside the vocabulary; a source is longer than the context; there
-            is not one seed for each prompt; an encoder-decoder has no start token; the model's logits are not finite.
+        GlassError: a prompt is empty or has an id outside the vocabulary; a source is longer than the context; the
+            numbers of prompts and seeds differ; an encoder-decoder has no start token; the model's logits are not
+            finite.
     """
     check_prompts(model, prompts)
     if seeds is not None and len(seeds) != len(prompts):
@@ -264,7 +266,7 @@ def candidates(
 
 
 def choose(logits: Tensor, rows: Sequence[TokenRow]) -> list[int]:
-    """Return one token for each row from the logits (rows, V), by the settings and noise of that row."""
+    """Return one token for each row from the logits (rows, V), using the settings and noise of that row."""
     groups: dict[tuple[float | None, ...], list[int]] = {}
     for number, row in enumerate(rows):
         settings = row.settings

@@ -13,8 +13,8 @@ equal the model's up to rounding. The model's own modules are used wherever they
   the rows that share a memory.
 * **Cache.** On a CPU it is at least float32, because the attention kernel there is slow with a single bfloat16 query.
 
-`fast_decoder` returns None if the decoder has unsupported modules, if a step must call hooks (also on the hook points
-of attention), or if autocast is on; the model itself must then run.
+`fast_decoder` returns None if the decoder has unsupported modules, if a step must call hooks (including those on the
+hook points of attention), or if autocast is on; the model itself must then run.
 """
 
 from __future__ import annotations
@@ -104,7 +104,10 @@ def unsupported_module(model: Decoder | EncoderDecoder) -> str | None:
 
 
 def hooks_of(model: Decoder | EncoderDecoder) -> list[dict[int, Callable[..., object]]]:
-    """Return the dictionaries of all forward hooks and forward pre-hooks of a step; later hooks appear in them too."""
+    """Return the dictionaries of all forward hooks and forward pre-hooks that a step calls.
+
+    Hooks that are registered later appear in the same dictionaries.
+    """
     parts = [model, *_decoding_parts(model)]
     hooks = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
     return [*hooks, any_module._global_forward_hooks, any_module._global_forward_pre_hooks]
@@ -117,7 +120,7 @@ def _decoding_parts(model: Decoder | EncoderDecoder) -> list[nn.Module]:
 
 
 def reordering_pays_off(weight: Tensor, steps: int) -> bool:
-    """Return whether oneDNN can reorder weights like `weight`, and `steps` steps are enough to save its cost."""
+    """Return whether oneDNN can reorder weights like `weight`, and `steps` steps save more time than this takes."""
     if weight.device.type != "cpu" or steps < MIN_REORDER_STEPS or not torch.backends.mkldnn.is_available():
         return False
     if not all(hasattr(torch.ops.mkldnn, name) for name in KERNELS):
@@ -408,7 +411,7 @@ def _linear(weight: Tensor, bias: Tensor | None, reorder: bool) -> _Linear:
 
 
 def _concatenated(layers: Sequence[nn.Linear], reorder: bool) -> _Linear:
-    """Return one linear layer whose outputs are the concatenated outputs of several."""
+    """Return one linear layer whose outputs are the concatenated outputs of several layers."""
     if len(layers) == 1:
         return _linear(layers[0].weight, layers[0].bias, reorder)
     biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]  # all or none have a bias

@@ -23,7 +23,7 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 
 GROUP_TOKENS = {"cpu": 384}
 """Device -> maximum number of tokens of waiting rows per forward pass if `SlotReader` has no `limit`, padding included,
-unless one row has more. For an encoder-decoder, only source tokens count. A CPU is not faster with more."""
+unless one row has more. For an encoder-decoder, only source tokens count. Larger groups are not faster on a CPU."""
 MOST_GROUP_TOKENS = 16_384  # on other devices
 
 

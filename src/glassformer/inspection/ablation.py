@@ -48,9 +48,9 @@ ABLATION_KINDS: Mapping[AblationKind, str] = {
     "frozen": "replaced by zeros, and the other attention patterns stay as in the full model",
 }
 PART_KINDS: tuple[AblationKind, ...] = ("zero", "mean", "first", "frozen")
-"""Kinds that apply to several parts together, and to any input."""
+"""Kinds of replacement that can be used for several parts together, and for any input."""
 HEAD_KINDS: tuple[AblationKind, ...] = ("zero", "mean", "resample")
-"""Kinds of `ablation_effects`, which switches off one head at a time and needs the rows of a task."""
+"""Kinds of replacement for `ablation_effects`, which switches off one head at a time and needs the rows of a task."""
 SELF_REPAIR = (
     "later layers can compensate for a missing head: the ablation effect may be smaller than the head's contribution"
 )
@@ -360,7 +360,7 @@ def _copied(batch: Batch, n: int) -> Batch:
 def _values_of_next_rows(
     model: Model, data: TaskRows, first: int, batch: Batch, names: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Return each head's z (B, T, K) at the same position of the next row, or at its last token if it is too short.
+    """Return each head's z (B, T, K) at the same position of the next row, or at the last token of a shorter next row.
 
     The first row of `data` follows the last row.
 
@@ -436,7 +436,7 @@ class AblationReport:
     loss: AblationLoss
 
     def facts(self) -> dict[str, Any]:
-        """Return the report as a JSON-serializable dict; `loss` and its statistics are of the ablated model."""
+        """Return the report as a JSON-serializable dict; `loss` and its statistics describe the ablated model."""
         return {
             "text": self.measured_on,
             **self.loss.ablated.facts(None, self.unknown_fraction),

@@ -31,7 +31,10 @@ def numbers_of_nouns(text: str) -> str:
 
 
 def _agreement_heuristic(number: Callable[[str], str]) -> Heuristic:
-    """Return the heuristic that predicts the verb's number from the nouns' numbers; "" means no preference."""
+    """Return the heuristic that predicts the verb's number by calling `number` with the nouns' numbers.
+
+    If `number` returns an empty string, the heuristic has no preference.
+    """
 
     def rule(pair: MinimalPair) -> float:
         predicted = number(numbers_of_nouns(pair.good))
@@ -51,7 +54,7 @@ def _majority_number(numbers: str) -> str:
 
 
 def _nth_noun(index: int) -> Heuristic:
-    """Return the heuristic by which the adjective refers to the noun at `index` among the nouns before "because"."""
+    """Return the heuristic that links the adjective to the noun at `index` among the nouns before "because"."""
 
     def rule(pair: MinimalPair) -> float:
         clause = re.findall(r"\w+", pair.good.lower().partition(" because ")[0])
@@ -72,7 +75,7 @@ def _fits_word_list(pair: MinimalPair) -> float:
 
 
 def _closes_last(pair: MinimalPair) -> float:
-    """Prefer the closing bracket that matches the last opening bracket, even if that is already closed."""
+    """Prefer the closing bracket that matches the last opening bracket, even if that bracket is already closed."""
     predicted = last_opened(pair.good[: pair.scored_from])
     return float(pair.good.endswith(predicted)) - float(pair.bad.endswith(predicted))
 

@@ -29,7 +29,7 @@ TAUGHT_BY = {
     "recall": "recall",
     "brackets": "brackets",
 }
-"""Probe -> generated corpus that trains its skill."""
+"""Probe -> generated corpus for training the skill that the probe tests."""
 PROBES = (*TAUGHT_BY, "surprisal")
 SIZE = 1280
 """Default number of minimal pairs, for an interval of at most about ±2.7 %; in `agreement`, 80 for each of four cells

@@ -39,7 +39,7 @@ class ProbeResult:
         name: name of the probe.
         about: description of the probe.
         groups: the group of all questions, then smaller groups.
-        figures: description -> value of other numbers.
+        figures: description of each further number -> its value.
         notes: notes for the user.
     """
 

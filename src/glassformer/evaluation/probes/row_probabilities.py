@@ -47,7 +47,7 @@ def require_scorable(model: AnyTextModel) -> ScorableModel:
     """Return the model if it assigns probabilities to the tokens of a single text.
 
     Raises:
-        GlassError: the model does not assign them; the error gives the reason.
+        GlassError: the model assigns no such probabilities; the error gives the reason.
     """
     task = model.config.train.task
     if isinstance(model, ScorableModel) and task not in CONVERSATIONS:
@@ -79,8 +79,8 @@ def score_after_first(model: ScorableModel, rows: Sequence[npt.NDArray[np.intege
     """Score all tokens except the first of each row, each row independently.
 
     Args:
-        model: a language model or a masked language model; a masked model reads its special tokens instead of the
-            first.
+        model: a language model or a masked language model. A masked language model reads the special tokens around a
+            text in place of the first token.
         rows: token ids of each row, (T+1,).
     """
     model_rows = list(map(Row.of_text, rows)) if isinstance(model, TextModel) else _MaskedCopies(model, rows)
@@ -98,7 +98,7 @@ def score_targets(model: Translator, rows: Sequence[Row]) -> list[RowScores]:
 
 
 def _score_loss_tokens(model: Model, rows: Sequence[Row], lengths: Sequence[int]) -> list[RowScores]:
-    """Score the tokens in the loss mask of all rows, and split the scores into arrays of these lengths."""
+    """Score the tokens in the loss mask of all rows, and split the scores into arrays of the given `lengths`."""
     device = model.embedding.tokens.weight.device
     nats = []
     best = []
@@ -120,7 +120,7 @@ def max_row_tokens(model: ScorableModel) -> int:
 
 
 class _MaskedCopies(Sequence[Row]):
-    """A lazy sequence of copies of the rows: one copy for each token except a row's first, with that token masked."""
+    """A lazy sequence of copies of rows. For each token of a row except the first, one copy has this token masked."""
 
     def __init__(self, model: MaskFiller, rows: Sequence[npt.NDArray[np.integer]]) -> None:
         self._mask = model.mask_id

@@ -78,8 +78,8 @@ def accuracy_by_group(
 def middle_tokens(model: ScorableModel, token_counts: TokenCounts | None) -> npt.NDArray[np.int64]:
     """Return the ids of tokens with medium frequency in the training text.
 
-    With fewer than `MIN_VOCABULARY_TO_TRIM` distinct tokens, return all that occur; without the training text, return
-    all text tokens.
+    With fewer than `MIN_VOCABULARY_TO_TRIM` distinct tokens, return all tokens that occur. If `token_counts` is None,
+    return all text tokens.
     """
     tokens = model.tokenizer.text_ids
     if token_counts is None:
@@ -91,7 +91,7 @@ def middle_tokens(model: ScorableModel, token_counts: TokenCounts | None) -> npt
 
 
 def _few_tokens(number: int, token_counts: TokenCounts | None) -> str:
-    """Return the statement that `middle_tokens` returned only `number` tokens."""
+    """Return the beginning of an error message saying that `middle_tokens` returned only `number` tokens."""
     location = "vocabulary" if token_counts is None else "training text"
     return f"only {counted(number, 'distinct text tokens are', 'distinct text token is')} in the {location} of this run"
 
@@ -175,7 +175,7 @@ def _question_groups(row: Sequence[int], position: int, length: int, token_count
 
 
 def _frequency_rules(before: int, token: int, token_counts: TokenCounts | None) -> dict[str, float]:
-    """Return the probability that each frequency heuristic predicts `token`; empty without the training text."""
+    """Return the probability that each frequency heuristic predicts `token`; empty if `token_counts` is None."""
     if token_counts is None:
         return {}
     return {"majority": float(token == token_counts.majority), "bigram": float(token == token_counts.follower(before))}
@@ -247,7 +247,10 @@ def recall_rows(
 
 
 def _value_questions(number: int, row: Sequence[int], token_counts: TokenCounts | None) -> Iterator[SequenceQuestion]:
-    """Yield the values in the second half of a row as questions; documents of `recall` have a separator before it."""
+    """Yield the values in the second half of a row as questions.
+
+    In documents of `recall`, a separator precedes the second half.
+    """
     pair_count = len(row) // 4
     values = list(row[1 : 2 * pair_count : 2])
     start = len(row) - 2 * pair_count

@@ -212,7 +212,7 @@ def seen_earlier(row: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
 def _group_by_range(
     nats: npt.NDArray[np.float64], values: npt.NDArray[np.int64], edges: Sequence[int], end: int | None
 ) -> list[SurprisalGroup]:
-    """Group tokens by ranges of a value, each from one edge up to, not including, the next; leave out empty ranges."""
+    """Group tokens by the range that contains their value: edge <= value < next edge; leave out empty ranges."""
     parts = []
     for low, high in zip(edges, (*edges[1:], end), strict=True):
         selected = (values >= low) & (values < (np.inf if high is None else high))

@@ -98,7 +98,7 @@ def surprisal_of_text(
 
 
 def surprisal_of_split(model: ScorableModel | Translator, data: Prepared, counts: Counts | None) -> SurprisalResult:
-    """Measure the surprisal of a run's own validation split; if the task has sources, of the targets.
+    """Measure the surprisal of a run's own validation split; if the task has sources, only targets are measured.
 
     Raises:
         GlassError: the validation split has fewer than two tokens.

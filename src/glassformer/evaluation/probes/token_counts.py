@@ -11,7 +11,7 @@ from glassformer.evaluation.ngrams import KneserNey
 from glassformer.evaluation.simple_predictors import counts_of
 
 MOST = 20_000_000
-"""Maximum number of tokens whose bigrams are counted; of a longer text, the first tokens are used."""
+"""Maximum number of tokens, from the beginning of the training text, whose bigrams are counted."""
 
 
 class TokenCounts:
@@ -38,7 +38,7 @@ class TokenCounts:
         return int(self.text_ids[self.counts[self.text_ids].argmax()])
 
     def follower(self, token: int) -> int:
-        """Return the token that most often follows a token in the first `MOST` tokens, or `majority` if none does."""
+        """Return the token that most often follows `token` in the first `MOST` tokens; `majority` if there is none."""
         if self._followers is None:
             self._followers = np.full(self.vocab_size, self.majority, dtype=np.int64)
             order = np.argsort(self._pair_counts, kind="stable")  # the most frequent successor is assigned last

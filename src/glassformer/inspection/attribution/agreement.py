@@ -52,7 +52,7 @@ class RankAgreement:
     Attributes:
         rows: correlation of each layer and measure with occlusion.
         attention_and_rollout: side -> correlation of the last layer's attention with the rollout, mean over outputs;
-            None as for `MeasureAgreement.correlation`.
+            None in the same cases as `MeasureAgreement.correlation`.
     """
 
     rows: tuple[MeasureAgreement, ...]

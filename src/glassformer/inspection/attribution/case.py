@@ -24,8 +24,8 @@ class Output:
         place: position of the output's logits in the row; 0 for a classifier.
         reads: positions whose final vectors the head reads: `place`, or all positions that a classifier pools.
         answer: the token or class to explain.
-        known: True if the answer is the next token of the text or target, False if it is a requested or the likeliest
-            answer.
+        known: True if the answer is the next token of the text or target, False if it was requested or is the
+            likeliest answer.
     """
 
     place: int

@@ -34,7 +34,7 @@ class Importance:
     """Importance of each token for one answer.
 
     Attributes:
-        side: "own" for the tokens of the row, "source" for those of the source. S is the number of tokens.
+        side: "own" for the tokens of the row, "source" for those of the source. S is the number of these tokens.
         attention: (S) float64, the attention weights of one layer, mean over heads; None if the layer has no heads.
         rollout: (S) float64, the rollout up to that layer.
         blanked: (S) float64, the drop of ln p(answer) when the token is replaced, in nats.

@@ -156,7 +156,7 @@ class Neurons:
 
     @property
     def total(self) -> float:
-        """Return the contribution of the whole layer: that of its part in `split_output`, up to rounding."""
+        """Return the contribution of the whole layer, equal to its contribution in `split_output` up to rounding."""
         return float(self.values.sum()) + self.bias
 
     def facts(self) -> dict[str, Any]:

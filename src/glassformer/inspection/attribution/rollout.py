@@ -27,7 +27,7 @@ from glassformer.inspection.traced import AttentionTrace, StackTrace, Trace
 
 @dataclass(frozen=True, eq=False)
 class Mix:
-    """Mixing matrices of one attention layer and its residual connection; a row of both together adds up to 1.
+    """Mixing matrices of one attention layer and its residual connection; their values for a position add up to 1.
 
     Attributes:
         row: (T, T) float64, weights of the positions of the row.

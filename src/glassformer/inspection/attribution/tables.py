@@ -112,7 +112,11 @@ def split_position_lines(
 
 
 def neuron_lines(neurons: Neurons, top: int) -> Iterator[str]:
-    """Yield a line for each of the `top` neurons with the largest absolute contributions, and lines for the rest."""
+    """Yield a line for the total contribution of a feed-forward layer, then lines for its summands.
+
+    Each of the `top` neurons with the largest absolute contributions has a line; the other neurons share a line, and
+    the bias has a line if it contributes.
+    """
     order = neurons.values.abs().argsort(descending=True).tolist()
     bias = " and a bias" if neurons.bias else ""
     yield f"layer {neurons.layer} feed-forward, {len(order):,} neurons{bias}: {neurons.total:+.4f}"
@@ -139,7 +143,10 @@ def token_lines(columns: dict[str, Tensor], labels: Sequence[str], form: str = "
 
 
 def agreement_lines(agreement: RankAgreement) -> Iterator[str]:
-    """Yield a line with the correlations of each layer, and one for the last layer's attention with the rollout."""
+    """Yield a line for each layer with its correlations with occlusion.
+
+    A further line has the correlation of the last layer's attention with the rollout.
+    """
     names = {"own": "tokens of the row", "source": "tokens of the source"}
     for side in dict.fromkeys(row.side for row in agreement.rows):
         rows = [row for row in agreement.rows if row.side == side]

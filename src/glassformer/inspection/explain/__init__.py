@@ -1,4 +1,7 @@
-"""Explanation of one forward pass step by step, as data, terminal text, HTML page and JSON."""
+"""Explanation of one forward pass step by step, as data, terminal text, HTML page and JSON.
+
+A *walk* lists the matrices of a forward pass in the order of computation, with their formulas, grouped into sections.
+"""
 
 from glassformer.base.wording import LEVELS, Level
 from glassformer.inspection.explain.example import example

@@ -33,7 +33,7 @@ class Term:
         return context[self.name]
 
     def lines(self, context: FormulaContext, row: int, column: int) -> tuple[list[tuple[str, float]], Products | None]:
-        """Return the line of this matrix in the derivation of a cell, and None, as it has no dot product."""
+        """Return the line of this matrix in the derivation of a cell, and None, because there is no dot product."""
         matrix = context[self.name]
         r = min(row, len(matrix) - 1)  # a bias has one row, which applies to all rows
         return [(f"{self.name}[{r}, {column}]", float(matrix[r, column]))], None
@@ -250,7 +250,7 @@ class Activated(Entrywise):
 
 @dataclass(frozen=True)
 class Masked:
-    """Scores with -inf where the key is hidden."""
+    """Scores with -inf where the key is masked."""
 
     scores: Sum
 
@@ -270,7 +270,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class Softmax:
-    """Softmax of each row of scores; a row in which all keys are hidden becomes zeros."""
+    """Softmax of each row of scores; a row in which all keys are masked becomes zeros."""
 
     scores: Sum
 

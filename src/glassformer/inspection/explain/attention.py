@@ -105,7 +105,7 @@ def _heads(numbers: list[int]) -> str:
 
 
 def _projections(trace: AttentionTrace, layer: Attention, head: int, captions: AttentionCaptions) -> Section:
-    """Return the section on Q, K and V of a head, with its columns of the projection matrices."""
+    """Return the section on Q, K and V of a head, with the columns of the projection matrices that compute them."""
     kv_head = trace.kv_index[head]
     matrices: list[Matrix] = []
     for name, linear, index, source, projected, labels in (
@@ -134,7 +134,8 @@ def _qk_norm(
 ) -> Section:
     """Return the section on query and key norms.
 
-    Each head is divided by its root mean square, or by r, the root mean square of all heads concatenated.
+    The queries (or keys) of each head are divided by their root mean square, or by r, the root mean square of the
+    concatenated queries (or keys) of all heads.
     """
     matrices: list[Matrix] = []
     projections: tuple[tuple[Literal["Q", "K"], str, nn.RMSNorm, int, Tensor, Tensor, Labels], ...] = (

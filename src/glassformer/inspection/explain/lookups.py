@@ -142,7 +142,7 @@ class Rotated(Lookup):
 
 @dataclass(frozen=True)
 class DistanceBias(Lookup):
-    """Bias added to each score, by the distance of query and key; -inf where the key is hidden.
+    """Bias added to each score, by the distance of query and key; -inf where the key is masked.
 
     Args:
         positions: value of `model.positions`.
@@ -195,7 +195,7 @@ class DistanceBias(Lookup):
 
 @dataclass(frozen=True)
 class SizeOfAllHeads(Lookup):
-    """Root mean square of the queries (or keys) of all heads as one vector; the walk shows only one head at a time.
+    """Root mean square of the concatenated queries (or keys) of all heads; the walk shows only one head at a time.
 
     Args:
         which: "Q" or "K".

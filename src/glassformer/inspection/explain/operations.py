@@ -1,7 +1,7 @@
 """Operations of a walk: each has a formula for a matrix, and recomputes the matrix or one cell in float64.
 
-This module defines the `Operation` protocol and shared data classes. `arithmetic` has the operations on matrices of the
-walk alone, `lookups` the operations that also need the model, such as its tables.
+This module defines the `Operation` protocol and shared data classes. `arithmetic` has the operations that need only
+matrices of the walk. `lookups` has the operations that also need the model, such as its tables.
 """
 
 from __future__ import annotations
