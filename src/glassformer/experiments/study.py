@@ -11,7 +11,7 @@ from importlib import resources
 from glassformer.base.errors import GlassError, nearest
 
 COST = "cost"
-"""Name of the study that measures time and memory instead of training; see `cost`."""
+"""Name of the study that trains no runs, but measures time and memory; see `cost`."""
 COST_QUESTION = "How do time and memory grow with the length, the width and the number of layers?"
 
 

@@ -9,7 +9,8 @@ Let b be the number of beams, n the number of tokens of a hypothesis, and log p 
   are that many. The b likeliest of these keep running. They all have the same length, so log p ranks them in the same
   order as the score.
 * **Pool.** A hypothesis that ends enters the pool of its source if it is among the b likeliest continuations; with
-  b = 1 the search is therefore greedy. The pool keeps the `wanted` best scores; among equal scores, the earliest.
+  b = 1 the search is therefore greedy. The pool keeps the `wanted` hypotheses with the best scores; among
+  equal scores, it keeps the earliest.
 * **End.** The search for a source ends when its pool is full and no running hypothesis has, at its present length, a
   better score than the worst in the pool, or when no hypothesis is running. With alpha = 0 no score can improve, so a
   search for fewer hypotheses finds the best hypotheses of a search for more, but ends sooner. With alpha > 0 the score

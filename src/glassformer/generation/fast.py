@@ -77,8 +77,9 @@ SUPPORTED_MODULES = {
 Position methods that add vectors or biases are called unchanged, so all of them are supported.
 """
 BATCHED_ROWS = 64
-"""Minimum number of rows times key heads for which attention on a CPU uses batched matrix multiplications. PyTorch's
-attention kernel is made for many queries and took up to 4 times as long; below this number it is faster."""
+"""Minimum number of rows times key heads for which attention on a CPU uses batched matrix multiplications. From
+this number on, PyTorch's attention kernel, which is made for many queries, took up to 4 times as long; below it, the
+kernel is faster."""
 MIN_REORDER_STEPS = 16  # number of steps after which reordering the weights has saved its cost
 KERNELS = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")  # private in torch
 KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}  # names in oneDNN

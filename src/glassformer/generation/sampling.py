@@ -97,7 +97,7 @@ def among_min_p(probabilities: Tensor, min_p: float) -> Tensor:
 
 
 def exponential_noise(size: int, random: torch.Generator) -> Iterator[Tensor]:
-    """Yield exponentially distributed noise for `sample_token`, (size,) float64, positive, without end.
+    """Yield arrays of positive exponential noise, (size,) float64, for `sample_token`; the iterator never ends.
 
     Noise is generated in advance, so nothing else may use the generator `random`.
     """
@@ -132,7 +132,7 @@ def ranked(logits: Tensor, n: int) -> list[tuple[int, float]]:
 
     Args:
         logits: (V,) of one position.
-        n: number of tokens; at least V returns all tokens.
+        n: number of tokens; if it is at least V, all tokens are returned.
     """
     all_probabilities = logits.detach().to(device="cpu").to(torch.float64).softmax(dim=-1)  # (V,)
     ordered, ids = all_probabilities.sort(descending=True, stable=True)

@@ -252,7 +252,7 @@ def _tensor_name(name: str) -> str:
 
 
 def _capture_tensors(model: Model, names: Sequence[str]) -> AbstractContextManager[dict[str, Tensor]]:
-    """Return a context manager that yields the parts' tensors in the last forward pass inside it, by name.
+    """Return a context manager that yields the parts' tensors by name, from the last forward pass in the context.
 
     Each tensor is (B, H, T, K) or (B, T, D).
     """

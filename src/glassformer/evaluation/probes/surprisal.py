@@ -1,8 +1,9 @@
 """Surprisal, -ln P of each token of a text: by position in the row, by frequency, and by earlier occurrence.
 
 For the validation split of a language model, the mean is the loss that `glass evaluate` reports, up to rounding,
-because rows and weights are the same. A token is a *hit* if its bigram (the previous token and this token) occurs
-earlier in the row, so that the token can be recalled ("AR hits": Arora et al. 2023, "Zoology").
+because both use the same rows and weight the tokens in the same way. A token is a *hit* if its bigram (the previous
+token and this token) occurs earlier in the row, so that the token can be recalled ("AR hits": Arora et al. 2023,
+"Zoology").
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Atten
     Args:
         trace: forward pass of a model of any family.
         reads: position that the output reads, or all positions that it pools.
-        layers: number of layers, counted from the first layer of the stack that yields the logits; None: all. All
-            layers of the encoder of an encoder-decoder are always included.
+        layers: number of layers, counted from the first layer of the stack that yields the logits; None: all. In
+            an encoder-decoder, every layer of the encoder is included.
 
     Raises:
         GlassError: there are more than `MOST_TOKENS` tokens, or a position or `layers` is out of range.

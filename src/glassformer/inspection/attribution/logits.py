@@ -38,8 +38,8 @@ class LogitSplit:
         against: token or class whose logit is subtracted from each answer's; None: no logit is subtracted.
         parts: the N parts, without a split by source; `value` is the sum of a part's contributions to all outputs.
         values: (N, P) float64, the contribution of each part to each output.
-        logits: (P) float64, logits of the answers in the forward pass, minus that of `against` if given. They equal
-            the sums, up to the rounding of the forward pass.
+        logits: (P) float64, logits of the answers in the forward pass, minus the logit of `against` if given.
+            They equal the sums of `values` over the parts, up to the rounding of the forward pass.
     """
 
     outputs: tuple[Output, ...]

@@ -29,7 +29,7 @@ def norm_section(
         x, name: names of the norm's input and output.
         before, after: (B, P, D) input and output of the norm.
         labels: (P) labels of the rows.
-        position: position of the last row; None: the rows are all positions.
+        position: position of the last row; None: there is a row for each position.
     """
     centred = isinstance(norm, nn.LayerNorm)
     weight = getattr(norm, "weight", None)
