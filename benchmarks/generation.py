@@ -43,7 +43,10 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def our_model(options: argparse.Namespace, context: int) -> Decoder:
-    """Return a model with GPT-2's architecture without biases, and weights so large that texts differ between rows."""
+    """Return a model with GPT-2's architecture, without biases and with random weights.
+
+    The weights are large enough that different prompts give different texts.
+    """
     shape: dict[str, Any] = {
         "vocab_size": options.vocabulary,
         "layers": options.layers,
