@@ -1,7 +1,7 @@
 """Beam search on a translation model, compared with Hugging Face `generate`: same weights and sources, in one run.
 
-The weights are copied into a `MarianMTModel`, so both must find the same texts; the equal texts are counted. Both are
-measured in turns. The kinds of work:
+The weights are copied into a `MarianMTModel`, so both libraries must find the same texts; the equal texts are
+counted. The libraries are measured in alternate turns. The kinds of work:
 
 * `fixed`: every text has `--tokens` tokens, because the end token is made impossible in both;
 * `varied`: texts have different lengths (by default 13 tokens on average and 20 at most), because weights are set so

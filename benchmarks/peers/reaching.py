@@ -111,7 +111,10 @@ def _ours(options: Options, folder: Path) -> Reached:
 
 
 def _nanogpt(options: Options, folder: Path, train: Any, held_out: Any, vocabulary: int) -> Reached:
-    """Run nanoGPT's script in a copy; an iteration with an evaluation counts as the median of all iterations."""
+    """Run nanoGPT's script in a copy of the checkout.
+
+    The time of an iteration with an evaluation is replaced by the median time of all iterations.
+    """
     checkout = folder / "nanogpt"
     shutil.copytree(options.nanogpt, checkout, ignore=shutil.ignore_patterns(".git", "assets"))
     data = checkout / "data" / "shakespeare_char"
