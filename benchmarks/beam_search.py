@@ -1,7 +1,7 @@
 """Beam search on a translation model, compared with Hugging Face `generate`: same weights and sources, in one run.
 
-The weights are copied into a `MarianMTModel`, so both must find the same texts; the equal texts are counted. Both are
-measured in turns. The kinds of work:
+The weights are copied into a `MarianMTModel`, so both libraries must find the same texts; the equal texts are
+counted. The libraries are measured in alternate turns. The kinds of work:
 
 * `fixed`: every text has `--tokens` tokens, because the end token is made impossible in both;
 * `varied`: texts have different lengths (by default 13 tokens on average and 20 at most), because weights are set so
@@ -54,7 +54,10 @@ Search = Callable[[list[list[int]]], list[list[int]]]  # sources -> the best tex
 
 
 def our_model(options: argparse.Namespace) -> EncoderDecoder:
-    """Return a model with Marian's architecture, and weights so large that texts differ between sources."""
+    """Return a model with Marian's architecture and random weights.
+
+    The weights are large enough that different sources give different texts.
+    """
     shape: dict[str, Any] = {
         "family": "encoder-decoder",
         "vocab_size": options.vocabulary,
@@ -91,8 +94,9 @@ def never_end(model: EncoderDecoder) -> None:
 def end_after_a_while(model: EncoderDecoder, mean: float, spread: float) -> None:
     """Make the end token impossible at first, and certain after a number of tokens that depends on the source.
 
-    Channel 0 of a target is a clock: it grows with the position, and of all logits only the end token's reads it.
-    Channel 1 of a source has a number for each token; the first cross-attention shifts the clock by a mean of them.
+    Channel 0 of a target is a clock: it grows with the position, and only the logit of the end token depends on it.
+    Channel 1 of a source has a number for each token; the first cross-attention layer shifts the clock by a weighted
+    mean of these numbers.
     """
     tokens = model.embedding.tokens.weight  # (V, D)
     positions = model.embedding.positions.table.weight  # (C, D)
@@ -217,14 +221,14 @@ def _without_end(tokens: Sequence[int], end: int) -> list[int]:
 
 
 def in_turn(search: Search, rows: int) -> Search:
-    """Return a search in batches of `rows` sources, in the given order."""
+    """Return a function that searches in batches of `rows` sources, in the given order."""
     return lambda sources: [
         text for start in range(0, len(sources), rows) for text in search(sources[start : start + rows])
     ]
 
 
 def by_length(search: Search, rows: int) -> Search:
-    """Return a search in batches of `rows` sources of similar length, as in `glass generate`."""
+    """Return a function that searches in batches of `rows` sources of similar length, as `glass generate` does."""
 
     def searched(sources: list[list[int]]) -> list[list[int]]:
         texts: list[list[int]] = [[]] * len(sources)
@@ -273,7 +277,7 @@ def measure(work: str, searches: dict[str, Search], sources: list[list[int]], re
 
 
 def random_work(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield the rows of models with random weights."""
+    """Yield the rows of the table for models with random weights."""
     draw = random.Random(options.seed)
     sources = [
         [*(draw.randrange(2, options.vocabulary) for _ in range(draw.randint(5, 30))), END]
@@ -291,7 +295,7 @@ def random_work(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def text_work(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a trained run."""
+    """Yield the rows of the table for a trained run."""
     run = OpenedRun.load(options.run, device="cpu").text_model
     assert isinstance(run, Translator)
     assert isinstance(run.model, EncoderDecoder)
@@ -304,7 +308,7 @@ def text_work(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def both(model: EncoderDecoder, end: int, options: argparse.Namespace) -> tuple[Search, Search]:
-    """Return our search and theirs, with the same weights."""
+    """Return our beam search and Hugging Face's, with the same weights."""
     model = model.to(torch.bfloat16 if options.precision == "bf16" else torch.float32)
     return search_with_ours(model, end, options), search_with_theirs(their_model(model, end), end, options)
 

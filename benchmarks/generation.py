@@ -1,9 +1,9 @@
 """Generation with a decoder, compared with Hugging Face `generate`: same weights and prompts, in one run.
 
 The weights are copied into a `GPT2LMHeadModel`: greedy decoding in float32 must give the same tokens, and the equal
-rows are counted. Both are measured in turns; a ratio compares two adjacent turns. The model has random weights and, by
-default, the shape of nanoGPT's character model (6 layers, 6 heads, width 384, 65 characters: 10.65 M parameters). Its
-context is 256, or more if prompt and generated tokens need more. No text ends early.
+rows are counted. The libraries are measured in alternate turns; a ratio compares two adjacent turns. The model has
+random weights and, by default, the shape of nanoGPT's character model (6 layers, 6 heads, width 384, 65 characters:
+10.65 M parameters). Its context is 256, or more if prompt and generated tokens need more. No text ends early.
 
 Memory limits the speed of a batch of one: every weight is read once per token, so tokens per second are at most the
 memory bandwidth divided by the bytes of the weights. The bandwidth is measured in the same run with the same threads,
@@ -43,7 +43,10 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def our_model(options: argparse.Namespace, context: int) -> Decoder:
-    """Return a model with GPT-2's architecture without biases, and weights so large that texts differ between rows."""
+    """Return a model with GPT-2's architecture, without biases and with random weights.
+
+    The weights are large enough that different prompts give different texts.
+    """
     shape: dict[str, Any] = {
         "vocab_size": options.vocabulary,
         "layers": options.layers,

@@ -186,7 +186,7 @@ def run_glass(words: list[str], folder: Path) -> None:
 
 
 def opening_by_size(options: argparse.Namespace) -> Measured:
-    """Measure the seconds of `glass generate` with one token, and of the import of torch."""
+    """Measure the seconds that `glass generate` takes for one token, and the seconds that the import of torch takes."""
     with tempfile.TemporaryDirectory() as name:
         for label, shape in SIZES.items():
             sizes = {each: getattr(shape, each) for each in ("layers", "width", "heads", "context")}

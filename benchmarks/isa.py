@@ -25,7 +25,7 @@ RESTRICTIONS = {
         "GLASS_ISA": "avx2",  # only set here: marks a restarted program that uses the patched copy of onnxruntime
     }
 }
-"""Environment variables for PyTorch's libraries, and a marker of ours, by the value of `--isa`."""
+"""Value of `--isa` -> environment variables: those of PyTorch's libraries, and `GLASS_ISA`."""
 
 CPUID_LEAF_7_1 = rb"\xb8\x07\0\0\0\xb9\x01\0\0\0\x0f\xa2"  # mov eax, 7; mov ecx, 1; cpuid
 ASKS_AVX_VNNI = re.compile(CPUID_LEAF_7_1 + rb"\xa8\x10")  # test al, 16

@@ -11,7 +11,7 @@ file, prints its coefficients, and prints how often the loss of a run on an unse
 The texts: every .txt and .gz file below --texts, column 3 of its .csv files, columns 1 and 2 of its .tsv files, and
 three packages of the Python standard library of this machine; files with `val` or `test_2016` in their path are left
 out. Each run tokenizes its text as characters or with BPE, chosen at random. There are no runs on generated corpora,
-because these are learnt at another speed, and their true entropy is known.
+because models learn them at a different speed, and their true entropy is known.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from glassformer.training.setup import new_training, text_of_run
 
 RESULTS = Path(__file__).parent / "results" / "loss_band.jsonl"
 MODERN = {"positions": "rotary", "norm": "rmsnorm", "qk_norm": "head", "activation": "relu2", "tied": False}
-"""Model settings of runs with Muon: those of the recipe auto before its norms and activation changed."""
+"""Model settings of runs with Muon: the settings of an earlier version of the recipe auto."""
 LEAST = 1e10
 MOST = 3e12
 """Approximate limits of the FLOPs of a run: 6 x parameters x tokens."""
@@ -107,7 +107,7 @@ def random_config(rng: random.Random, data: dict[str, Any], kind: str) -> Config
 
 
 def measured(name: str, config: Config, folder: Path) -> dict[str, Any]:
-    """Train a run, and return its facts before training, its loss and its time."""
+    """Train a run, and return its facts known before training, its validation loss and its training time."""
     facts = facts_of(name, config, text_of_run(config, folder / "run", lambda text: None))
     with (
         tempfile.TemporaryDirectory(dir=folder) as temporary,
@@ -129,7 +129,7 @@ def facts_of(name: str, config: Config, data: Any) -> dict[str, Any]:
 
 
 def finished(folder: Path) -> dict[str, Any]:
-    """Return the facts of a finished run that are known before training, its best validation loss and its time."""
+    """Return the facts of a finished run known before training, its best validation loss and its training time."""
     run = open_run(folder)
     lines = [json.loads(line) for line in run.metrics_file.read_text(encoding="utf-8").splitlines()]
     own = run.config()
@@ -142,7 +142,7 @@ def finished(folder: Path) -> dict[str, Any]:
 
 
 def collect(texts: Path, minutes: float, seed: int, to: Path) -> None:
-    """Train runs with random texts and sizes, one after the other, until the time is over."""
+    """Train runs with random texts and sizes, one after the other, until `minutes` have passed."""
     rng = random.Random(seed)
     ends = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as temporary:
@@ -168,7 +168,7 @@ def read(path: Path) -> list[tuple[str, forecast.RunFacts, float]]:
 
 
 def left_at(known: forecast.RunFacts, loss: float) -> float:
-    """Return ln s for a loss: the inverse of `RunFacts.loss_at`."""
+    """Return ln s for a loss, where s is (loss - floor) / (unigram loss - floor): the inverse of `RunFacts.loss_at`."""
     return math.log(max(1e-3, loss - known.floor) / (known.unigram - known.floor))
 
 

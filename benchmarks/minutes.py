@@ -2,7 +2,7 @@
 
 On the busy machine, one process per core computes all the time. Each run is a command in a separate folder; its wall
 time is that of the whole process. The ratio is wall time / M; the goal is at most 1.2 for one minute and 1.1 for two.
-The loss is that of the validation part.
+The loss is the validation loss.
 
     python benchmarks/minutes.py ~/texts/shakespeare/input.txt --minutes 1 2
     python benchmarks/minutes.py book.txt --minutes 1 --load busy --json
@@ -34,7 +34,7 @@ def cores() -> int:
 
 @contextmanager
 def busy_processes(number: int) -> Iterator[None]:
-    """Run this number of processes that each keep a core busy, inside the block."""
+    """Keep `number` cores busy with one process each, until the `with` block ends."""
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
     try:
         yield

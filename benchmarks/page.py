@@ -4,7 +4,7 @@ A run with random weights, the layers and heads of GPT-2 small and a small width
 separate process; chromium opens the attention map of a text of 1,024 tokens, each time with an empty cache.
 `first_paint_ms` is the time to the browser's first contentful paint, `map_ms` the time from the start of the navigation
 to the drawn map, and `head_ms` the time from the choice of another head to the frame after its map is drawn. `views`
-has the times of four other views, and `tokens_4096` those of the map and of up to five heads for a text
+has the times of four other views, and `tokens_4096` the times of the map and of up to five heads for a text
 of 4,096 tokens.
 
     python benchmarks/page.py --out page.json

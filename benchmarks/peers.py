@@ -64,7 +64,10 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _settings(options: Options) -> dict[str, Any]:
-    """Return the options that affect the figures, without paths: only whether nanoGPT was given, and the languages."""
+    """Return the options that affect the figures.
+
+    Paths are omitted: `nanogpt` is whether a checkout was given, and `files` lists only the languages of the texts.
+    """
     plain = {name: value for name, value in vars(options).items() if isinstance(value, int | float | str | bool)}
     return {
         **plain,

@@ -1,9 +1,9 @@
 """Forecasts of `glass plan` compared with measurements of `glass train` with the same settings.
 
-Runs of all three families, several contexts, precisions, batch sizes and tokenizers, with rows of equal and different
-lengths, are first planned and then trained for the number of steps (at least 20) that takes --seconds according to the
-plan. Both use the command line. Time is that of training; memory is the peak of the training process (on Linux without
-memory-mapped files).
+Runs of all three families, with several contexts, precisions, batch sizes and tokenizers, and with rows of equal and of
+different lengths, are first planned and then trained, both on the command line. The number of steps is chosen so that
+training takes --seconds according to a first plan, but is at least 20. The compared time is the training time; the
+compared memory is the peak memory of the training process (on Linux without memory-mapped files).
 
     python benchmarks/plan_against_run.py --texts ~/texts --seconds 40 --out benchmarks/results/plan_against_run
     python benchmarks/plan_against_run.py --texts ~/texts --seconds 15 --only classify
@@ -81,7 +81,11 @@ def words_of(name: str, texts: Path) -> list[str]:
 
 
 def against(name: str, texts: Path, seconds: float, probe: float, folder: Path) -> dict[str, Any]:
-    """Plan a case, plan it again with the number of steps (at least 20) that takes `seconds`, and train it."""
+    """Plan a case and train it, and return the forecasts and the measurements.
+
+    A first plan gives the number of steps that take `seconds`; the case is planned again with this number, or with 20
+    steps if the number is smaller.
+    """
     words = words_of(name, texts)
     asked = ["--probe", str(probe)]
     step = said("plan", [*words, *asked, "--steps", "1000", "--out", "run"], folder)["seconds_per_step"]

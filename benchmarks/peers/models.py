@@ -1,7 +1,7 @@
 """Language models of the same shape, ours and the peers', and a training step of each on the same ids.
 
-All have an embedding tied to the head, learned positions, pre-norm LayerNorm (BERT: post-norm), GELU and no dropout. A
-step uses AdamW, with gradients clipped at 1.
+All have a token embedding tied to the output layer, learned positions, pre-norm LayerNorm (BERT: post-norm), GELU and
+no dropout. A step uses AdamW, with gradients clipped at 1.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Shape:
 
     @property
     def weights(self) -> int:
-        """Number of weights in matrices that every token is multiplied with, including the head."""
+        """Number of weights in matrices that every token is multiplied with, including the output layer."""
         return 12 * self.layers * self.width**2 + self.vocabulary * self.width
 
     @property

@@ -1,12 +1,12 @@
 """Time until the loss on the whole validation part reaches a target: our recipe and a published one.
 
-Two rows: training only, and the whole command from start to end.
+One row has the time of training only, the other the time of the whole command from start to end.
 
 The peer's recipe is the one that nanoGPT publishes for CPUs: 4 layers, 4 heads, width 128, context 64, 12 rows per
-step, 2,000 steps of AdamW. With `--nanogpt`, nanoGPT's `train.py` runs all of it; without `--until-commands`, Hugging
-Face's GPT-2 runs it in a plain loop until the loss is reached. Text and split are the same: the last tenth is held out.
-The time of evaluations counts only in the whole command; the loss of every model is measured over the held-out
-characters, in windows of the context.
+step, 2,000 steps of AdamW. With `--nanogpt`, nanoGPT's `train.py` takes all of these steps; without
+`--until-commands`, Hugging Face's GPT-2 is trained with this recipe in a plain loop until the loss is reached. Text and
+split are the same: the last tenth is held out. The time of evaluations counts only in the whole command; the loss of
+every model is measured over the held-out characters, in windows of the context.
 """
 
 from __future__ import annotations
@@ -111,7 +111,10 @@ def _ours(options: Options, folder: Path) -> Reached:
 
 
 def _nanogpt(options: Options, folder: Path, train: Any, held_out: Any, vocabulary: int) -> Reached:
-    """Run nanoGPT's script in a copy; an iteration with an evaluation counts as the median of all iterations."""
+    """Run nanoGPT's script in a copy of the checkout.
+
+    The time of an iteration with an evaluation is replaced by the median time of all iterations.
+    """
     checkout = folder / "nanogpt"
     shutil.copytree(options.nanogpt, checkout, ignore=shutil.ignore_patterns(".git", "assets"))
     data = checkout / "data" / "shakespeare_char"

@@ -113,7 +113,7 @@ def draw(path: Path, rows: list[Found]) -> None:
 
 
 def _bars(row: Found) -> list[tuple[str, dict[str, float]]]:
-    """Return a label and the ratio over turns for each variant of ours with each peer."""
+    """Return a label and the ratio (median, lowest, highest) for each of our variants compared with each peer."""
     turns = row["turns"]
     more_is_better = row["unit"].endswith("/s")
     bars = []

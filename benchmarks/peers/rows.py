@@ -37,7 +37,8 @@ class Row:
         kind: kind of the measurement, such as "training step".
         work: details of the measurement, such as "10.65 M, 64 x 256".
         unit: unit of the values.
-        values: values by turn for each library; names that begin with "ours" are ours, and ratios use the first entry.
+        values: name of each library -> its value in each turn. Names that begin with "ours" are our variants; the
+            ratios compare the first entry with each peer.
         more_is_better: whether larger values are better.
         facts: additional facts to record.
     """
@@ -54,7 +55,10 @@ class Row:
         return statistics.median(self.values[name])
 
     def ratios(self, name: str) -> list[float]:
-        """Return how many times better ours is in each turn: 2 is twice the speed, or half the seconds or bytes."""
+        """Return how many times better the first library is than `name` in each turn.
+
+        2 means twice the speed, or half the seconds or bytes.
+        """
         pairs = zip(next(iter(self.values.values())), self.values[name], strict=True)
         return [own / other if self.more_is_better else other / own for own, other in pairs]
 

@@ -1,7 +1,7 @@
-"""Start-up times: of the help, and of training on an encoded text until its first step.
+"""Start-up times of `glass --help`, and of `glass train` on an encoded text until its first step.
 
 The baselines are Python and torch alone. Hugging Face's row builds a GPT-2 of the same size in a script and takes one
-step on random ids, which is less than a training script does. Each runs in a separate process.
+step on random ids, which is less than a training script does. Each measurement runs in a separate process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GLASS = ("-m", "glassformer")
 
 
 def measure(options: Options) -> Iterator[Row]:
-    """Yield a row for the help and a row for the first training step."""
+    """Yield a row for `glass --help` and a row for `glass train` until its first step."""
     clock = CLOCKS[options.clock]
     repeats = 1 if options.quick else options.repeats
     helped: dict[str, Callable[[], object]] = {OURS: partial(_run, *GLASS, "--help"), "Python": partial(_run, "-c", "")}

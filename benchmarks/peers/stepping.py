@@ -1,7 +1,7 @@
 """Training steps of one architecture by size and context, also as a fraction of the hardware's peak speed.
 
-The peak, a multiplication of large matrices, is measured in turn with the steps, so that each fraction refers to a peak
-measured within seconds.
+The peak speed, that of a multiplication of large matrices, is measured in the same turns as the steps, so that each
+fraction refers to a peak measured within seconds of the step.
 """
 
 from __future__ import annotations

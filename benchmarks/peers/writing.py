@@ -34,7 +34,10 @@ def _as_called(*words: str) -> Iterator[None]:
 
 
 def measure(options: Options) -> Iterator[Row]:
-    """Yield a row for each batch size and prompt length, greedy; then two rows with sampling, one also with nanoGPT."""
+    """Yield a row of greedy decoding for each batch size and prompt length, then two rows of sampling.
+
+    With `--nanogpt`, the sampling row of batch size 1 includes nanoGPT. With `--quick`, there is one greedy row.
+    """
     quick = ["--layers", "2", "--width", "32", "--heads", "2", "--tokens", "8", "--context", "64"]
     with _as_called(*(quick if options.quick else [])):
         settings = generation.arguments()

@@ -279,7 +279,7 @@ class Transformer:
             model.engine = None  # the model may change before the next call
 
     def fill(self, text: str, n: int = 5) -> list[list[Candidate]]:
-        """Return the n likeliest tokens for each `[MASK]` of a text, without special tokens, and their probabilities.
+        """Return the n likeliest tokens for each `[MASK]` of a text, excluding special tokens, and their probabilities.
 
         Calls `glassformer.tasks.MaskFiller.fill`.
 
@@ -575,7 +575,7 @@ def fit(
         recipe: name of a recipe, a set of settings; None: "fine-tune" with `begin_from`, the settings of a generated
             corpus, or the default recipe of the task.
         begin_from: folder of a run to fine-tune, which provides the tokenizer, the model settings and the initial
-            weights; without `recipe`, `minutes` and `steps`, the time limit is then 3 minutes.
+            weights. If it is given without `recipe`, `minutes` and `steps`, the time limit is 3 minutes.
         settings: other settings by name, such as {"model.layers": 4, "train.seed": 1}.
         progress: whether to show a progress bar and notes on standard error.
 

@@ -41,7 +41,7 @@ USES = {
 }
 """Options of each view, by view name."""
 EARLIER_VIEWS = {"blank": "occlusion"}
-"""Earlier name of a view -> its current name."""
+"""Former name of a view -> its current name."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

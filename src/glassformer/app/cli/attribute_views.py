@@ -75,7 +75,11 @@ def token_or_label_id(model: AnyTextModel, name: str | None) -> int | None:
 
 
 def logits_view(request: AttributionRequest) -> ViewResult:
-    """Show the contribution of each part to each logit, or of the parts, neurons or one head to one logit."""
+    """Show the contribution of each part to each logit, or to one logit.
+
+    For one logit, `--layer` shows the contributions of the neurons of a feed-forward layer instead, and `--head` the
+    contribution of one head, split by source token.
+    """
     from glassformer.inspection.attribution import split_neurons, split_output, split_outputs, tables
     from glassformer.inspection.receipt.parts import refuse_inexact
     from glassformer.inspection.sites import find_head

@@ -125,8 +125,8 @@ def _chosen_grid(arguments: argparse.Namespace) -> Grid:
 def _study_settings(study: Study, changes: dict[str, str]) -> dict[str, str]:
     """Return the settings of a study, overridden by `changes`.
 
-    If `changes` name another text, the study's data and tokenizer settings are omitted; if they set a time limit, its
-    number of steps is omitted.
+    If `changes` name another text, the study's data and tokenizer settings are omitted; if they set a time limit, the
+    study's number of steps is omitted.
     """
     settings = dict(study.settings)
     if "data.source" in changes:

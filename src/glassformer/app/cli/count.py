@@ -112,7 +112,7 @@ class CountReport:
             yield from self._differences()
 
     def _differences(self) -> Iterator[str]:
-        """Yield the published and exact totals, and a line for each component in which they differ."""
+        """Yield the published and exact totals, and a line for each component whose two counts differ."""
         published = self.published["total"]
         total_difference = self.total - published
         yield f"\nPublished for this model: {published:,}; exact: {self.total:,}; difference {total_difference:+,}:"

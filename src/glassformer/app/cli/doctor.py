@@ -4,10 +4,10 @@
   glass doctor runs/book
   glass doctor translate-modern --json
 
-A small model with the settings of a run or recipe, reduced sizes and random weights computes its logits and, except
-with bfloat16 weights, its gradients on each device, in float32 (on the CPU: with one thread and with all threads) and,
-if the device supports it, in bfloat16. The results are compared with float64 on the CPU, and fused attention is
-compared with explicit attention. The exit code is 1 if a difference is too large to be a rounding error.
+On each device, a small model computes its logits and gradients in float32 (on the CPU: with one thread and with all
+threads) and, if the device supports it, in bfloat16 (with bfloat16 weights: logits only). The model has the settings of
+a run or recipe, reduced sizes and random weights. The results are compared with float64 on the CPU, and fused attention
+is compared with explicit attention. The exit code is 1 if a difference is too large to be a rounding error.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ calibration. --against compares two runs (not of task lm or masked) on the same 
 measures only the loss, with parts of the model ablated and with the whole model; glass explain and the page of glass
 serve show the names of the parts.
 
-If DATA has the hash of the run's own text and no --data.* is given, the run's validation split is used, as without
-DATA.
+If DATA has the same hash as the training text of the run and no --data.* is given, the run's validation split is used,
+as without DATA.
 
---data.* change how other DATA is read; --sample.* and --seed change how both runs generate text. Other settings cannot
+--data.* change how DATA is read; --sample.* and --seed change how both runs generate text. Other settings cannot
 be changed.
 """
 

@@ -7,10 +7,10 @@
   glass explain runs/en-de "A man is sleeping." --target "Ein Mann schläft."
   glass explain runs/book "It was a dark" --html explained.html
 
-Without a run, it shows an example of three tokens that can be checked by hand. All numbers come from the forward pass.
-Large matrices are printed as corners and statistics; --json gives more. If a model has more than four heads, the
-terminal shows one layer and one head in full (choose them with --layer and --head), and one line for each of the
-others; the page of --html shows all of them.
+Without RUN, the command shows an example of three tokens that can be checked by hand. All numbers come from the forward
+pass. Large matrices are printed as corners and statistics (--json prints larger corners). If a model has more than four
+heads, the terminal shows one layer and one head in full (choose them with --layer and --head), and one line for each of
+the other heads; the page of --html shows all heads in full.
 """
 
 from __future__ import annotations
@@ -172,7 +172,11 @@ class WalkReport:
         return [section for section in self.walk.iter_sections() if section.key == "head"]
 
     def _full_heads(self) -> list[Section]:
-        """Return the heads to show in full: all if there are few or an option chose them, else the first."""
+        """Return the heads to show in full.
+
+        These are all heads of `walk` if there are at most `FEW_HEADS`, or if `--layer` or `--head` was given; otherwise
+        the first head.
+        """
         heads = self._heads()
         return heads if self.chosen or len(heads) <= FEW_HEADS else heads[:1]
 

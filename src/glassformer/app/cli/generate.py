@@ -135,7 +135,7 @@ def names_backend(requested: str, model: TextModel | Translator) -> bool:
 
 
 def sampling_changes(flags: dict[str, str]) -> dict[str, str]:
-    """Return the setting of one beam if a sampling flag was given, because sampling flags turn off beam search.
+    """Return the setting `sample.beams` = 1 if a sampling flag was given, because sampling turns off beam search.
 
     Raises:
         GlassError: a sampling flag was given with more than one beam.
@@ -174,7 +174,7 @@ def refuse_unused_backend(arguments: argparse.Namespace) -> None:
 
 
 def stop_changes(flags: dict[str, str]) -> dict[str, str]:
-    """Return the setting `sample.stop` with a plain-text `--stop` as a JSON list.
+    """Return the setting `sample.stop`: a JSON list with the plain text given by `--stop`.
 
     The result is empty without `--stop`, or if its value is already a list, which begins with `[`.
     """

@@ -6,9 +6,9 @@
   glass probe runs/book surprisal --text another-book.txt
 
 Probes: agreement (of verbs with distant subjects, by cell and number of attractors), coreference (the noun that "it"
-refers to), induction (repeated random tokens), recall (values by their keys), brackets (by distance), surprisal (-ln P
-of each token of a text, by position, frequency and repetition). Without PROBE, --pairs and --text, all probes run that
-apply to the run.
+refers to), induction (repeated random tokens), recall (the value of a given key), brackets (the matching closing
+bracket, by distance), surprisal (-ln P of each token of a text, by position, frequency and repetition). Without PROBE,
+--pairs and --text, all probes that apply to the run are computed.
 
 Each accuracy is printed with its confidence interval, the chance level, and the accuracy of simple rules on the same
 questions. Runs of task masked are scored by pseudo-log-likelihood; only runs of task lm or masked can be probed.

@@ -8,11 +8,11 @@
 
 The receipt also shows how the token was sampled. The parts are the embeddings, each attention head (split by source
 token), the feed-forward layers and the biases. Their sum is the logit, with the scale of the final norm held fixed.
-This split does not exist for models with model.norm_order = post or with model.head_transform. It measures the direct
-effect of a part on the logit, not its effect through later parts.
+This sum does not exist for models with model.norm_order = post or with model.head_transform. A contribution measures
+the direct effect of a part on the logit, not its effect through later parts.
 
-Without --token, it explains the token that glass generate (for task chat, glass chat) generates for the same text and
-settings; for tasks masked and classify, the prediction of glass fill or glass classify.
+Without --token, the receipt explains the token that glass generate (for task chat, glass chat) generates for the same
+text and settings; for tasks masked and classify, the prediction of glass fill or glass classify.
 """
 
 from __future__ import annotations

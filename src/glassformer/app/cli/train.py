@@ -183,7 +183,10 @@ def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: 
 
 
 def _forgetting_lines(outcome: TrainingOutcome) -> Iterator[str]:
-    """Yield the losses of a fine-tuned run before training and on its parent's text; nothing for other runs."""
+    """Yield the validation loss of a fine-tuned run before training, and its losses on the text of the parent run.
+
+    Yield nothing for runs that are not fine-tuned.
+    """
     if outcome.first_loss is None:
         return
     yield f"before training, the validation loss was {outcome.first_loss:.4f} (same rows as evaluations in training)"

@@ -4,7 +4,7 @@
 
     event: metrics       data: a line of metrics.jsonl        id: its step
     event: checkpoint    data: {"best": "step-000850", "last": "step-000900"}   sent once there is a checkpoint, and at
-                                                                            each change; null: none yet
+                                                                            each change; null: no checkpoint yet
     event: end           data: {}                             training has ended
 
 `?after=STEP` first sends the existing lines of later steps; without it, only new lines are sent. A browser that lost
@@ -41,7 +41,8 @@ class Follower:
 
     Args:
         run: files of the run.
-        after: step whose later lines are returned; None: only lines that are written from now on are returned.
+        after: return the lines of steps after this step; None: return only lines written after the creation of this
+            object.
     """
 
     def __init__(self, run: Run, after: int | None) -> None:

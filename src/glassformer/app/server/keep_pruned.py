@@ -2,9 +2,9 @@
 
 The body is ``{"heads": ["dec.0.self.1"], "name": "book-small", "version": "step-000850"}``; the response
 is ``{"name": "book-small", "removed": […], "parameters": {"before": 12345, "after": 12000},
-"command": "glass verify …"}``. The best checkpoint of the run is pruned; if `version`, which is optional, is not its
-name, the request is refused. The new folder is beside the folder of the run; `name` is never a path (see
-`checked_name`).
+"command": "glass verify …"}``. The best checkpoint of the run is pruned. The request is refused if the
+optional field `version` is given and is not the name of this checkpoint. The new folder is beside the folder of the
+run; `name` is never a path (see `checked_name`).
 """
 
 from __future__ import annotations

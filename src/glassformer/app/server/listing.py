@@ -64,10 +64,10 @@ class Listing:
         return parents
 
     def of(self, name: str) -> dict[str, Any]:
-        """Return name, version, step (None: no checkpoint yet), training and error of a run, and its `model_metadata`.
+        """Return a dict with the name, version and step of a run, its `training` and `error`, and its `model_metadata`.
 
-        If a file cannot be read, `error` describes the error (see `as_json`), and the entries of `model_metadata` are
-        missing.
+        `step` is None if there is no checkpoint yet; `training` is whether a process is training the run. If a file
+        cannot be read, `error` describes the error (see `as_json`), and the entries of `model_metadata` are missing.
         """
         version = self._registry.version(name)
         facts = {

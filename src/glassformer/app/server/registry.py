@@ -200,9 +200,10 @@ class ModelRegistry:
         return self.run(name).checkpoint_name("best")
 
     def open(self, name: str) -> ServedModel:
-        """Return the run's best checkpoint, loaded at the first call; later calls return it until there is a new one.
+        """Return the run's best checkpoint, loaded at the first call.
 
-        If a newer checkpoint cannot be loaded, the older one is returned.
+        Later calls return the same object until there is a new best checkpoint. If the new checkpoint cannot be loaded,
+        the previous one is returned.
 
         Raises:
             GlassError: there is no such run, it has no checkpoint yet, or its files are incomplete and no older

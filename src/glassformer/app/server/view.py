@@ -94,7 +94,7 @@ Q = TypeVar("Q", bound=ViewQuestion)
 
 
 def no_others(question: ViewQuestion) -> Sequence[str]:
-    """Return no names: the default of `PageView.others`, for views that need no other run."""
+    """Return an empty sequence: the default of `PageView.others`, for views that need no other run."""
     return ()
 
 

@@ -62,7 +62,7 @@ class LoadedCheckpoint:
         self.row_bytes = 2 * FLOAT * self.context * sum(layer.kv_heads * layer.head_width for layer in layers)
 
     def beam_search_model(self) -> TextModel | Translator:
-        """Return a copy of the model with a separate engine, for a beam search that runs beside the token loop."""
+        """Return a copy of the model with a separate backend, for a beam search in parallel with the token loop."""
         writer = self._opened.copy().writer
         writer.engine = open_engine(self._backend, writer.model)
         return writer

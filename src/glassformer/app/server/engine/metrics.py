@@ -52,7 +52,7 @@ class Metrics:
             rows: function that returns the number of texts in the engine's batch.
 
         Returns:
-            The rate to which the engine must add its generated tokens.
+            The `Rate` to which the engine must add the number of generated tokens after each step.
         """
         rate = Rate()
         self._queue.labels(run).set_function(queue)

@@ -150,7 +150,7 @@ def _post(summary: str, body: str) -> dict[str, Any]:
 
 
 def _errors(errors: dict[int, str], *kinds: str) -> dict[str, Any]:
-    """Return the entries of error responses: JSON, and the other media types in `kinds`."""
+    """Return the entries of error responses, whose content is JSON or has one of the media types in `kinds`."""
     statuses = sorted({**ACCESS_ERRORS, **errors}.items())
     content = {JSON: {"schema": _ref("Error")}, **{kind: {"schema": {"type": "string"}} for kind in kinds}}
     return {str(status): {"description": meaning, "content": content} for status, meaning in statuses}

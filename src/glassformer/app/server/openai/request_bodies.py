@@ -20,7 +20,7 @@ MOST_CHOICES = 16
 MOST_TEXTS = 64
 """Maximum number of texts of one request (prompts times n)."""
 MOST_CHARACTERS = 100_000
-"""Maximum number of characters, or of token ids, of a prompt, and of characters of a text in a message."""
+"""Maximum number of characters or token ids in a prompt, and maximum number of characters in a text of a message."""
 MOST_SCORES = 20
 """Maximum number of likeliest tokens to return with each token."""
 MOST_BEAMS = 16

@@ -101,7 +101,8 @@ class ResponseBuilder(ABC):
     def _token_text_and_bytes(self, id: int) -> tuple[str, list[int]]:
         """Return the text and the bytes of a token.
 
-        The text of a token that is not valid UTF-8 lists its bytes; a special token has its name and no bytes.
+        The text of a token that is not valid UTF-8 lists its bytes. The text of a special token is its name, and its
+        list of bytes is empty.
         """
         data = self.tokenizer.token_bytes(id)
         if not data:

@@ -24,7 +24,7 @@ from glassformer.app.server.workers import Workers
 from glassformer.base.errors import GlassError
 
 CLIENT_CLOSED_REQUEST = 499
-"""Conventional status of a request whose client disconnected; no client sees it."""
+"""Conventional status of a response to a client that has disconnected, and therefore does not receive it."""
 SECONDS = 10.0
 """Time within which the client must accept each part of a stream, in seconds."""
 
@@ -37,9 +37,9 @@ class PendingResponse:
         engine: engine of the run.
         generation: generation request with its jobs.
         builder: builder of the response bodies.
-        prompt_tokens: number of prompt tokens; each prompt counts once.
-        search: function that returns all texts without the engine, usually by beam search, which stops when the event
-            is set; None: the engine samples the texts.
+        prompt_tokens: number of prompt tokens; each prompt counts once, even if several texts are generated for it.
+        search: function that returns all texts without the engine, usually by a beam search that stops when the `Event`
+            passed to the function is set; None: the engine generates the texts.
     """
 
     engine: Engine

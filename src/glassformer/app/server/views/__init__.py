@@ -84,7 +84,7 @@ FORMER_NAMES = {"proof": "verification"}
 
 
 def find_view(name: str) -> PageView[Any]:
-    """Return the view with a name.
+    """Return the view called `name`, which may also be a former name of the view.
 
     Raises:
         GlassError: there is no such view.

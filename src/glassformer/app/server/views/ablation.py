@@ -142,7 +142,10 @@ def _losses_on_text(
 
 
 def _generated_texts(opened: ServedModel, question: AblationQuestion, ablated: AblatedModel) -> dict[str, Any]:
-    """Return the greedy text before and after the ablation; if it was requested but is missing, return the reason."""
+    """Return the greedy text before and after the ablation.
+
+    If text was requested but could not be generated, the entry `why` has the reason.
+    """
     model = opened.model
     if not question.write or not isinstance(model, TextModel | Translator):
         return {

@@ -79,7 +79,7 @@ class LayerPass:
         return self._rows(rows)["scores"]
 
     def allowed(self, rows: slice) -> Tensor:
-        """Return which keys each row may attend to, (rows, S) bool; all heads share one mask."""
+        """Return the mask of some rows, (rows, S) bool, for all heads: True for keys that a row may attend to."""
         return self.scores(rows)[0] != -torch.inf
 
     def bias(self, rows: slice) -> Tensor | None:
@@ -112,7 +112,7 @@ class LayerPass:
         return self._last[key]
 
     def _mask(self, rows: slice) -> Mask:
-        """Return the mask of some rows, as the stack creates it for tokens after cached tokens, without padding."""
+        """Return the mask of some rows, as the stack creates it for new tokens after cached tokens, without padding."""
         if self.stack is None:
             return EVERY_KEY
         positions = torch.arange(self.shape[1], device=self.q.device)[None]  # (1, S), and T = S
@@ -139,7 +139,7 @@ class AttentionPass:
     nbytes: int
 
     def head(self, name: str) -> tuple[HeadSite, LayerPass, int]:
-        """Return the head with a name, its layer, and its index among the layer's heads.
+        """Return the head called `name`, the pass of its layer, and its index among the heads of the layer.
 
         Raises:
             GlassError: the model has no such head.
