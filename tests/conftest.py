@@ -8,12 +8,17 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if "GLASS_TEST_GPU" not in os.environ:  # set it for tests/gpu alone: the others expect the processor's numbers
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+# The default deadline of an example, 200 ms, would make tests fail on a busy machine.
+settings.register_profile("without-deadline", deadline=None)
+settings.load_profile("without-deadline")
 
 REAL_TEXT = Path(__file__).resolve().parents[2] / "shared" / "data"
 

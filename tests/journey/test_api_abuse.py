@@ -73,7 +73,7 @@ OF_THE_RUN = [schemathesis.checks.CHECKS.get_one("positive_data_acceptance")]
 
 
 @schema.parametrize()
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
 def test_every_response_conforms_to_the_openapi_document(case: schemathesis.Case, served: Served) -> None:
     """Check status, media type and schema, for bodies that fit the document and for bodies that do not."""
     case.call_and_validate(base_url=served.url, headers=AUTHORIZED, excluded_checks=OF_THE_RUN)

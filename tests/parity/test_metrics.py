@@ -48,7 +48,7 @@ def assert_rouge_agrees(theirs: Any, hypothesis: str, reference: str) -> None:
 
 
 @given(hypothesis=ASCII | WORDS, reference=ASCII | WORDS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_rouge_equals_the_rouge_score_package_on_ascii(theirs: Any, hypothesis: str, reference: str) -> None:
     assert_rouge_agrees(theirs, hypothesis, reference)
 
@@ -185,7 +185,7 @@ def test_the_paired_bootstrap_agrees_with_sacrebleu(share: float, seed: int, rea
     st.integers(0, 2**32 - 1),
     st.sampled_from([0.05, 0.5, 5.0]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_classification_scores_equal_scikit_learn(drawn: tuple[int, list[int]], seed: int, sharpness: float) -> None:
     """Random examples may have labels that are never true, never predicted, or both."""
     metrics = pytest.importorskip("sklearn.metrics")

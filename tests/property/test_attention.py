@@ -17,7 +17,7 @@ def random_mask(kind: str, T: int, S: int, heads: int, seed: int) -> Mask:
     return mask.with_bias(torch.randn(2, heads, T, S, generator=generator)) if "bias" in kind else mask
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from(["everything", "causal", "holes", "holes+bias", "everything+bias"]),
     groups=st.sampled_from([(6, 6), (6, 2), (6, 1)]),

@@ -276,7 +276,7 @@ def test_a_flow_reaches_the_source_and_no_later_token() -> None:
     assert torch.equal(found.row[5:], torch.zeros(LENGTH - 5, dtype=torch.float64))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.3, 0.7]), min_size=20, max_size=20))
 def test_the_maximum_flow_equals_the_minimum_cut(widths: list[float]) -> None:
     """Max-flow min-cut (Ford and Fulkerson 1956) over all cuts: one source, layers of 2, 3 and 2 nodes, one sink."""

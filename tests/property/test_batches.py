@@ -57,7 +57,7 @@ def predicted(rows: list[Row]) -> list[tuple[int, int]]:
     return list(pairs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(lengths=LENGTHS, context=PRIMES)
 def test_stream_predicts_every_token_but_the_first_once(folder: Path, lengths: list[int], context: int) -> None:
     store = store_of(folder, [*lengths, 2])
@@ -68,7 +68,7 @@ def test_stream_predicts_every_token_but_the_first_once(folder: Path, lengths: l
     assert len(rows) == len(list(rows)) == -(-(len(tokens) - 1) // context)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(lengths=LENGTHS, context=PRIMES)
 def test_documents_predict_every_token_once(folder: Path, lengths: list[int], context: int) -> None:
     store = store_of(folder, [*lengths, 1])
@@ -84,7 +84,7 @@ def test_documents_predict_every_token_once(folder: Path, lengths: list[int], co
     assert len(rows) == sum(-(-(length + 1) // context) for length in [*lengths, 1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(lengths=st.lists(st.integers(2, 37), min_size=1, max_size=9), seed=st.integers(0, 99))
 def test_batch_shifts_once_and_masks_padding(lengths: list[int], seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -121,7 +121,7 @@ def test_a_batch_moves_to_a_device() -> None:
     assert batch.n_targets == 2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     lengths=st.lists(st.sampled_from([5, 7, 11, 40]), min_size=5, max_size=9),
     batch=st.sampled_from([1, 3, 7, 11]),
@@ -192,7 +192,7 @@ def test_each_piece_of_a_document_occurs_once_an_epoch(folder: Path, batch: int,
     assert epochs[0] != epochs[1] != epochs[2]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(size=st.integers(1, 300), seed=st.integers(0, 2**64), epoch=st.integers(0, 99))
 def test_shuffle_is_a_bijection(size: int, seed: int, epoch: int) -> None:
     assert sorted(shuffled(position, size, seed, epoch) for position in range(size)) == list(range(size))

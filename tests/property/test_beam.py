@@ -248,7 +248,7 @@ def test_targets_of_every_length(end: float) -> None:
 
 
 @pytest.mark.thorough
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 1000), end=st.sampled_from([None, 3, 1]), alpha=st.sampled_from([0.0, 0.6, 3.0]))
 def test_one_beam_is_greedy_decoding(seed: int, end: int | None, alpha: float) -> None:
     """Beam search with one beam equals greedy decoding, also past the context limit."""
@@ -271,7 +271,7 @@ def test_one_beam_is_greedy_decoding(seed: int, end: int | None, alpha: float) -
 
 
 @pytest.mark.thorough
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     lengths=st.lists(st.integers(1, 29), min_size=1, max_size=5),
     positions=st.sampled_from(POSITIONS),
@@ -364,7 +364,7 @@ def test_ties_go_to_the_lower_row_then_to_the_lower_id() -> None:
     assert [each.tokens for each in free[0]] == [(0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 0, 3)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data(), V=st.integers(1, 40), n=st.integers(1, 12), rows=st.integers(1, 4))
 def test_the_likeliest_tokens_are_those_of_a_stable_sort(data: st.DataObject, V: int, n: int, rows: int) -> None:
     """There are many ties, because the logits have at most eight distinct values."""

@@ -43,7 +43,7 @@ def check(overlap: Overlap | None, sample: str, text: str) -> None:
     assert overlap.text in sample
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(sample=LETTERS, pieces=st.lists(LETTERS, max_size=8))
 @example(sample="a" * 60, pieces=["a" * 29, "b", "a" * 31])
 @example(sample="abba", pieces=["ab", "", "b", "a"])
@@ -51,7 +51,7 @@ def test_equals_brute_force(sample: str, pieces: list[str]) -> None:
     check(longest_overlap(sample, iter(pieces)), sample, "".join(pieces))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     sample=st.text(alphabet="abc\n", min_size=1, max_size=5),
     text=st.text(alphabet="abc\n", max_size=200),
@@ -66,7 +66,7 @@ def test_overlaps_across_blocks(sample: str, text: str, cut: int, block: int) ->
         check(longest_overlap(sample, pieces), sample, text)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.randoms(use_true_random=False), length=st.integers(1, 120), shift=st.integers(-119, 0))
 def test_a_planted_overlap_across_a_real_block_boundary(seed: object, length: int, shift: int) -> None:
     """At the real block size, a planted text reaches or crosses the end of the first block."""

@@ -163,7 +163,7 @@ def test_a_small_grammar_agrees_with_its_enumeration() -> None:
     assert math.fsum(p * len(text) for text, p in texts) == pytest.approx(grammar.mean(len), abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_random_grammars_agree_with_their_enumeration(data: st.DataObject) -> None:
     """For random weights and dependencies, the closed form equals the enumerated entropy, and samples parse."""
@@ -260,7 +260,7 @@ def test_no_choice_in_a_story_is_rare() -> None:
     assert min(wording.probability for wordings in grammar.sentences for wording in wordings) >= 0.05
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(index=st.integers(0, 300), place=st.integers(0, 10_000), letter=st.sampled_from("aeqz .M"))
 def test_a_changed_letter_gives_another_story_or_none(index: int, place: int, letter: str) -> None:
     stories = Stories()

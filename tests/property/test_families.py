@@ -52,7 +52,7 @@ def test_encoder_padding_and_batch_have_no_effect(kind: dict[str, Any], side: st
     torch.testing.assert_close(outputs[0], alone, atol=1e-5, rtol=0)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(positions=st.sampled_from(POSITIONS), left=st.integers(0, 5), right=st.integers(0, 5), filler=st.integers(0, 30))
 def test_encoder_padding_on_both_sides_has_no_effect(positions: str, left: int, right: int, filler: int) -> None:
     model = encoder(positions=positions)

@@ -80,7 +80,7 @@ def prefix(model: gf.Transformer) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(text=TEXTS, written=TEXTS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_tokens_and_logits_equal_those_of_the_module(name: str, text: str, written: str) -> None:
     model = opened(name)
     target = None if name.startswith("classify") else target_of(name, written)
@@ -120,7 +120,7 @@ def loss_of(model: gf.Transformer, text: str, target: str | None) -> float:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(text=TEXTS, written=TEXTS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_the_loss_follows_from_the_logits(name: str, text: str, written: str) -> None:
     model = opened(name)
     target = target_of(name, written)
@@ -131,7 +131,7 @@ def test_the_loss_follows_from_the_logits(name: str, text: str, written: str) ->
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("part", ["self", "cross"])
 @given(text=TEXTS, written=TEXTS, head=st.integers(0, 1))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_the_pattern_equals_that_of_the_module(name: str, part: str, text: str, written: str, head: int) -> None:
     model = opened(name)
     if part == "cross" and not isinstance(model.text_model, Translator):
@@ -156,7 +156,7 @@ def test_the_pattern_equals_that_of_the_module(name: str, part: str, text: str, 
 
 @pytest.mark.parametrize("name", NAMES)
 @given(text=TEXTS, written=TEXTS, data=st.data(), head=st.integers(0, 1))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_a_patch_inserts_the_values_of_the_other_text(
     name: str, text: str, written: str, data: st.DataObject, head: int
 ) -> None:
@@ -183,7 +183,7 @@ def test_a_patch_inserts_the_values_of_the_other_text(
 
 @pytest.mark.parametrize("name", NAMES)
 @given(text=TEXTS, written=TEXTS, head=st.integers(0, 1))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_an_ablated_head_gives_zeros(name: str, text: str, written: str, head: int) -> None:
     model = opened(name)
     target = target_of(name, written)
@@ -203,7 +203,7 @@ def test_an_ablated_head_gives_zeros(name: str, text: str, written: str, head: i
 
 @pytest.mark.parametrize("name", NAMES)
 @given(text=TEXTS)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_the_receipt_adds_up_to_the_logit(name: str, text: str) -> None:
     model = opened(name)
     if model.config.model.norm_order == "post":

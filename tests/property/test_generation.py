@@ -101,7 +101,7 @@ def test_the_uncached_path_gives_the_same_rows(positions: str, context: int) -> 
     assert len(set(grown(starts, cached)[0])) > 10
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(length=st.integers(0, 5000), context=st.integers(1, 300))
 def test_the_window_is_the_longest_that_starts_at_a_multiple_of_the_hop(length: int, context: int) -> None:
     start = window_start(length, context)
@@ -112,7 +112,7 @@ def test_the_window_is_the_longest_that_starts_at_a_multiple_of_the_hop(length: 
 
 
 @pytest.mark.thorough
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     lengths=st.lists(st.integers(1, 45), min_size=1, max_size=5),
     positions=st.sampled_from(POSITIONS),

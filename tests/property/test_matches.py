@@ -30,7 +30,7 @@ def brute_force(sample: str, text: str, least: int) -> set[tuple[int, int]]:
 
 @pytest.mark.thorough
 @given(LETTERS, st.lists(LETTERS, max_size=4), st.integers(1, 5), st.integers(1, 40))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_all_maximal_matches_are_found(sample: str, pieces: list[str], least: int, block: int) -> None:
     text = "".join(pieces)
     before = meter.BLOCK

@@ -181,7 +181,7 @@ costs = st.builds(
 
 
 @pytest.mark.thorough
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(costs=costs, every=st.integers(1, 12))
 def test_the_time_limit_is_respected_for_any_costs(
     tmp_path_factory: pytest.TempPathFactory, costs: Costs, every: int

@@ -123,7 +123,7 @@ def test_greedy_text_equals_the_models(positions: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", WRITERS, ids=[named(each) for each in WRITERS])
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_a_row_equals_the_same_row_decoded_alone(kind: dict[str, Any], data: st.DataObject) -> None:
     """Other rows join and leave; texts grow beyond the context limit, and prompts may be read in chunks."""

@@ -281,7 +281,7 @@ def assert_explains(steps: Sequence[tuple[Tensor, int]], how: SampleConfig, coun
         counted = [*counted, token]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(RANDOM_SETTINGS)
 def test_sampling_is_explained_as_in_generate(given_settings: dict[str, Any]) -> None:
     how = SampleConfig(tokens=6, **given_settings)
@@ -290,7 +290,7 @@ def test_sampling_is_explained_as_in_generate(given_settings: dict[str, Any]) ->
     assert_explains(made, how, prompt)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(RANDOM_SETTINGS)
 def test_sampling_is_explained_as_in_translation(given_settings: dict[str, Any]) -> None:
     how = SampleConfig(tokens=6, **given_settings)

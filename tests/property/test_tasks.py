@@ -194,7 +194,7 @@ def test_labels_are_not_shifted() -> None:
     assert batch.n_targets == 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(length=st.integers(1, 40), share=st.floats(0.01, 0.99), key=st.tuples(st.integers(0, 2**63), st.integers(0, 99)))
 def test_masked_positions_follow_their_definition(length: int, share: float, key: tuple[int, int]) -> None:
     row = np.arange(length) % 29
@@ -239,7 +239,7 @@ def test_a_mask_is_predicted_from_both_sides(tmp_path: Path) -> None:
     assert int(one.loss_mask.sum()) == one.n_targets == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=120),
     tokens=st.integers(1, 400),

@@ -34,7 +34,7 @@ CASES = [(family, kind) for family, each in MODELS.items() for kind in each]
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "kind"), CASES, ids=[f"{family}-{named(kind)}" for family, kind in CASES])
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_a_row_equals_the_same_row_decoded_alone(family: str, kind: dict[str, Any], data: st.DataObject) -> None:
     """Other rows join and leave; texts grow beyond the context limit, and prompts may be read in chunks."""

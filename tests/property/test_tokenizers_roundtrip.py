@@ -58,7 +58,7 @@ def tokenizer(kind: str, variant: str = "plain") -> Tokenizer:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["bytes", "bpe", "unigram"])
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(text=TEXTS)
 def test_every_text_is_restored_exactly(kind: str, text: str) -> None:
     made = tokenizer(kind)
@@ -71,7 +71,7 @@ def test_every_text_is_restored_exactly(kind: str, text: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["characters", "graphemes", "words"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=TEXTS)
 def test_only_unseen_symbols_are_lost(kind: str, text: str) -> None:
     """A tokenizer trained on the text restores it; one trained on another text loses only unseen symbols."""
@@ -89,7 +89,7 @@ def test_only_unseen_symbols_are_lost(kind: str, text: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=TEXTS, after=TEXTS, place=st.floats(0, 1))
 def test_splitting_a_text_changes_no_token(kind: str, variant: str, text: str, after: str, place: float) -> None:
     made = tokenizer(kind, variant)
@@ -128,7 +128,7 @@ def test_safe_splits_are_found(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=TEXTS, numbers=st.lists(st.integers(0, 10**6), max_size=12))
 def test_a_stream_gives_the_same_text_in_whole_characters(kind: str, text: str, numbers: list[int]) -> None:
     made = tokenizer(kind)
@@ -145,7 +145,7 @@ def test_a_stream_gives_the_same_text_in_whole_characters(kind: str, text: str, 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(texts=st.lists(TEXTS, max_size=4))
 def test_batch_encoding_equals_single_encoding(kind: str, texts: list[str]) -> None:
     made = tokenizer(kind)

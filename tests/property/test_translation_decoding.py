@@ -123,7 +123,7 @@ def test_a_target_depends_only_on_its_source_and_seed(positions: str) -> None:
 
 
 @pytest.mark.thorough
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data(), positions=st.sampled_from(POSITIONS), per_source=st.integers(1, 4))
 def test_a_reader_treats_each_row_as_if_alone_for_any_selection(
     data: st.DataObject, positions: str, per_source: int
@@ -150,14 +150,14 @@ def test_a_reader_treats_each_row_as_if_alone_for_any_selection(
             held = per_source
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(stay=st.lists(st.integers(0, 9), min_size=1, unique=True), per_source=st.integers(1, 5), data=st.data())
 def test_sources_of_rows(stay: list[int], per_source: int, data: st.DataObject) -> None:
     rows = [s * per_source + data.draw(st.integers(0, per_source - 1)) for s in stay for _ in range(3)]
     assert _sources_of(rows, per_source) == stay
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(lengths=st.lists(st.integers(0, 20), max_size=40), rows=st.integers(1, 7))
 def test_batches_by_length_contain_everything_once(lengths: list[int], rows: int) -> None:
     batches = batches_by_length(lengths, rows)
@@ -168,7 +168,7 @@ def test_batches_by_length_contain_everything_once(lengths: list[int], rows: int
     assert all(1 <= len(batch) <= rows for batch in batches)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(lengths=st.lists(st.integers(0, 20), max_size=40), rows=st.integers(1, 7), tokens=st.integers(1, 60))
 def test_batches_by_length_respect_the_token_limit(lengths: list[int], rows: int, tokens: int) -> None:
     batches = batches_by_length(lengths, rows, tokens)

@@ -57,7 +57,7 @@ def by_name(ladder: list[Baseline]) -> dict[str, Baseline]:
     return {baseline.name: baseline for baseline in ladder}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     tokens=st.lists(st.integers(0, 4), min_size=5, max_size=120),
     context=st.lists(st.integers(0, 6), max_size=6),
@@ -106,7 +106,7 @@ def slow_probability(counts: dict[int, dict[tuple[int, ...], float]], V: int, co
     return chance
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     tokens=st.lists(st.integers(0, 3), min_size=6, max_size=60),
     new=st.lists(st.integers(0, 4), min_size=1, max_size=12),

@@ -105,7 +105,7 @@ def test_calibrated_probabilities_have_low_calibration_error_and_others_high() -
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30), st.permutations(range(4)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_order_of_examples_and_labels_does_not_matter(pairs: list[tuple[int, int]], renamed: list[int]) -> None:
     truth = [t for t, _ in pairs]
     predicted = [p for _, p in pairs]
@@ -136,7 +136,7 @@ def test_macro_f1_of_resamples_and_its_interval() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_macro_f1_from_counts_equals_that_of_the_matrix(pairs: list[tuple[int, int]]) -> None:
     truth, predicted = np.array(pairs).T
     counted = macro_f1_of(truth, predicted, 6)(np.arange(len(pairs)))

@@ -28,7 +28,7 @@ def test_a_toml_round_trip_keeps_unset_values() -> None:
     assert again.sample.stop == ("a", "b")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])).filter(lambda text: text != UNSET))
 def test_any_prompt_survives_a_toml_round_trip(prompt: str) -> None:
     config = Config.from_dict({"sample": {"prompt": prompt}})

@@ -314,7 +314,7 @@ def survey_of(examples: Sequence[tuple[int, object]], characters: int = 10) -> S
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     examples=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 4)), min_size=2, max_size=80),
     fraction=st.floats(0.01, 0.99),

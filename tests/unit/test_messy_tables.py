@@ -386,7 +386,7 @@ def test_spaces_around_the_delimiter_are_not_part_of_quoted_cells(write: Write, 
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     rows=st.lists(
         st.lists(st.text(st.sampled_from('ab ,;"\t\n#é'), max_size=8), min_size=2, max_size=2), min_size=1, max_size=9

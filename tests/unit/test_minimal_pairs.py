@@ -183,7 +183,7 @@ def test_each_text_is_scored_once() -> None:
         st.tuples(st.sampled_from([-2.0, -0.1, 0.0, 0.1, 3.0]), st.sampled_from("xyz"), st.integers(0, 4)), min_size=1
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_parts_add_up(drawn: list[tuple[float, str, int]]) -> None:
     pairs = [MinimalPair("g", "b", 0, cell, group % 3, group) for _, cell, group in drawn]
     results: PairResults = results_of(pairs, [ratio for ratio, _, _ in drawn])

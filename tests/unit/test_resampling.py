@@ -128,7 +128,7 @@ def exact_p(differences: list[float]) -> float:
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=8), st.integers(0, 10))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_permutation_p_value_equals_that_of_all_swaps(differences: list[int], seed: int) -> None:
     scaled = [d / 10 for d in differences]  # not exact in binary: equal sums must count as equal
     wanted = exact_p(scaled)
@@ -196,7 +196,7 @@ def test_pairing_matters() -> None:
 
 
 @given(st.integers(1, 400), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_wilson_is_where_the_score_test_just_accepts(n: int, data: st.DataObject) -> None:
     right = data.draw(st.integers(0, 2 * n)) / 2
     share = right / n

@@ -55,7 +55,7 @@ def slow_common(first: list[str], second: list[str]) -> int:
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=40), st.lists(st.sampled_from("abcd"), max_size=40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_common_subsequence_agrees_with_the_table(first: list[str], second: list[str]) -> None:
     assert common_subsequence(first, second) == slow_common(first, second)
 
@@ -66,7 +66,7 @@ def test_a_long_common_subsequence() -> None:
 
 
 @given(st.lists(st.sampled_from(["ক", "কি", "b", "B", "1", "我", "é"]), max_size=12), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_bounds_and_symmetry(parts: list[str], data: st.DataObject) -> None:
     other = data.draw(st.permutations(parts)) + data.draw(st.lists(st.sampled_from(["ক", "b", "z"]), max_size=5))
     one = " ".join(parts)

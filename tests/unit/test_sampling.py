@@ -54,7 +54,7 @@ def by_hand(scores: list[float], config: SampleConfig, previous: list[int]) -> l
     return [shares[id] / total if id in kept else 0.0 for id in range(len(scores))]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     scores=LOGITS,
     temperature=st.sampled_from([0.0, 0.3, 1.0, 2.5]),
@@ -147,7 +147,7 @@ def test_rows_do_not_influence_each_other() -> None:
         assert torch.equal(together[row], probabilities(logits[row], config, previous[row]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(scores=LOGITS, top_k=st.sampled_from([None, 1, 3]), seed=st.integers(0, 10_000))
 def test_only_possible_tokens_are_sampled(scores: list[float], top_k: int | None, seed: int) -> None:
     shares = probabilities(torch.tensor(scores), SampleConfig(temperature=1, top_k=top_k))

@@ -211,7 +211,7 @@ def test_every_text_gets_its_own_label(classifier: TransformerClassifier) -> Non
     np.testing.assert_allclose(classifier.predict_log_proba(TEXTS), np.log(shares))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.permutations(range(len(TEXTS))), st.integers(1, len(TEXTS)))
 def test_the_batch_has_no_effect(classifier: TransformerClassifier, order: list[int], size: int) -> None:
     whole = classifier.predict_proba(TEXTS)

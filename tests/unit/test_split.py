@@ -82,7 +82,7 @@ def test_a_long_last_document_is_split_as_in_older_versions(tmp_path: Path) -> N
     assert sides == {"train": ["a" * 60, "b" * 33], "validation": ["b" * 7]}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**64 - 1),
     kinds=st.integers(2, 60),

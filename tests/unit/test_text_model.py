@@ -193,7 +193,7 @@ def test_a_model_and_a_tokenizer_that_do_not_belong_together_are_refused() -> No
 PIECES = st.lists(st.text("ab", max_size=4), max_size=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(pieces=PIECES, stop=st.lists(st.text("ab", min_size=1, max_size=5), max_size=3))
 def test_the_stop_filter_passes_everything_before_the_first_stop_text(pieces: list[str], stop: list[str]) -> None:
     text = "".join(pieces)
@@ -212,7 +212,7 @@ def test_the_stop_filter_passes_everything_before_the_first_stop_text(pieces: li
         assert out == text[: first - max(len(each) for each in stop if text[:first].endswith(each))]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=st.text("ab", max_size=20), stop=st.lists(st.text("ab", min_size=1, max_size=5), min_size=1, max_size=3))
 def test_the_stop_filter_holds_back_as_little_as_possible(text: str, stop: list[str]) -> None:
     one_by_one = StopFilter(stop)

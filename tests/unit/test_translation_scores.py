@@ -101,7 +101,7 @@ SENTENCES = st.lists(st.sampled_from(["a", "b", "cat", "Cat", "sat.", "ред", "рж
 
 
 @given(st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=8), st.sampled_from(TOKENIZATIONS), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_summed_statistics_give_the_corpus_scores(pairs: list[tuple[str, str]], tokenize: str, lowercase: bool) -> None:
     hypotheses = [h for h, _ in pairs]
     references = [r for _, r in pairs]

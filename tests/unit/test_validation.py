@@ -68,7 +68,7 @@ def test_the_loss_is_the_mean_over_all_tokens_one_by_one() -> None:
     assert estimate.bits_per_byte(100) == pytest.approx(sum(expected) / math.log(2) / 100, abs=1e-6)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(lengths=st.lists(st.integers(2, CONTEXT + 1), min_size=1, max_size=9), at_once=st.integers(1, 60))
 def test_the_loss_is_the_same_for_every_grouping(lengths: list[int], at_once: int) -> None:
     model = decoder(tiny(context=CONTEXT, layers=1))
@@ -133,7 +133,7 @@ def test_a_single_window_has_no_interval() -> None:
 # ---- sliding window
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(length=st.integers(2, 70), context=st.integers(1, 13))
 def test_a_sliding_window_counts_every_token_once(length: int, context: int) -> None:
     """All ids differ, and each loss identifies its token: the sum is that of all tokens once."""
@@ -186,7 +186,7 @@ def drawn(
     return ElementTree.fromstring(loss_svg(training, validation, title, entropy))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     training=st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 1e6) | st.just(math.nan)), max_size=8),
     validation=st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 50)), max_size=4),
