@@ -475,7 +475,7 @@ class _Builder:
         return part
 
     def _constant_attention(self, layer: Attention) -> Sublayer:
-        """Return a function that adds attention without heads: the bias of its output projection, or zeros."""
+        """Return a function that adds an attention layer without heads: the bias of its output projection, or zeros."""
         bias = torch.zeros(self.config.width) if layer.output.bias is None else layer.output.bias  # (D)
 
         def part(x: str, stream: str | None) -> str:
@@ -569,7 +569,7 @@ class _Builder:
         return self.nodes.add("Gather", [self.bias, self.nodes.constant(np.array(head_indices))], {"axis": 1})
 
     def _linear(self, x: str, weight: Tensor, bias: Tensor | None, stream: str | None = None) -> str:
-        """Add x weightᵀ + bias + stream: (N, inputs) -> (N, outputs)."""
+        """Add the nodes of x weightᵀ + bias + stream: (N, inputs) -> (N, outputs)."""
         if self.precision == "int8":
             y = self._linear_8bit(x, weight, bias)  # (N, outputs)
             return y if stream is None else self.nodes.add("Add", [y, stream])
@@ -581,7 +581,7 @@ class _Builder:
         return y
 
     def _linear_8bit(self, x: str, weight: Tensor, bias: Tensor | None) -> str:
-        """Add x weightᵀ + bias, multiplied in 8 bits: (N, inputs) -> (N, outputs)."""
+        """Add the nodes of x weightᵀ + bias, multiplied in 8 bits: (N, inputs) -> (N, outputs)."""
         outputs, width = weight.shape
         levels, scales = quantized_matrix(weight)  # (outputs, blocks, BLOCK), (outputs, blocks)
         inputs = [x, self.nodes.weight(levels), self.nodes.weight(scales)]

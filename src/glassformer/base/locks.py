@@ -27,7 +27,7 @@ def folder_lock(folder: Path, doing: str = "training") -> Iterator[None]:
 
     Args:
         folder: the folder to lock; it must exist.
-        doing: what the process that holds the lock is doing, for the error message.
+        doing: activity of the process that holds the lock, for the error message, such as "training".
 
     Raises:
         GlassError: another process holds the lock, or the folder cannot be written or locked.

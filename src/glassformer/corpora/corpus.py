@@ -112,7 +112,7 @@ class ConversationCorpus(Generated, Protocol):
 
 @dataclass(frozen=True)
 class MinimalPair:
-    """Two texts with equally many words; a model that knows the rule assigns `good` the higher probability."""
+    """Two texts with the same number of words; a model that knows the rule assigns `good` the higher probability."""
 
     good: str
     bad: str

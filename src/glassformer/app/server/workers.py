@@ -20,7 +20,7 @@ WAITING = 64
 
 
 class Workers:
-    """Bounded pool of threads. A call that is cancelled, as when the server stops, does not wait for its work to end.
+    """Bounded pool of threads. A cancelled call, for example when the server stops, does not wait for its work to end.
 
     Args:
         threads: maximum number of threads.

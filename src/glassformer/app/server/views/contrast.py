@@ -42,7 +42,7 @@ class ContrastQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: ContrastQuestion, other: ServedModel) -> Binary:
-    """Return the attention maps of both heads, and their difference if both have the same tokens."""
+    """Return the attention maps of both heads, and their difference if both maps are over the same tokens."""
     targets = targets_of((opened, other), question)
     subjects = [each.subject(question.text, target) for each, target in zip((opened, other), targets, strict=True)]
     pairs = list(zip(subjects, (question.head, question.other_head), strict=True))
