@@ -29,10 +29,10 @@ The graph of an encoder-decoder is a step of its decoder, with T = 1, and has th
 serve the same number of query heads. Other shapes are padded with zeros: zero channels add nothing to the scores, and
 the outputs of zero query heads are multiplied by zeros in the output projection.
 
-**8 bits.** onnxruntime's `MatMulNBits` multiplies in 8 bits and accumulates in 32. Weights have one scale per `BLOCK`
-inputs of each output. The input of a multiplication has one scale per `BLOCK` channels of a token, computed at each
-step, so a row's logits do not depend on the other rows. A decoder also stores its cache in 8 bits, with one scale per
-channel (`cache_scales`): attention then reads a quarter of the memory. An encoder-decoder keeps a float32 cache.
+**8 bits.** onnxruntime's `MatMulNBits` multiplies in 8 bits and accumulates in 32 bits. Weights have one scale per
+`BLOCK` inputs of each output. The input of a multiplication has one scale per `BLOCK` channels of a token, computed at
+each step, so a row's logits do not depend on the other rows. A decoder also stores its cache in 8 bits, with one scale
+per channel (`cache_scales`): attention then reads a quarter of the memory. An encoder-decoder keeps a float32 cache.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class _Builder:
 
     Args:
         model: a decoder or an encoder-decoder.
-        nodes: nodes of the graph, which this class extends.
+        nodes: nodes of the graph, to which this class adds nodes.
         precision: precision of the matrix multiplications.
         padded_width: head width of the operator.
         scales: scales of each layer's cached keys and values, (G, K) each; None: a float32 cache.
@@ -530,7 +530,7 @@ class _Builder:
         return self.nodes.add("Reshape", [parts, flat_shape])  # (N, H' K')
 
     def _rotation(self) -> list[str]:
-        """Add tables (C, K'/2) of the cosines and sines of all positions; return their names, or [] if not rotary."""
+        """Add tables (C, K'/2) of the cosines and sines of all positions; return their names; [] without rotation."""
         rotary = self.stack.rotary
         if rotary is None:
             return []
@@ -544,7 +544,7 @@ class _Builder:
         return tables
 
     def _score_bias(self) -> str:
-        """Add the score bias (B, H, T, S) of the position method; return its name, or an empty string without one."""
+        """Add the score bias (B, H, T, S) of the position method; return its name, or "" if there is no bias."""
         score_positions = self.stack.score_positions
         if score_positions is None or not any(layer.heads for layer in _attentions(self.stack)):
             return ""

@@ -16,7 +16,7 @@ from glassformer.base.files import convert_os_errors
 FILE = "lock"
 ATTEMPTS = 5
 PAUSE = 0.05
-"""Seconds between two attempts to lock. `is_held` locks briefly, which must not make another process fail."""
+"""Seconds between two attempts to lock. One attempt is not enough, because `is_held` holds the lock for a moment."""
 HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)
 """Error numbers that mean that another process holds the lock; any other number means that locking is not possible."""
 

@@ -18,7 +18,7 @@ LEARNS_PAIRS: Mapping[str, str] = {
     "train.warmup": "50",
     "train.batch": "64",
 }
-"""Settings with which a model learns pairs with a small vocabulary in minutes. They keep the default of
+"""Settings with which a model learns a pair corpus with a small vocabulary in minutes. They keep the default of
 `model.positions`, learned, because cross-attention needs the positions of source tokens, which rotary and relative
 positions do not provide."""
 TEXT_TASKS = ("lm", "masked")
@@ -51,7 +51,7 @@ class Generated(Protocol):
 
 @runtime_checkable
 class Corpus(Generated, Protocol):
-    """Interface of a generated corpus of documents; for most, the best possible loss is known.
+    """Interface of a generated corpus of documents; for most such corpora, the best possible loss is known.
 
     All logarithms are natural. The probability of a document includes its end, because a model must also predict the
     length.

@@ -1,4 +1,4 @@
-"""Helpers shared by the views of a text: attribution cases, tokens by name, and script lines."""
+"""Helpers shared by the views of a text: attribution cases, look-up of tokens by name, and script lines."""
 
 from __future__ import annotations
 

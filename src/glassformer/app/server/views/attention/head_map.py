@@ -91,7 +91,7 @@ def labels(attention_pass: AttentionPass, name: str, rows: slice, keys: slice) -
 
 
 def _window(layer: LayerPass, question: HeadMapQuestion) -> tuple[slice, slice, int]:
-    """Return the rows, the keys and the side of a block."""
+    """Return the range of queries and the range of keys of the window, and the side of a block."""
     T, S = layer.shape
     rows = window(question.queries, T, "queries")
     keys = window(question.keys, S, "keys")
