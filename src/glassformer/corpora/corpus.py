@@ -118,7 +118,7 @@ class MinimalPair:
     bad: str
     scored_from: int
     """Character from which tokens of both texts are scored (0: all tokens). It is at or before the first difference or,
-    for partial scoring, after a difference that is equally long in both texts."""
+    for partial scoring, after a difference that has the same length in both texts."""
     cell: str
     """Condition of the pair. In `agreement`, the numbers of the subject and of the last noun before the verb: SS, SP,
     PS or PP; in `coreference`, the role of the correct noun; in `brackets`, the range of the distance."""

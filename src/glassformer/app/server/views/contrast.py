@@ -75,7 +75,7 @@ def _largest(weights: Tensor) -> float:
 
 
 def python(opened: ServedModel, question: ContrastQuestion, other: ServedModel) -> str:
-    """Return a script that prints both attention maps, and their difference if both have the same tokens."""
+    """Return a script that prints both attention maps, and their difference if both maps are over the same tokens."""
     one, two = targets_of((opened, other), question)
     lines: list[Any] = [
         f"other = OpenedRun.load({str(other.folder)!r}).text_model",

@@ -100,7 +100,7 @@ def _window(layer: LayerPass, question: HeadMapQuestion) -> tuple[slice, slice, 
 
 
 def python(opened: ServedModel, question: HeadMapQuestion) -> str:
-    """Return a script that prints the cells of the window as numbers, for both forms."""
+    """Return a script that prints the cells of the window as numbers, for either `form`."""
     layer = attention_pass_of(opened, question.text, question.target).head(question.head)[1]
     rows, keys, block = _window(layer, question)
     site = question.head.rpartition(".")[0]
