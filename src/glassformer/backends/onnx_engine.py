@@ -91,7 +91,7 @@ class OnnxEngine:
         return self._run(ids, positions.expand(B, T), ends, last, cache)  # (B, V)
 
     def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], cache: Cache) -> Tensor:
-        """Encode sources, read their targets so far, and return next-token logits (B, V)."""
+        """Encode sources, read the prefixes of their targets, and return next-token logits (B, V)."""
         assert isinstance(self.model, EncoderDecoder)
         config = self.model.config
         T = max(map(len, targets))

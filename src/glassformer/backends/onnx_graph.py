@@ -29,10 +29,10 @@ The graph of an encoder-decoder is a step of its decoder, with T = 1, and has th
 serve the same number of query heads. Other shapes are padded with zeros: zero channels add nothing to the scores, and
 the outputs of zero query heads are multiplied by zeros in the output projection.
 
-**8 bits.** onnxruntime's `MatMulNBits` multiplies in 8 bits and accumulates in 32. Weights have one scale per `BLOCK`
-inputs of each output. The input of a multiplication has one scale per `BLOCK` channels of a token, computed at each
-step, so a row's logits do not depend on the other rows. A decoder also stores its cache in 8 bits, with one scale per
-channel (`cache_scales`): attention then reads a quarter of the memory. An encoder-decoder keeps a float32 cache.
+**8 bits.** onnxruntime's `MatMulNBits` multiplies in 8 bits and accumulates in 32 bits. Weights have one scale per
+`BLOCK` inputs of each output. The input of a multiplication has one scale per `BLOCK` channels of a token, computed at
+each step, so a row's logits do not depend on the other rows. A decoder also stores its cache in 8 bits, with one scale
+per channel (`cache_scales`): attention then reads a quarter of the memory. An encoder-decoder keeps a float32 cache.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class _Builder:
 
     Args:
         model: a decoder or an encoder-decoder.
-        nodes: nodes of the graph, which this class extends.
+        nodes: nodes of the graph, to which this class adds nodes.
         precision: precision of the matrix multiplications.
         padded_width: head width of the operator.
         scales: scales of each layer's cached keys and values, (G, K) each; None: a float32 cache.
@@ -475,7 +475,7 @@ class _Builder:
         return part
 
     def _constant_attention(self, layer: Attention) -> Sublayer:
-        """Return a function that adds attention without heads: the bias of its output projection, or zeros."""
+        """Return a function that adds an attention layer without heads: the bias of its output projection, or zeros."""
         bias = torch.zeros(self.config.width) if layer.output.bias is None else layer.output.bias  # (D)
 
         def part(x: str, stream: str | None) -> str:
@@ -530,7 +530,7 @@ class _Builder:
         return self.nodes.add("Reshape", [parts, flat_shape])  # (N, H' K')
 
     def _rotation(self) -> list[str]:
-        """Add tables (C, K'/2) of the cosines and sines of all positions; return their names, or [] if not rotary."""
+        """Add tables (C, K'/2) of the cosines and sines of all positions; return their names; [] without rotation."""
         rotary = self.stack.rotary
         if rotary is None:
             return []
@@ -544,7 +544,7 @@ class _Builder:
         return tables
 
     def _score_bias(self) -> str:
-        """Add the score bias (B, H, T, S) of the position method; return its name, or an empty string without one."""
+        """Add the score bias (B, H, T, S) of the position method; return its name, or "" if there is no bias."""
         score_positions = self.stack.score_positions
         if score_positions is None or not any(layer.heads for layer in _attentions(self.stack)):
             return ""
@@ -569,7 +569,7 @@ class _Builder:
         return self.nodes.add("Gather", [self.bias, self.nodes.constant(np.array(head_indices))], {"axis": 1})
 
     def _linear(self, x: str, weight: Tensor, bias: Tensor | None, stream: str | None = None) -> str:
-        """Add x weightᵀ + bias + stream: (N, inputs) -> (N, outputs)."""
+        """Add the nodes of x weightᵀ + bias + stream: (N, inputs) -> (N, outputs)."""
         if self.precision == "int8":
             y = self._linear_8bit(x, weight, bias)  # (N, outputs)
             return y if stream is None else self.nodes.add("Add", [y, stream])
@@ -581,7 +581,7 @@ class _Builder:
         return y
 
     def _linear_8bit(self, x: str, weight: Tensor, bias: Tensor | None) -> str:
-        """Add x weightᵀ + bias, multiplied in 8 bits: (N, inputs) -> (N, outputs)."""
+        """Add the nodes of x weightᵀ + bias, multiplied in 8 bits: (N, inputs) -> (N, outputs)."""
         outputs, width = weight.shape
         levels, scales = quantized_matrix(weight)  # (outputs, blocks, BLOCK), (outputs, blocks)
         inputs = [x, self.nodes.weight(levels), self.nodes.weight(scales)]

@@ -215,7 +215,7 @@ def sync(path: Path) -> None:
 
 
 def _replace(source: Path, target: Path) -> None:
-    """Rename a file or folder; on Windows, retry for two seconds, as another program may have the target open."""
+    """Rename a file or folder; on Windows, retry for two seconds, because another program may have the target open."""
     for _ in range(20 if os.name == "nt" else 0):
         try:
             source.replace(target)

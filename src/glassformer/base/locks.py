@@ -16,7 +16,7 @@ from glassformer.base.files import convert_os_errors
 FILE = "lock"
 ATTEMPTS = 5
 PAUSE = 0.05
-"""Seconds between two attempts to lock. `is_held` locks briefly, which must not make another process fail."""
+"""Seconds between two attempts to lock. One attempt is not enough, because `is_held` holds the lock for a moment."""
 HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)
 """Error numbers that mean that another process holds the lock; any other number means that locking is not possible."""
 
@@ -27,7 +27,7 @@ def folder_lock(folder: Path, doing: str = "training") -> Iterator[None]:
 
     Args:
         folder: the folder to lock; it must exist.
-        doing: what the process that holds the lock is doing, for the error message.
+        doing: activity of the process that holds the lock, for the error message, such as "training".
 
     Raises:
         GlassError: another process holds the lock, or the folder cannot be written or locked.

@@ -21,7 +21,7 @@ from glassformer.corpora.corpus import TEXT_TASKS, MinimalPair, below, generator
 KINDS = ("()", "[]", "{}", "<>")
 OPENING = {kind[0]: kind[1] for kind in KINDS}
 DISTANCES = ((0, 0), (1, 3), (4, 6), (7, 10), (11, 18))
-"""(minimum, maximum) of each range of distances, in pairs of brackets: half the number of brackets in between."""
+"""(minimum, maximum) of each range of distances, divided by two: numbers of pairs between the two matching brackets."""
 PAIRS_FROM = 1 << 32
 """First index of the random generators of minimal pairs; documents start at 0."""
 
@@ -132,7 +132,7 @@ class Brackets:
         return -self._negative_log_probability(pairs) if possible else -math.inf
 
     def mean_characters(self) -> float:
-        """Return the mean length: two characters for each pair."""
+        """Return the mean length of a document: two characters for each pair."""
         return float(self.most + 1)
 
     def _negative_log_probability(self, pairs: int) -> float:

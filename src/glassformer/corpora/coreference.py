@@ -1,14 +1,14 @@
 """`coreference`: sentences in which only the adjective determines the referent of "it".
 
 In "The horse did not cross the river because it was too tired.", "it" refers to the horse; with "too wide", "it" refers
-to the river (after Levesque et al. 2012, "The Winograd schema challenge"). Documents contain either "it" or the noun
-again.
+to the river (after Levesque et al. 2012, "The Winograd schema challenge"). Documents contain either "it" or a
+repetition of the noun.
 
-Minimal pairs replace "it" by either noun; only tokens after that noun are scored (partial scoring: Trinh & Le 2018, "A
-simple method for commonsense reasoning"). Pairs come as twins with different adjectives, so that a different noun is
-correct in each. Twins count as correct only if both pairs are correct; chance is one in four. Some combinations of an
-animal, a thing and an adjective are held out: documents never contain them, and minimal pairs contain only
-held-out combinations, unless other combinations are requested.
+In a minimal pair, one text has the animal in place of "it", and the other text has the thing; only tokens after that
+noun are scored (partial scoring: Trinh & Le 2018, "A simple method for commonsense reasoning"). Pairs come as twins
+with different adjectives, so that a different noun is correct in each. Twins count as correct only if both pairs are
+correct; chance is one in four. Some combinations of an animal, a thing and an adjective are held out: documents never
+contain them, and minimal pairs contain only held-out combinations, unless other combinations are requested.
 """
 
 from __future__ import annotations
@@ -143,7 +143,10 @@ class Coreference:
         return {"tokenizer.kind": "words", "data.windows": "documents", "model.context": "28"}
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """Yield one sentence per document; its reason names the animal or the thing, by "it" or the noun, at random."""
+        """Yield one sentence per document.
+
+        The reason refers to the animal or the thing, by "it" or by the noun; these four cases are equally likely.
+        """
         for index in range(size):
             scene, first, second = draw_scene(seed, index, held=False)
             role, named = divmod(int(second * 4), 2)
@@ -157,7 +160,7 @@ class Coreference:
         Args:
             size: number of pairs.
             seed: random seed.
-            held: whether to use held-out combinations; if not, combinations in documents, for comparison.
+            held: whether to use held-out combinations; False: combinations that occur in documents, for comparison.
         """
         for index in range(size):
             twin, role = divmod(index, 2)

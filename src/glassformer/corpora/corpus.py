@@ -18,7 +18,7 @@ LEARNS_PAIRS: Mapping[str, str] = {
     "train.warmup": "50",
     "train.batch": "64",
 }
-"""Settings with which a model learns pairs with a small vocabulary in minutes. They keep the default of
+"""Settings with which a model learns a pair corpus with a small vocabulary in minutes. They keep the default of
 `model.positions`, learned, because cross-attention needs the positions of source tokens, which rotary and relative
 positions do not provide."""
 TEXT_TASKS = ("lm", "masked")
@@ -51,7 +51,7 @@ class Generated(Protocol):
 
 @runtime_checkable
 class Corpus(Generated, Protocol):
-    """Interface of a generated corpus of documents; for most, the best possible loss is known.
+    """Interface of a generated corpus of documents; for most such corpora, the best possible loss is known.
 
     All logarithms are natural. The probability of a document includes its end, because a model must also predict the
     length.
@@ -112,13 +112,13 @@ class ConversationCorpus(Generated, Protocol):
 
 @dataclass(frozen=True)
 class MinimalPair:
-    """Two texts with equally many words; a model that knows the rule assigns `good` the higher probability."""
+    """Two texts with the same number of words; a model that knows the rule assigns `good` the higher probability."""
 
     good: str
     bad: str
     scored_from: int
     """Character from which tokens of both texts are scored (0: all tokens). It is at or before the first difference or,
-    for partial scoring, after a difference that is equally long in both texts."""
+    for partial scoring, after a difference that has the same length in both texts."""
     cell: str
     """Condition of the pair. In `agreement`, the numbers of the subject and of the last noun before the verb: SS, SP,
     PS or PP; in `coreference`, the role of the correct noun; in `brackets`, the range of the distance."""

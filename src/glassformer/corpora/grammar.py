@@ -53,8 +53,9 @@ class Slot:
 
     Args:
         name: name in wordings.
-        words: possible values, by the value of the slot that it depends on; by "" if it depends on no slot.
-        given: name of the slot that it depends on, or "".
+        words: value of the slot that this slot depends on -> possible values; the only key is "" if there is no such
+            slot.
+        given: name of the slot that this slot depends on, or "".
     """
 
     name: str

@@ -79,7 +79,7 @@ class Repeats:
         return math.log(self._lengths) + (self.shortest + self.longest) / 2 * math.log(len(SYMBOLS))
 
     def log_probability(self, document: str) -> float:
-        """Return ln p of a document; minus infinity unless it consists of `copies` equal, possible segments."""
+        """Return ln p of a document; minus infinity unless it repeats a possible segment `copies` times."""
         length = len(document) // self.copies
         possible = self.shortest <= length <= self.longest and set(document) <= set(SYMBOLS)
         if not possible or document != document[:length] * self.copies:
@@ -87,7 +87,7 @@ class Repeats:
         return -math.log(self._lengths) - length * math.log(len(SYMBOLS))
 
     def mean_characters(self) -> float:
-        """Return the mean length: the mean segment, `copies` times."""
+        """Return the mean length of a document: `copies` times the mean length of a segment."""
         return self.copies * (self.shortest + self.longest) / 2
 
     @property

@@ -73,11 +73,11 @@ class Recall:
         return -math.log(self.most - self.fewest + 1) - _negative_log_probability(pairs)
 
     def mean_characters(self) -> float:
-        """Return the mean length: four characters for each pair, and "|"."""
+        """Return the mean length of a document: four characters for each pair, plus one for "|"."""
         return 2.0 * (self.fewest + self.most) + 1
 
 
 def _negative_log_probability(pairs: int) -> float:
-    """Return -ln p of a line given its number of pairs: ordered distinct keys, free values, any order of queries."""
+    """Return -ln p of a line given its number of pairs; distinct keys, values and the order of queries are uniform."""
     keys = math.lgamma(len(KEYS) + 1) - math.lgamma(len(KEYS) - pairs + 1)
     return keys + pairs * math.log(len(ALPHABET)) + math.lgamma(pairs + 1)

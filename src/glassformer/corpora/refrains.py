@@ -48,5 +48,5 @@ class Refrains:
         """Return None: the probability is not known, because a piece can come from many stories."""
 
     def mean_characters(self) -> float:
-        """Return the mean length: the mean piece, `copies` times."""
+        """Return the mean length of a document: `copies` times the mean length of a piece."""
         return self.copies * (self.shortest + self.longest) / 2

@@ -1,8 +1,8 @@
 """`stories`: short English stories from a grammar whose entropy is known exactly.
 
-Every story has a hero with a wish, a friend, a journey, a trouble, a tool that helps, a gift and an evening. The last
-sentences mention the hero, the place and the wish of the first sentences again, so a model must use distant context.
-The random choices keep the entropy well above zero.
+Every story has a hero with a wish, a friend, a journey, some trouble, a tool that helps, a gift and an evening. The
+last sentences mention the hero, the place and the wish of the first sentences again, so a model must use distant
+context. The random choices keep the entropy well above zero.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class StringTask:
         return -math.log(self.longest) - len(text) * math.log(len(self.alphabet))
 
     def mean_characters(self) -> float:
-        """Return the mean length: twice the mean input, and "="."""
+        """Return the mean length of a document: twice the mean length of an input, plus one character for "="."""
         return self.longest + 2.0
 
 

@@ -1,6 +1,6 @@
 """`summaries`: stories of about a hundred words, each with a two-sentence summary.
 
-The summary tells the hero's wish, the trouble, the tool that helped and the ending. In the story these facts are far
+The summary states the hero's wish, the trouble, the tool that helped and the ending. In the story these facts are far
 apart, and all but the trouble have a distractor of the same kind: the friend's wish, a useless tool, the friend's
 ending. In half of the stories the hero's facts come first, and in the other half the friend's. The subject of a clause
 shows whose fact it states: the hero is an animal, the friend has a trade. The story contains all facts of the summary,

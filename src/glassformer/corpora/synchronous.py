@@ -2,7 +2,7 @@
 
 A rule of a category lists the categories of its parts and, for each language, their order and the words between them.
 One derivation is therefore a sentence with its translations. Category names encode agreement ("noun woman pl nom"), so
-that a rule cannot be used where it would not agree.
+that the grammar cannot combine words that do not agree.
 
 Parsing finds all derivations of a sentence by memoized recursive descent (Norvig 1991, "Techniques for automatic
 memoization with applications to context-free parsing"). No rule may be empty, and no category may expand to a sequence

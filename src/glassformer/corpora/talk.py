@@ -7,9 +7,9 @@ facts of a conversation differ in kind, so that the question alone determines wh
 lived in two cities, small models would take much longer than ten minutes to learn which city a question is about.)
 
 One in eight facts is held out: `talk` states such facts but never asks about them, and the last question of a
-conversation of `talk-held-out` always asks about one. For example, `Where does Ada live?` may never be asked in
-training when Ada lives in Oslo. A model that answers such a question has learned to look facts up instead of memorizing
-answers.
+conversation of `talk-held-out` always asks about a held-out fact. For example, `Where does Ada live?` may never be
+asked in training when Ada lives in Oslo. A model that answers such a question has learned to look facts up instead of
+memorizing answers.
 """
 
 from __future__ import annotations

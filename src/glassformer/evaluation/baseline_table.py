@@ -161,7 +161,7 @@ def _ngram_nats(
 
 
 def _gzip_nats(train: Text, validation: Text, tokenizer: VocabularyDecoder) -> float:
-    """Return how many nats the validation text adds to the gzip-compressed end of the training text."""
+    """Return the number of nats that the validation text adds to the gzip-compressed end of the training text."""
     train_bytes = tokenizer.decode(train.tokens[-GZIP_TAIL_TOKENS:].tolist()).encode("utf-8", "surrogatepass")
     train_compressor = zlib.compressobj(9, wbits=31)
     full_compressor = zlib.compressobj(9, wbits=31)

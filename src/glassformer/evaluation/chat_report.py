@@ -37,10 +37,10 @@ def chat_report(
         text: name of the evaluation data, for the report.
         store: all conversations.
         indices: indices of the conversations whose last answer is generated.
-        estimate: the loss over all answers of the conversations that were not left out.
+        estimate: the loss over all answers, except in conversations left out because of `data.too_long`.
         train: training conversations, for the baseline "the most frequent answer"; None if not available.
         other: a second run to compare with; None: no comparison.
-        notes: notes that the user was shown.
+        notes: notes shown to the user.
     """
     questions_and_answers = [last_question(store, index) for index in indices]
     prompts = [ids for ids, _ in questions_and_answers]

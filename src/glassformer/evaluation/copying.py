@@ -207,7 +207,8 @@ class _Windows:
     def stretches(self, block: str, length: int) -> Iterator[tuple[int, int]]:
         """Yield the bounds of each maximal range of a block whose windows of this length all occur in the sample.
 
-        Only hashes are compared, so a window may also be one with the same hash as a window of the sample.
+        Only hashes are compared, so a range may contain a window that does not occur in the sample but has the hash
+        of a window that does.
         """
         if min(len(block), len(self.sums) - 1) < length:
             return

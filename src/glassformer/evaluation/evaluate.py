@@ -1,4 +1,4 @@
-"""Evaluate a run on its own validation split or on other data, by its task."""
+"""Evaluate a run on its own validation split or on other data, with the metrics of its task."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class EvaluationRequest:
         instead: kind of ablation, one of `ablation.PART_KINDS`.
         tokens: with `ablate`, approximate number of evenly spaced targets to measure on; None: all.
         note: function that is called with each note for the user.
-        moved: "source" or "target" -> current location of that file of the run's own text, if the user gave it.
+        moved: "source" or "target" -> current path of this file of the run's training data, if the user gave it.
         backend: backend that generates text.
     """
 
@@ -93,8 +93,8 @@ def evaluate_run(request: EvaluationRequest) -> Report:
     If `source` is the training data of the run, only its validation split is evaluated.
 
     Raises:
-        GlassError: there is no such run, its text is missing, the other data does not fit its task, or an option is
-            invalid or has no effect here.
+        GlassError: there is no such run, its data is missing, the given data does not fit its task, or an option is
+            invalid or would have no effect.
     """
     opened = OpenedRun.load(request.folder, request.which, request.device, note=request.note)
     config = opened.config
@@ -185,7 +185,7 @@ def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
 
 
 def _check_ablation(request: EvaluationRequest) -> None:
-    """Raise a `GlassError` for an option that excludes or needs `--ablate`, or for an invalid `--tokens`."""
+    """Raise a `GlassError` if an option requires or does not allow `--ablate`, or if `--tokens` is invalid."""
     options = {
         f"another text, {request.source},": request.source,
         f"--against {request.against}": request.against,
@@ -259,7 +259,7 @@ def _evaluate_text(request: EvaluationRequest, model: TextModel | MaskFiller, fo
 
 
 def _training_overlap(folder: Path, encoded: EvaluationData, train: TokenStore | None) -> TrainingOverlap:
-    """Measure how much of a text is in the training text of the run in `folder`."""
+    """Measure the overlap of a text with the training text of the run in `folder`."""
     manifest = open_run(folder).manifest()
     same_text = manifest["data"]["text_hash"] == encoded.text_hash
     if train is None:
@@ -338,7 +338,7 @@ def _evaluation_examples(
 def _loss(
     request: EvaluationRequest, model: Translator | TextClassifier | ChatModel, store: RecordStore, config: Config
 ) -> LossEstimate:
-    """Compute the loss over all examples or, depending on `data.too_long`, over those that fit the context."""
+    """Compute the loss over all examples or, depending on `data.too_long`, over the examples that fit the context."""
     device = next(model.model.parameters()).device
     dtype = choose_precision(request.precision or config.train.precision, device)
     rows_of = ROWS_OF[TASK_FACTS[config.train.task].records]

@@ -20,7 +20,7 @@ WAITING = 64
 
 
 class Workers:
-    """Bounded pool of threads. A call that is cancelled, as when the server stops, does not wait for its work to end.
+    """Bounded pool of threads. A cancelled call, for example when the server stops, does not wait for its work to end.
 
     Args:
         threads: maximum number of threads.
@@ -44,8 +44,8 @@ class Workers:
     async def of_run(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
         """Run `function(*arguments)` in a thread, one call at a time for each run.
 
-        A view holds the lock of its run, so the views of a run must take turns. Calls wait here, without a thread,
-        because other runs need the threads.
+        A view holds the lock of its run, so the views of a run must take turns. A call that waits for
+        its turn does not occupy a thread, because other runs need the threads.
 
         Raises:
             GlassError: as in `__call__`.

@@ -42,8 +42,8 @@ async def writing_of(request: Request, registry: ModelRegistry, engines: Engines
     """Return the streamed response for one text.
 
     Raises:
-        GlassError: there is no such run, it has no checkpoint yet or does not generate text, the body does not fit the
-            run or is not valid, or the queue is full.
+        GlassError: there is no such run, it has no checkpoint yet or does not generate text, the body is not valid,
+            the body has a `history` although the run is not a chat run, or the queue is full.
     """
     question = await to_thread.run_sync(_parse, await request.body())
     from glassformer.app.server.views.write import refuse_history  # imported here because it imports torch

@@ -1,6 +1,6 @@
 """Measure the effect of rounding the weights: compare the run with the model in the file on the same texts.
 
-The texts are the first examples in the file and the run's own answers to them, so that no other data is needed.
+The texts are the first examples in the file and the run's outputs for these examples, so no other data is needed.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _generated_row(prompt: tuple[int, ...], generated: list[int], source: tuple[
 def _masked_rows(model: MaskFiller, text: str) -> Iterator[ComparedRow]:
     """Fill the masks of the text with the run's predictions, then yield rows with every `EVERY`-th token masked.
 
-    Each row starts at a different token, so that every token is masked in exactly one row.
+    In row i, the first masked token is token i, so every token is masked in exactly one row.
     """
     ids = model.ids(text)
     masks = [position for position, token in enumerate(ids) if token == model.mask_id]

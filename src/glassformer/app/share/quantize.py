@@ -60,7 +60,7 @@ def unpack(stored: Sequence[PackedTensor], data: bytes) -> dict[str, Floats]:
 
 
 def kind_of(name: str, tensor: Floats, bits: Bits) -> str:
-    """Return the storage type of a tensor: by `bits` for matrices, float32 for vectors and position tables."""
+    """Return the storage type of a tensor: float32 for vectors and position tables, otherwise chosen by `bits`."""
     is_rounded = tensor.ndim == 2 and "positions" not in name
     return {8: "int8", 16: "float16", 32: "float32"}[bits] if is_rounded else "float32"
 

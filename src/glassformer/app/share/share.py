@@ -108,8 +108,8 @@ def share_run(request: ShareRequest) -> ShareReport:
     Raises:
         GlassError: `bits` is not 8, 16 or 32, there are more than 50 examples, `out` is a folder or is in no existing
             folder, the run cannot be read, the file would be too large, the page does not support the model or the
-            tokenizer, an example does not fit the task, or writing fails. Then no new file is left, and an existing
-            file at `out` is not changed.
+            tokenizer, an example does not fit the task, or writing fails. In each case, no new file is left, and an
+            existing file at `out` is not changed.
     """
     if request.bits not in get_args(Bits):
         raise GlassError(f"--bits {request.bits} is not allowed", "Give 8, 16 or 32.")

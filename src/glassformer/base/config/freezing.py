@@ -21,7 +21,8 @@ def frozen_names(parts: Iterable[str], model: ModelConfig) -> tuple[str, ...]:
 
     Args:
         parts: names of components: embedding, head, encoder, decoder, layers.N, or layers.A-B. In an encoder-decoder,
-            layers.N means layer N of the encoder and layer N of the decoder, as far as they exist.
+            layers.N means layer N of the encoder and of the decoder, or only of the deeper stack if the other stack has
+            no layer N.
         model: settings of the model.
 
     Raises:

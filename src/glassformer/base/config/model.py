@@ -130,7 +130,7 @@ class ModelConfig(BaseSettings):
         return self.norm_eps or (1e-5 if self.norm == "layernorm" else 1e-6)
 
     def kept_heads(self, site: str) -> list[int]:
-        """Return the indices of the query heads that remain at the attention `site`, such as `dec.0.self`."""
+        """Return the indices of the query heads that remain in the attention layer `site`, such as `dec.0.self`."""
         return [head for head in range(self.heads) if f"{site}.{head}" not in self.removed_heads]
 
     def kept_kv_heads(self, site: str) -> list[int]:

@@ -118,7 +118,7 @@ CONVERSATIONS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_
 EXAMPLES: tuple[Task, ...] = (*PAIRS, *LABELLED, *CONVERSATIONS)
 """Tasks trained on examples (an input with a target, label or answer) instead of running text."""
 OF_DECODERS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].family == "decoder")
-"""Tasks of a decoder, which continues a text."""
+"""Tasks for which the model is a decoder: language modelling and chat."""
 WRITERS: tuple[Task, ...] = (*OF_DECODERS, *PAIRS)
 """Tasks that generate text."""
 ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {

@@ -57,7 +57,7 @@ class Agreement:
         Args:
             size: number of pairs; balanced over all conditions if it is a multiple of 16 len(nouns).
             seed: random seed.
-            held: whether to use held-out combinations of nouns; if not, combinations in documents, for comparison.
+            held: whether to use held-out combinations of nouns; False: combinations that occur in documents.
             nouns: lengths of the chains, used in turn; they may be larger than `most`.
 
         Raises:

@@ -102,7 +102,7 @@ def _marginal(kind: Kind, index: int) -> dict[str, float]:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """Return a pattern for all sentences; it also matches some with words that do not fit, which `parse` rejects."""
+    """Return a pattern that matches every sentence of the corpus, and some invalid sentences, which `parse` rejects."""
     noun = _alternatives(form(noun, number) for noun in NOUNS for number in NUMBERS)
     link = _alternatives({link for noun in NOUNS for link in prepositions(noun)})
     verb = _alternatives(f"{verb}{ending}" for verb in VERBS for ending in ("", "s"))
@@ -123,7 +123,7 @@ def _alternatives(words: Iterable[str]) -> str:
 
 
 def parse(document: str, most: int) -> Kind | None:
-    """Parse a document and return its `Kind`; None if the corpus cannot generate it, such as with a wrong verb form.
+    """Parse a document and return its `Kind`; None if the corpus cannot generate it (for example, a wrong verb form).
 
     The sentence is generated again from the parsed words and must equal the document.
 

@@ -1,8 +1,8 @@
 """Lexicon of `translation`: words with their forms in English, French and Bangla.
 
-Within one class (nouns, adjectives for persons ...), each word has exactly one counterpart in each other language.
-French nouns for persons have the gender of the person, so the noun determines "he" or "she" in English and in French.
-Bangla nouns, adjectives and verbs have no gender, and Bangla verbs have no number.
+Within one class (nouns, adjectives for persons ...), each word has exactly one counterpart in each of the other two
+languages. French nouns for persons have the gender of the person, so the noun determines "he" or "she" in English and
+in French. Bangla nouns, adjectives and verbs have no gender, and Bangla verbs have no number.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Examples of category names: "noun man pl gen", "np thing f sg acc", "verb person sg past no". The features in such names
 are a kind ("man", "woman", "thing m", "thing f") or its animacy ("person", "thing"), a number ("sg", "pl"), a Bangla
 classifier, a Bangla case ("nom", "acc", "gen"), a tense, "yes" or "no" for affirmative or negative, and the index of a
-French form (see `agreement`); each name has some of them. Languages are always in the order English, French, Bangla.
+French form (see `agreement`); each name contains some of these features. Languages are always in the order English,
+French, Bangla.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _add_noun(rules: Rules, noun: Noun, form: str, index: int, bangla: str) -> N
 
 
 def add_adjectives(rules: Rules) -> None:
-    """Add adjectives before or after the French noun, and predicative adjectives, spelled as before consonants."""
+    """Add adjectives before or after the French noun, and predicative adjectives, in the spelling before consonants."""
     for adjective in ADJECTIVES:
         for of in adjective.of.split():
             for form, french in enumerate(adjective.french):

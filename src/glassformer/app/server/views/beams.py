@@ -39,8 +39,8 @@ class BeamNode:
         tokens: number of tokens.
         log_probability: sum of the natural logarithms of the probabilities of the tokens.
         score: `log_probability` divided by ((5 + tokens) / 6) to the power of the length penalty.
-        fate: "ran on": kept for the next step, or until the end of the search; "ended": a result that the end token
-            ended; "dropped": all others.
+        fate: "ran on": kept for the next step, or until the end of the search; "ended": a result of the
+            search whose last token is an end token; "dropped": every other hypothesis.
         rank: index among the results of the search, from 0; None: not a result.
     """
 

@@ -113,9 +113,9 @@ def _shared_spans(one: Surprisals, other: Surprisals) -> tuple[list[SharedSpan] 
 
 
 def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
-    """Return a warning if one run is of task masked and the other has losses of another kind, else None.
+    """Return a warning if one run is of task masked and the other predicts tokens from left to right, else None.
 
-    Classifiers and chat runs have no losses of tokens.
+    Return None also if the other run is a classifier or a chat run, because these have no token losses.
     """
     other_models = [each.model for each in pair if not isinstance(each.model, MaskFiller)]
     if len(other_models) != 1 or isinstance(other_models[0], TextClassifier | ChatModel):

@@ -42,7 +42,7 @@ class ContrastQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: ContrastQuestion, other: ServedModel) -> Binary:
-    """Return the attention maps of both heads, and their difference if both have the same tokens."""
+    """Return the attention maps of both heads, and their difference if both maps are over the same tokens."""
     targets = targets_of((opened, other), question)
     subjects = [each.subject(question.text, target) for each, target in zip((opened, other), targets, strict=True)]
     pairs = list(zip(subjects, (question.head, question.other_head), strict=True))
@@ -75,7 +75,7 @@ def _largest(weights: Tensor) -> float:
 
 
 def python(opened: ServedModel, question: ContrastQuestion, other: ServedModel) -> str:
-    """Return a script that prints both attention maps, and their difference if both have the same tokens."""
+    """Return a script that prints both attention maps, and their difference if both maps are over the same tokens."""
     one, two = targets_of((opened, other), question)
     lines: list[Any] = [
         f"other = OpenedRun.load({str(other.folder)!r}).text_model",

@@ -40,7 +40,8 @@ class EmbeddingsQuestion(ViewQuestion):
 
     Attributes:
         table: name of the table; the response lists the names in `tables`.
-        token: token whose neighbours are returned, by its text or id, or a position of a position table; None: none.
+        token: text or id of the token whose neighbours are returned; for a position table, a position; None: no
+            neighbours.
         first: index of the first vector to return.
     """
 

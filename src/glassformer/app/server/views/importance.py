@@ -10,7 +10,7 @@ The response::
      "layers_agree": [{"layer": 0, "measure": "attention", "side": "own", "correlation": 0.4 | null, "outputs": 20}]}
 
 `blanked` is the occlusion: the decrease of ln p(answer), in nats, when the token is replaced by `replacement`; each
-token takes a forward pass. `spearman` has the rank correlation of each two of the three measures, over the tokens that
+token takes a forward pass. `spearman` has the rank correlation of each pair of the three measures, over the tokens that
 the answer can attend to; occlusion is ranked by its absolute value. `attention` is null if the layer has no heads.
 `layers_agree` has, for each layer, the mean correlation of attention and of rollout with occlusion, over the answers
 that can attend to at least `least` tokens.

@@ -8,11 +8,11 @@ The response::
      "curve": [losses] | null, "settled": [shares], "loss": 1.25 | null, "known": 239}
 
 `grid` has a row for each layer, starting with the embedding and ending with the model's output, and a column for each
-of the `outputs`, which start with number `first` (from 0) of `count`. `holes` are the positions of the masks for a run
-of task masked. An answer is known if it is the next token of the text or target; `known` is the number of known
-answers. `curve` is the mean loss of each layer over the known answers, in nats, or null if no answer is known; `loss`
-is the model's loss from a plain forward pass, which equals the last entry of `curve` up to rounding. `settled` is, for
-each layer, the fraction of positions whose likeliest answer equals that of the last layer.
+of the `outputs`, of which the first has index `first` among all `count` outputs. `holes` are the positions of the
+masks for a run of task masked. An answer is known if it is the next token of the text or target; `known` is the number
+of known answers. `curve` is the mean loss of each layer over the known answers, in nats, or null if no answer is known;
+`loss` is the model's loss from a plain forward pass, which equals the last entry of `curve` up to rounding. `settled`
+is, for each layer, the fraction of positions whose likeliest answer equals that of the last layer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LensQuestion(TextQuestion):
     """Request for the logit lens of a text.
 
     Attributes:
-        first: number of the first output to return; reduced if fewer outputs than fit into a response follow it.
+        first: index of the first output to return; reduced if the response would have room for more outputs.
     """
 
     first: Annotated[int, Field(ge=0, le=1_000_000)] = 0

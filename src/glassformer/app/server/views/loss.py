@@ -14,8 +14,8 @@ The response::
 true tokens before each token; for a run of task masked, each token is masked in turn. `parts` groups the tokens by
 position, by their frequency in the training split (or in this text, while that split is being counted or if it is not
 available), and by whether the bigram of the token occurs earlier in its row. `before` is the text of the token before
-the first predicted token. `in_context_learning` is the mean loss at the later minus that at the earlier of
-`in_context_places`, or null if the rows are too short. `start` measures the loss on the validation split in the
+the first predicted token. `in_context_learning` is the mean loss at the second position in `in_context_places` minus
+the mean loss at the first, or null if the rows are too short. `start` measures the loss on the validation split in the
 background; its `mean` equals the loss of `glass evaluate`, except for a run of task masked.
 """
 
@@ -83,13 +83,13 @@ def _scorable(model: AnyTextModel) -> ScorableModel | Translator:
     """Return the model if it can score the tokens of a text.
 
     Raises:
-        GlassError: the model cannot; the error gives the reason.
+        GlassError: the model cannot score tokens; the error gives the reason.
     """
     return model if isinstance(model, Translator) else require_scorable(model)
 
 
 def _target(opened: ServedModel, question: LossQuestion) -> str | None:
-    """Return the target to score: the given one, or else the greedy output; None if the model has no targets."""
+    """Return the target to score: the given target, or else the greedy output; None if the model has no targets."""
     if not isinstance(opened.model, Translator):
         if question.target is not None:
             raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove target.")
@@ -98,12 +98,12 @@ def _target(opened: ServedModel, question: LossQuestion) -> str | None:
 
 
 def _facts(result: SurprisalResult) -> dict[str, Any]:
-    """Return the figures of a result, without the figures of single tokens."""
+    """Return the figures of a result, except those of the individual tokens."""
     return {**{key: value for key, value in result.facts().items() if key != "each"}, "before": result.before}
 
 
 def _columns(result: SurprisalResult) -> dict[str, list[Any]]:
-    """Return the figures of single tokens as columns: name -> one value for each token."""
+    """Return the figures of the individual tokens as columns: name -> one value for each token."""
     return {name: [getattr(each, name) for each in result.each] for name in TokenSurprisal._fields}
 
 

@@ -48,8 +48,8 @@ class ReceiptQuestion(TextQuestion):
     Attributes:
         place: position of the answer; None: the last one.
         token: token or label to explain, by text or id; None: the next token of the text, or else the likeliest one.
-        against: token or label whose logit is subtracted; None: none.
-        part: index of the part whose split by tokens is returned; None: none.
+        against: token or label whose logit is subtracted; None: the logit of `token` alone is explained.
+        part: index of the part whose split by tokens is returned; None: no split is returned.
     """
 
     place: Annotated[int, Field(ge=0, le=1_000_000)] | None = None

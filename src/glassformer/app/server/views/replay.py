@@ -11,7 +11,7 @@ The response::
          "steps": […], "losses": […], "prompt": "…", "samples": ["…"],
          "heads": ["dec.1.self.1"], "roles": ["previous"], "head": …, "role": …,
          "scores": [[…]],                    scores in the role: a row for each of `heads`, a column for each step;
-                                             `heads` are the at most 200 heads with the best last scores
+                                             `heads` are the heads (at most 200) with the best last scores
          "curve": […],                       score of the head in the role, at each step
          "births": [{"head", "role", "step", "loss", "score", "last_score"}],
          "texts": ["text 1", "repeated random tokens"], "text": 0, "rows": ["▁the"], "columns": […],
@@ -66,7 +66,7 @@ class ReplayQuestion(view.ViewQuestion):
             first head that acquired a role, or else the first head.
         role: role whose scores are returned; None: the role in which the head has the best last score, among the roles
             that the head has in the last snapshot or, if it has none, among all roles.
-        text: number of the text of the maps; None: a text that suits the role.
+        text: index of the text whose maps are returned; None: a text that suits the role.
         check: whether to recompute the last snapshot and compare the results.
     """
 

@@ -166,7 +166,7 @@ def _window(tape: Tape, number: int, row: int, column: int) -> Binary:
 
 
 def _window_shape(rows: int, columns: int) -> tuple[int, int]:
-    """Return the height and width of the window: the whole matrix, or a part that is cut on the longer side first."""
+    """Return the height and width of the window; for a large matrix, the longer side is reduced first."""
     height = min(rows, SIDE)
     width = min(columns, SIDE)
     if height * width <= CELLS:

@@ -1,4 +1,4 @@
-"""Helpers shared by the views of a text: attribution cases, tokens by name, and script lines."""
+"""Helpers shared by the views of a text: attribution cases, look-up of tokens by name, and script lines."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def column_at(case: AttributionCase, position: int | None) -> int:
 
 
 def labels_of(subject: Subject) -> dict[str, Any]:
-    """Return the token texts: `row`, of the stack before the output head, and `source`, None without a source."""
+    """Return the token texts: `row` for the stack before the output head; `source` for a separate source, else None."""
     if subject.target_labels is None:
         return {"row": list(subject.labels), "source": None}
     return {"row": list(subject.target_labels), "source": list(subject.labels)}
 
 
 def longest_input(subject: Subject) -> str:
-    """Return in words which of the text and its target is longer, and its number of tokens."""
+    """Return a phrase with the number of tokens of the text or of its target, whichever is longer."""
     target = len(subject.target_ids or ())
     if target > len(subject.ids):
         return f"the target has {counted(target, 'tokens')}"

@@ -13,9 +13,9 @@ The response::
 `tokens` are the input of the model, including special tokens around the text, but not truncated to the context;
 `unread` is the number of tokens beyond `MOST`, which are not sent. `round_trip`: True if decoding the tokens returns
 the text (for a run of task masked, the text without the masks). `unknown` lists at most 100 symbols that the tokenizer
-does not know. `count` is the number of occurrences of a token in the training split, `counted` the number of all tokens
-there, and `log_frequency` the natural logarithm of their ratio, or null if `count` is 0. These three fields are null if
-the encoded text is not available (`why` is the reason), or while it is being counted.
+does not know. `count` is the number of occurrences of a token in the training split, `counted` the number of tokens in
+that split, and `log_frequency` the natural logarithm of their ratio, or null if `count` is 0. These three fields are
+null if the encoded text is not available (`why` is the reason), or while it is being counted.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _encode_text(opened: ServedModel, text: str) -> tuple[str, list[int]]:
 def _side_entry(
     role: str, text: str, expected: str, tokenizer: Tokenizer, ids: list[int], counts: Counts | None
 ) -> dict[str, Any]:
-    """Return the item of one role (see the module) for the page; `expected` is what its tokens should decode to."""
+    """Return the entry of `sides` for one role; `expected` is the text that the tokens should decode to."""
     token_counts = None if counts is None else counts[role]
     total = None if token_counts is None else int(token_counts.sum())
     decoded = tokenizer.decode(ids)

@@ -13,8 +13,9 @@ The response is binary. Its header::
      "largest": 0.98,             largest weight in the window
      "labels": null | {"queries": ["The", …], "keys": […]}}   of the window, if block is 1
 
-The data are R x C bytes on the scale ("linear"; "sqrt"; "log": 1 + log10(w) / 4, and 0 for weights up to 0.0001), or
-R x C float32 weights, which do not depend on the scale, NaN where masked.
+If `form` is "uint8", the data are R x C bytes, and `scale` gives the function of a weight w that they show: w
+("linear"), √w ("sqrt"), or 1 + log10(w) / 4 ("log"; 0 for weights up to 0.0001). If `form` is "float32", the data are
+the R x C weights themselves, NaN where masked.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def labels(attention_pass: AttentionPass, name: str, rows: slice, keys: slice) -
 
 
 def _window(layer: LayerPass, question: HeadMapQuestion) -> tuple[slice, slice, int]:
-    """Return the rows, the keys and the side of a block."""
+    """Return the range of queries and the range of keys of the window, and the side of a block."""
     T, S = layer.shape
     rows = window(question.queries, T, "queries")
     keys = window(question.keys, S, "keys")
@@ -99,7 +100,7 @@ def _window(layer: LayerPass, question: HeadMapQuestion) -> tuple[slice, slice, 
 
 
 def python(opened: ServedModel, question: HeadMapQuestion) -> str:
-    """Return a script that prints the cells of the window as numbers, for both forms."""
+    """Return a script that prints the cells of the window as numbers, for either `form`."""
     layer = attention_pass_of(opened, question.text, question.target).head(question.head)[1]
     rows, keys, block = _window(layer, question)
     site = question.head.rpartition(".")[0]
