@@ -1,4 +1,4 @@
-"""Request for a new run; merges settings from parent, corpus, recipe, file and options, in rising priority."""
+"""Request for a new run; merges settings from parent, corpus, recipe, file and options, lowest priority first."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class RunRequest:
     def recipe_name(self) -> str | None:
         """Return the name of the requested recipe, or else of the default recipe; None if there is none.
 
-        The default recipe is that of the task, or `FINE_TUNE` with a parent run. With a settings file there is none.
-        Without a parent run, there is none for a generated corpus either, because the corpus has its own settings, and
-        "auto" requests the recipe of the task.
+        With a parent run, the default recipe is `FINE_TUNE`. Without a parent, it is the recipe of the task, which
+        "auto" requests explicitly; a generated corpus has its own settings, and no default recipe. With a settings
+        file, there is no default recipe.
         """
         options = parse_changes(self.changes)
         facts = TASK_FACTS.get(_last_value([options], "train", "task", "lm"))
@@ -126,7 +126,7 @@ def source_settings(data: str | None, target: str | None = None) -> dict[str, st
 def merge_settings(
     recipe: str | None, file: Path | None, changes: Mapping[str, str], parent: Parent | None = None
 ) -> Config:
-    """Merge the settings of a run: defaults, parent, corpus, recipe, file and options, in rising priority.
+    """Merge the settings of a run: defaults, parent, corpus, recipe, file and options, lowest priority first.
 
     If the source is already encoded, the settings with which it was encoded override those of the recipe. With a
     parent, only the `data` settings of the corpus are used.

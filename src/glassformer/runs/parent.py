@@ -1,8 +1,8 @@
 """The parent of a run: the settings, tokenizers and weights that the run (the child) starts from.
 
 A child has the parent's tokenizers and its model architecture, except for dropout and sometimes the head. It starts
-from the weights of the parent's best checkpoint. Only a head that the parent cannot provide is initialized anew: that
-of a classifier whose parent has other labels or no labels. After its start, the child does not need the parent's
+from the weights of the parent's best checkpoint. Only the head of a classifier whose parent has different
+labels or no labels is initialized randomly. After its start, the child does not need the parent's
 folder.
 """
 

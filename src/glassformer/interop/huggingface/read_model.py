@@ -110,7 +110,7 @@ def _task(architecture: Architecture, values: dict[str, Any], path: Path) -> tup
 
 
 def _unsupported_class(architecture: Architecture, class_names: Any, path: Path) -> GlassError:
-    """Return the error for an unsupported class, with the nearest supported one."""
+    """Return the error for an unsupported class; it names the nearest supported class, or all of them."""
     class_text = ", ".join(map(str, class_names)) if isinstance(class_names, list) else str(class_names)
     related = [each for each in ARCHITECTURES.values() if each.model_type == architecture.model_type]
     supported = ", ".join(sorted({name for each in related for name in each.classes.values()}))
