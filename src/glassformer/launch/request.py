@@ -82,7 +82,7 @@ class RunRequest:
 
     @property
     def folder(self) -> Path:
-        """Run folder: `out`, or else runs/NAME-OF-DATA."""
+        """Return the run folder: `out`, or else runs/NAME-OF-DATA."""
         source = self.config.data.source
         name = "text" if source == "-" else Path(source).name.split(".")[0] or "text"
         return self.out or Path("runs") / name
@@ -118,7 +118,7 @@ class RunRequest:
 
 
 def source_settings(data: str | None, target: str | None = None) -> dict[str, str]:
-    """Return the settings `data.source` and `data.target` as JSON text, without those that are None."""
+    """Return the settings `data.source` and `data.target` as JSON text, except those that are None."""
     sources = {"data.source": data, "data.target": target}
     return {key: json.dumps(name, ensure_ascii=False) for key, name in sources.items() if name is not None}
 
@@ -187,7 +187,7 @@ def _encoded_settings(layers: list[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def _last_value(layers: Iterable[Mapping[str, Any]], section: str, field: str, default: Any) -> Any:
-    """Return a setting's value in the last layer that has this setting, or `default`."""
+    """Return a setting's value from the last of `layers` that has this setting, or `default`."""
     for layer in layers:
         values = layer.get(section)
         if isinstance(values, Mapping) and field in values:

@@ -150,7 +150,7 @@ def _in_all_processes(
 
 @contextmanager
 def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
-    """Let Ctrl-C or SIGTERM stop training after the current step, with everything saved; a second signal stops at once.
+    """Let Ctrl-C or SIGTERM stop training after the current step and save everything; a second signal stops at once.
 
     In a thread other than the main thread this does nothing, because Python lets only the main thread set a signal
     handler.

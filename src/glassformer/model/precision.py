@@ -35,7 +35,7 @@ SMALL = (256, 128, 512)
 LARGE = (256, 512, 1024)
 """Rows, inner size and columns of the timed matrix multiplications: layers of a small model and of a larger one."""
 MIN_SMALL_RATIO = 0.5
-"""Minimum ratio of the speeds on small matrices; below it, large ones are not timed, as this could take seconds."""
+"""Minimum ratio of the speeds on small matrices; below it, large matrices, which could take seconds, are not timed."""
 ROUNDS = 60
 SECONDS = 0.1
 """Maximum number of rounds, and maximum time in seconds, for one matrix size; at least one round is timed."""
@@ -146,7 +146,7 @@ def precision_reason(device: torch.device) -> str:
 
 
 def slower_choices(config: Config) -> list[str]:
-    """Return a note for each precision of a run that `auto` would not choose here, with the option that changes it.
+    """Return a note for each precision of a run that `auto` would not choose on this machine, with the option to set.
 
     Args:
         config: settings of the run, without `auto`.

@@ -33,7 +33,7 @@ def make_norm(config: ModelConfig) -> nn.Module:
 
 
 def activate(x: Tensor, name: Activation) -> Tensor:
-    """Apply the named activation to x (any shape); for a gated feed-forward layer, the activation of its gate."""
+    """Apply the named activation to x (any shape); in a gated feed-forward layer, x is the projection for the gate."""
     match name:
         case "relu":
             return F.relu(x)

@@ -23,7 +23,7 @@ class BlockContext(NamedTuple):
 
 
 class BlockGradients(NamedTuple):
-    """Gradients of the inputs of a block or of one of its parts; None if there is no such input."""
+    """Gradients of the inputs of a block or of one of its parts; None for an input that it does not have."""
 
     x: Array  # (B, T, D)
     bias: Array | None = None  # (B, H, T, T)

@@ -20,7 +20,7 @@ RMSNORM_EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a transformer. Comments give the letters of the settings in shapes.
+    """Settings of a transformer. Comments give the letters that denote the settings in shapes.
 
     `Settings(**config.model.model_dump())` and `Settings(**tomllib.load(config_file)["model"])` both work: "unset",
     which means no value in a TOML file, is read as None, and `qk_norm = true` of older files as "head". An encoder with

@@ -129,7 +129,7 @@ class StackGradients(NamedTuple):
 
 
 def stack_backward(dx: Array, saved: NumpyStack) -> StackGradients:
-    """Return the gradients of embedding, stack and memory; score bias and memory get the sum over all layers."""
+    """Return the gradients of embedding, stack and memory; those of score bias and memory are sums over all layers."""
     gradients: dict[str, Array] = {}
     if saved.norm is not None:
         dx, norm_gradients = norm_backward(dx, saved.norm)  # (B, T, D)

@@ -195,7 +195,10 @@ class Run:
 
     @property
     def altered(self) -> str | None:
-        """Return an experiment's change to the model besides settings, such as "no causal mask"; None: no change."""
+        """Return an experiment's change to the model, such as "no causal mask"; None: no change.
+
+        Such a change is not part of the settings.
+        """
         return self._manifest_or_empty().get("altered")
 
     @property
@@ -462,7 +465,7 @@ def open_run(folder: Folder, altered: str | None = None) -> Run:
 
     Args:
         folder: folder of the run.
-        altered: the value that `Run.altered` must have, given only by the experiment that made the run.
+        altered: the value that `Run.altered` must have; None for a run that is not part of an experiment.
 
     Raises:
         GlassError: there is no run (if there is no such folder, the error suggests other runs), or

@@ -250,7 +250,7 @@ def last_question(store: RecordStore, index: int) -> tuple[list[int], list[int]]
 
 
 def row_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
-    """Return the lengths in tokens of the texts of the records that become rows, (N, roles).
+    """Return the length in tokens of each text in the records that become rows, (N, roles).
 
     The special tokens around a text are counted; a length above the context is replaced by the context.
     """

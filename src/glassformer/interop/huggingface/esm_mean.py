@@ -1,7 +1,7 @@
 """Text classifier for the package transformers: ESM with a linear layer on the mean of the token vectors.
 
-ESM with rotary positions is a plain pre-norm encoder. transformers has no class that averages its token vectors, so
-this file is stored beside the weights. Load the folder with `trust_remote_code=True`.
+ESM with rotary positions is a plain pre-norm encoder. transformers has no class that averages the token vectors of
+ESM, so this file is stored beside the weights. Load the folder with `trust_remote_code=True`.
 """
 
 from typing import Any

@@ -29,7 +29,7 @@ def value_of(config: ModelConfig, setting: str) -> Any:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A setting whose value a class cannot express, and the nearest value that it can express."""
+    """A setting whose value a Hugging Face class cannot express, and the nearest value that it can express."""
 
     setting: str
     value: Any
@@ -90,7 +90,7 @@ class ConfigReader:
 
 
 class Field(Protocol):
-    """A property of a class, read from and written to `config.json`."""
+    """A property of a Hugging Face class, read from and written to `config.json`."""
 
     def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Return our settings for the fields, or raise a `GlassError`."""
@@ -175,7 +175,7 @@ class ChoiceField:
 
 @dataclass(frozen=True)
 class FixedSetting:
-    """One of our settings that the class fixes; if several values are allowed, import uses the first."""
+    """One of our settings that a Hugging Face class fixes; if several values are allowed, import uses the first."""
 
     ours: str
     values: tuple[Any, ...]

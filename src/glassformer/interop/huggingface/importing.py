@@ -86,7 +86,7 @@ def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> Import
 
     Raises:
         GlassError: `out` is not empty, `folder` is a run, a file cannot be read or converted (see `read_model` and
-            `read_tokenizer`), or the logits differ from those of transformers; then nothing is written.
+            `read_tokenizer`), or the logits differ from those of transformers. In each case, nothing is written.
     """
     refuse_existing(out)
     if (folder / "config.toml").exists() and not (folder / "config.json").exists():

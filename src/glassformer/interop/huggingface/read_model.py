@@ -195,7 +195,7 @@ def _older_name(architecture: Architecture, name: str, tensor_files: TensorFiles
 
 
 def _check_unused(architecture: Architecture, tensor_files: TensorFiles, names: dict[str, str]) -> None:
-    """Raise a `GlassError` for an unused tensor, unless the class ignores it or it is an exact copy of a used one."""
+    """Raise a `GlassError` for an unused tensor, unless the class ignores it or it equals a used tensor."""
     aliases = dict(architecture.aliases or {})
     used = {name: expected_name for expected_name, name in names.items()}
     tied = next((name for name in names if name.endswith(("wte.weight", "embed_tokens.weight"))), None)

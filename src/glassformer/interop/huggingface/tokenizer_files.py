@@ -67,7 +67,7 @@ def write_tokenizer_json(path: Path, saved: Path, tokenizer: Tokenizer, config: 
 
 
 def spells_special_tokens(config: Config, chat_template: str | None) -> bool:
-    """Return whether spellings of special tokens in a text are read as these tokens: for masks or a chat template."""
+    """Return whether the spelling of a special token in a text is read as that token, for masks or a chat template."""
     return config.train.task == "masked" or chat_template is not None
 
 
@@ -106,7 +106,7 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
 
 
 def padding_or_end(tokenizer: Tokenizer) -> int:
-    """Return the id of the padding token, or, without one, of the end token; the attention mask hides either one."""
+    """Return the id of the padding token or, if there is none, of the end token; the attention mask hides either."""
     return tokenizer.end_id if tokenizer.padding_id is None else tokenizer.padding_id
 
 

@@ -137,7 +137,7 @@ def _special_token_texts(folder: Path) -> dict[str, str]:
 
 
 def _end_id(theirs: tokenizers.Tokenizer, names: dict[str, str], config: Json, path: Path) -> int:
-    """Return the token that ends a text, from the tokenizer's files or from `config.json`."""
+    """Return the id of the token that ends a text, from the tokenizer's files or from `config.json`."""
     for name in ("eos_token", "sep_token"):
         token_id = theirs.token_to_id(names[name]) if name in names else None
         if token_id is not None:
@@ -152,12 +152,12 @@ def _end_id(theirs: tokenizers.Tokenizer, names: dict[str, str], config: Json, p
 
 
 def _is_id(value: Any, size: int) -> TypeGuard[int]:
-    """Return whether a value of a JSON file is a token id below `size`; in Python, true and false are also integers."""
+    """Return whether a value of a JSON file is a token id below `size`, and not a boolean, which is also an `int`."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
 
 
 def _more_end_ids(config: Json, end_id: int, size: int) -> list[int]:
-    """Return the tokens that end a text besides the end token, if `eos_token_id` is a list."""
+    """Return the ids of the tokens that end a text besides the end token, if `eos_token_id` is a list."""
     ids = config.get("eos_token_id")
     listed_ids = ids if isinstance(ids, list) else []
     return sorted({id for id in listed_ids if _is_id(id, size) and id != end_id})

@@ -161,9 +161,9 @@ class TransformerEstimator(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Save the fitted estimator as a run folder: weights as safetensors; JSON, TOML and plain text files.
 
-        `load` reads the folder, and so does the command for its task: `glass classify` for classifiers, and
-        `glass generate` for the other estimators. A `random_state` that is not an integer is not saved, because it is
-        not needed after `fit`.
+        `load` reads the folder, and so does the command for the task of the estimator: `glass classify` for
+        classifiers, and `glass generate` for the other estimators. A `random_state` that is not an integer is not
+        saved, because it is not needed after `fit`.
 
         Raises:
             NotFittedError: the estimator is not fitted.

@@ -67,7 +67,7 @@ class FitJob:
 
 @dataclass(frozen=True)
 class FitResult:
-    """Result of a fit: the model with its best weights (the last if nothing was held out), tokenizers and labels."""
+    """Result of a fit: model, tokenizers and labels. The weights are the best, or the last if nothing was held out."""
 
     config: Config
     model: Model

@@ -164,10 +164,10 @@ class TransformerTranslator(TextEstimator):
             return _array(sample.text for sample in self.text_model_.generate(texts, self.text_model_.config.sample))
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the negative mean loss in nats per target token, with teacher forcing; at most 0, higher is better.
+        """Return the negative mean loss in nats per target token, with teacher forcing.
 
-        End tokens are included. No text is generated, so `score` is fast. For BLEU and chrF++ of the output of
-        `predict`, see `glassformer.evaluation.translation`.
+        The score is at most 0, and higher is better. End tokens are included. No text is generated, so
+        `score` is fast. For BLEU and chrF++ of the output of `predict`, see `glassformer.evaluation.translation`.
         """
         check_is_fitted(self)
         sources = as_texts(X)
