@@ -1,4 +1,4 @@
-"""Request for a new run; merges settings from parent, corpus, recipe, file and options, in rising priority."""
+"""Request for a new run; merges settings from parent, corpus, recipe, file and options, lowest priority first."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class RunRequest:
     def recipe_name(self) -> str | None:
         """Return the name of the requested recipe, or else of the default recipe; None if there is none.
 
-        The default recipe is that of the task, or `FINE_TUNE` with a parent run. With a settings file there is none.
-        Without a parent run, there is none for a generated corpus either, because the corpus has its own settings, and
-        "auto" requests the recipe of the task.
+        With a parent run, the default recipe is `FINE_TUNE`. Without a parent, it is the recipe of the task, which
+        "auto" requests explicitly; a generated corpus has its own settings, and no default recipe. With a settings
+        file, there is no default recipe.
         """
         options = parse_changes(self.changes)
         facts = TASK_FACTS.get(_last_value([options], "train", "task", "lm"))
@@ -82,7 +82,7 @@ class RunRequest:
 
     @property
     def folder(self) -> Path:
-        """Run folder: `out`, or else runs/NAME-OF-DATA."""
+        """Return the run folder: `out`, or else runs/NAME-OF-DATA."""
         source = self.config.data.source
         name = "text" if source == "-" else Path(source).name.split(".")[0] or "text"
         return self.out or Path("runs") / name
@@ -118,7 +118,7 @@ class RunRequest:
 
 
 def source_settings(data: str | None, target: str | None = None) -> dict[str, str]:
-    """Return the settings `data.source` and `data.target` as JSON text, without those that are None."""
+    """Return the settings `data.source` and `data.target` as JSON text, except those that are None."""
     sources = {"data.source": data, "data.target": target}
     return {key: json.dumps(name, ensure_ascii=False) for key, name in sources.items() if name is not None}
 
@@ -126,7 +126,7 @@ def source_settings(data: str | None, target: str | None = None) -> dict[str, st
 def merge_settings(
     recipe: str | None, file: Path | None, changes: Mapping[str, str], parent: Parent | None = None
 ) -> Config:
-    """Merge the settings of a run: defaults, parent, corpus, recipe, file and options, in rising priority.
+    """Merge the settings of a run: defaults, parent, corpus, recipe, file and options, lowest priority first.
 
     If the source is already encoded, the settings with which it was encoded override those of the recipe. With a
     parent, only the `data` settings of the corpus are used.
@@ -187,7 +187,7 @@ def _encoded_settings(layers: list[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def _last_value(layers: Iterable[Mapping[str, Any]], section: str, field: str, default: Any) -> Any:
-    """Return a setting's value in the last layer that has this setting, or `default`."""
+    """Return a setting's value from the last of `layers` that has this setting, or `default`."""
     for layer in layers:
         values = layer.get(section)
         if isinstance(values, Mapping) and field in values:

@@ -33,7 +33,7 @@ def start_requested(request: RunRequest, began: float, quiet: bool = False) -> I
     Args:
         request: the run.
         began: value of `time.monotonic` from which `train.minutes` is counted.
-        quiet: whether to print no progress and no notes; messages about Ctrl-C and SIGTERM are still printed.
+        quiet: whether to suppress progress and notes; messages about Ctrl-C and SIGTERM are still printed.
 
     Raises:
         GlassError: a setting is not allowed, the run already exists, or its text cannot be used.
@@ -68,7 +68,7 @@ def start_run(
         folder: the run folder.
         began: value of `time.monotonic` from which `train.minutes` is counted.
         forecast: the forecast to save in the folder; None: there is no forecast.
-        quiet: whether to print no progress and no notes; messages about Ctrl-C and SIGTERM are still printed.
+        quiet: whether to suppress progress and notes; messages about Ctrl-C and SIGTERM are still printed.
         parent: the run to start from; None: random weights.
 
     Raises:
@@ -150,7 +150,7 @@ def _in_all_processes(
 
 @contextmanager
 def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
-    """Let Ctrl-C or SIGTERM stop training after the current step, with everything saved; a second signal stops at once.
+    """Let Ctrl-C or SIGTERM stop training after the current step and save everything; a second signal stops at once.
 
     In a thread other than the main thread this does nothing, because Python lets only the main thread set a signal
     handler.

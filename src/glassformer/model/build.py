@@ -1,4 +1,4 @@
-"""Build a model from settings, with initial weights that give an initial loss near ln V (of a classifier, ln C)."""
+"""Build a model from settings, with initial weights that give an initial loss near ln V (ln C for a classifier)."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
     Matrices are normal with standard deviation 1 / sqrt(inputs), which preserves the size of a vector. Matrices that
     write into the residual stream are divided by sqrt(number of such matrices), which preserves the size of the stream
     too (Radford et al. 2019), or are zero with `zero_output`, so that at first every sublayer adds zero (Goyal et al.
-    2017, section 5.1). Embeddings have standard deviation 1 / sqrt(D), and the table of relative positions 0.02.
+    2017, section 5.1). Embeddings have standard deviation 1 / sqrt(D), and the table of relative positions has 0.02.
     The weights of an untied head or of a classifier's head are so small that all logits start near 0. For a tied
-    embedding and its positions, see `tied_std`. Without norms, the matrix of the head's transform is divided like those
-    that write into the stream. Biases are 0, and gains are 1.
+    embedding and its positions, see `tied_std`. Without norms, the matrix of the head's transform is divided like the
+    matrices that write into the stream. Biases are 0, and gains are 1.
     """
     generator = torch.Generator().manual_seed(seed)
     n_sublayers = sum(isinstance(module, Attention | FeedForward) for module in model.modules())

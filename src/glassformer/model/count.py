@@ -59,10 +59,10 @@ def count_model(
 ) -> list[Component]:
     """Count the parameters, FLOPs and cache bytes of each component of the model that these settings build.
 
-    Parameters are those of the model itself, built on torch's meta device. Only the FLOPs of matrix multiplications are
-    counted, which are nearly all: 2 per weight and token, and in attention 2 x (key width + value width) per head and
-    attended token, for a token at the end of a full context. For an encoder-decoder, they are those of one source token
-    and one target token, with a source as long as the context.
+    The parameters are counted in the model itself, built on torch's meta device. Only the FLOPs of matrix
+    multiplications, which are nearly all FLOPs, are counted: 2 per weight and token, and in attention 2 x (key width +
+    value width) per head and attended token, for a token at the end of a full context. For an encoder-decoder, the
+    FLOPs are those of one source token and one target token, with a source as long as the context.
     """
     with shapes_only():
         model = build_model(config, vocab_size, source_vocab_size=source_vocab_size, classes=classes)

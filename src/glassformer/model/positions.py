@@ -100,7 +100,7 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
 
 
 class ScorePositions(nn.Module):
-    """Base class of biases added to the attention scores; a bias depends only on the head and relative position."""
+    """Base class of biases added to the attention scores; a bias depends only on the head and the relative position."""
 
     def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Return the score bias (B, H, T, S) for query positions (B, T) and key positions (B, S)."""

@@ -29,13 +29,13 @@ from glassformer.model.device import choose_device
 from glassformer.model.threads import threads
 
 MARGIN = 1.5
-"""Minimum ratio of the speeds for which bfloat16 is chosen. CPUs with bfloat16 instructions reach 2 or more and others
-stay below 1, so noise in the timing does not change the choice."""
+"""Minimum ratio of the speeds for which bfloat16 is chosen. CPUs with bfloat16 instructions reach 2 or more, and other
+CPUs stay below 1, so noise in the timing does not change the choice."""
 SMALL = (256, 128, 512)
 LARGE = (256, 512, 1024)
 """Rows, inner size and columns of the timed matrix multiplications: layers of a small model and of a larger one."""
 MIN_SMALL_RATIO = 0.5
-"""Minimum ratio of the speeds on small matrices; below it, large ones are not timed, as this could take seconds."""
+"""Minimum ratio of the speeds on small matrices; below it, large matrices, which could take seconds, are not timed."""
 ROUNDS = 60
 SECONDS = 0.1
 """Maximum number of rounds, and maximum time in seconds, for one matrix size; at least one round is timed."""
@@ -146,7 +146,7 @@ def precision_reason(device: torch.device) -> str:
 
 
 def slower_choices(config: Config) -> list[str]:
-    """Return a note for each precision of a run that `auto` would not choose here, with the option that changes it.
+    """Return a note for each precision of a run that `auto` would not choose on this machine, with the option to set.
 
     Args:
         config: settings of the run, without `auto`.
@@ -229,7 +229,7 @@ def _cache_folder() -> Path | None:
 
 
 def _user_cache_folder() -> Path | None:
-    """Return the user's cache folder by the conventions of the operating system; None if it is not known."""
+    """Return the user's cache folder according to the conventions of the operating system; None if unknown."""
     xdg_folder = os.environ.get("XDG_CACHE_HOME", "")
     if Path(xdg_folder).is_absolute():  # the XDG specification: relative paths must be ignored
         return Path(xdg_folder)
@@ -244,7 +244,7 @@ def _user_cache_folder() -> Path | None:
 
 
 def _read(file: Path | None, environment: str) -> Speeds | None:
-    """Return the speeds cached in a file; None if there is none, or it is damaged or from another environment."""
+    """Return the speeds cached in a file; None if the file is missing, damaged or from another environment."""
     if file is None:
         return None
     try:
@@ -269,9 +269,9 @@ def measure_speeds() -> Speeds:
     """Measure the speed of matrix multiplications in float32 and bfloat16, usually in less than 0.3 s.
 
     Use one thread: the ratio of the speeds hardly depends on the number of threads, but on a busy machine several
-    threads wait for each other, which can make a fast bfloat16 look slow. The precisions take turns, and the shortest
-    time of each counts. Without bfloat16 instructions a multiplication can take hundreds of times as long; the large
-    matrices are then skipped.
+    threads wait for each other, which can make a fast bfloat16 look slow. The precisions are timed in turn, and the
+    shortest time of each is used. Without bfloat16 instructions a multiplication can take hundreds of times as long;
+    the large matrices are then skipped.
     """
     with threads(1):
         small = _measure(SMALL)

@@ -24,9 +24,9 @@ def threads(count: int | None) -> Iterator[None]:
 
 
 def set_threads_here(count: int) -> None:
-    """Let PyTorch use `count` threads for the calling thread, and as many as before for threads that start later.
+    """Let PyTorch use `count` threads in the calling thread only; threads that start later use the previous number.
 
-    `torch.set_num_threads` changes both numbers, so another thread restores the second one.
+    `torch.set_num_threads` also changes the number for later threads, so another thread restores that number.
     """
     before = torch.get_num_threads()
     if count == before:

@@ -33,7 +33,7 @@ def make_norm(config: ModelConfig) -> nn.Module:
 
 
 def activate(x: Tensor, name: Activation) -> Tensor:
-    """Apply the named activation to x (any shape); for a gated feed-forward layer, the activation of its gate."""
+    """Apply the named activation to x (any shape); in a gated feed-forward layer, x is the projection for the gate."""
     match name:
         case "relu":
             return F.relu(x)
@@ -48,7 +48,7 @@ def activate(x: Tensor, name: Activation) -> Tensor:
 
 
 class FeedForward(nn.Module):
-    """Position-wise feed-forward layer D -> F -> D (Vaswani et al. 2017, section 3.3); gated: Shazeer 2020."""
+    """Position-wise feed-forward layer D -> F -> D (Vaswani et al. 2017, section 3.3), or gated (Shazeer 2020)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -218,8 +218,8 @@ class Stack(nn.Module):
 
         Args:
             embedding: module that embeds the ids.
-            attention_mask: (B, T) bool, False at padding, on either side; None: no padding. Positions do not count
-                padding.
+            attention_mask: (B, T) bool, False at padding, on either side; None: no padding. Padding has no effect
+                on the positions of tokens.
             memory: (B, S, D) input of cross-attention; None in a stack without cross-attention.
             memory_attention_mask: (B, S) bool, False at padding of the memory; None: no padding.
             cache: cache of the earlier tokens; the new tokens are added to it. None: no cache.

@@ -15,7 +15,7 @@ dropout.
 
 For a run on disk, get the settings with `Settings(**tomllib.loads(text_of_config_toml)["model"])` and the weights with
 `safetensors.numpy.load_file`. An encoder-decoder also takes `source=` and `source_attention_mask=`. A classifier is an
-encoder whose settings have `classes`; in `config.toml`, this is usually unset, so set it to the number of labels.
+encoder whose settings have `classes`; `classes` is usually unset in `config.toml`, so set it to the number of labels.
 
 **To train with it**, use `train(settings, weights, batches)`, `train_step` or `gradients`.
 

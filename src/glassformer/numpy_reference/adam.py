@@ -46,7 +46,7 @@ class State:
 
 
 def clipped(gradients: Weights, max_norm: float) -> dict[str, Array]:
-    """Scale all gradients by min(1, max_norm / norm), with norm the l2 norm of all together (Pascanu et al. 2013)."""
+    """Scale all gradients by min(1, max_norm / norm), where norm is the l2 norm of them all (Pascanu et al. 2013)."""
     norm = math.sqrt(sum(float((gradient * gradient).sum()) for gradient in gradients.values()))
     factor = min(1.0, max_norm / (norm + 1e-6))  # as in PyTorch; avoids division by 0
     return {name: gradient * factor for name, gradient in gradients.items()}

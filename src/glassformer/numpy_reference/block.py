@@ -23,7 +23,7 @@ class BlockContext(NamedTuple):
 
 
 class BlockGradients(NamedTuple):
-    """Gradients of the inputs of a block or of one of its parts; None if there is no such input."""
+    """Gradients of the inputs of a block or of one of its parts; None for an input that it does not have."""
 
     x: Array  # (B, T, D)
     bias: Array | None = None  # (B, H, T, T)
@@ -74,7 +74,7 @@ class NumpyBlock(NamedTuple):
 
 
 def block(x: Array, weights: Weights, settings: Settings, shared: BlockContext, site: str) -> tuple[Array, NumpyBlock]:
-    """Run a block: each part f returns x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), by `norm_order`.
+    """Run a block: each part f returns x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), depending on `norm_order`.
 
     These are pre-norm (Xiong et al. 2020), post-norm (Vaswani et al. 2017) and output norm (Team OLMo 2025).
 

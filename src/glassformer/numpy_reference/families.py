@@ -78,7 +78,7 @@ def head_backward(dlogits: Array, saved: NumpyHead) -> tuple[Array, dict[str, Ar
 
 
 class TokenModel(NamedTuple):
-    """Values saved for the backward pass of a decoder, or of an encoder with a head over tokens."""
+    """Values saved for the backward pass of a decoder, or of an encoder with a token head."""
 
     stack: NumpyStack
     head: NumpyHead

@@ -1,4 +1,4 @@
-"""Inputs of a forward pass, and their checks: NumPy would read a negative id as an index from the end."""
+"""Inputs of a forward pass, which are checked because NumPy would read a negative id as an index from the end."""
 
 from __future__ import annotations
 

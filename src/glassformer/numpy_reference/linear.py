@@ -46,7 +46,7 @@ def linear_backward(dy: Array, saved: Linear) -> tuple[Array, dict[str, Array]]:
 
 
 def look_up_backward(drows: Array, indices: Ints, table: Array) -> Array:
-    """Return the gradient of a table after the lookup `table[indices]`: each row gets the sum over its uses.
+    """Return the gradient of a table after the lookup `table[indices]`: for each row, the sum over its lookups.
 
     drows: (..., width), indices: (...), table: (rows, width) -> (rows, width).
     """

@@ -20,7 +20,7 @@ RMSNORM_EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a transformer. Comments give the letters that shapes use.
+    """Settings of a transformer. Comments give the letters that denote the settings in shapes.
 
     `Settings(**config.model.model_dump())` and `Settings(**tomllib.load(config_file)["model"])` both work: "unset",
     which means no value in a TOML file, is read as None, and `qk_norm = true` of older files as "head". An encoder with
@@ -107,5 +107,5 @@ class Settings:
 
     @property
     def eps(self) -> float:
-        """Epsilon of all norms but QK-norm; by default 1e-5 for LayerNorm and 1e-6 for RMSNorm."""
+        """Epsilon of all norms except QK-norm; by default 1e-5 for LayerNorm and 1e-6 for RMSNorm."""
         return self.norm_eps or (LAYERNORM_EPSILON if self.norm == "layernorm" else RMSNORM_EPSILON)

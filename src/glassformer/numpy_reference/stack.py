@@ -92,7 +92,7 @@ def stack(
         attention_mask: (B, T) bool, False at padding, which may be on either side and is not counted in positions.
         embedding, weights: weights of the embedding and of the stack.
         settings: model settings.
-        causal: True if tokens attend only to themselves and earlier tokens (decoder), False if to both sides (encoder).
+        causal: whether a token attends only to itself and earlier tokens (decoder), or to both sides (encoder).
         memory: (B, S, D) encoder output for cross-attention; None in a stack without cross-attention.
         memory_attention_mask: (B, S) bool, False at padding of the memory.
 
@@ -129,7 +129,7 @@ class StackGradients(NamedTuple):
 
 
 def stack_backward(dx: Array, saved: NumpyStack) -> StackGradients:
-    """Return the gradients of embedding, stack and memory; score bias and memory get the sum over all layers."""
+    """Return the gradients of embedding, stack and memory; those of score bias and memory are sums over all layers."""
     gradients: dict[str, Array] = {}
     if saved.norm is not None:
         dx, norm_gradients = norm_backward(dx, saved.norm)  # (B, T, D)

@@ -1,4 +1,4 @@
-"""Runs: the run folder, and how it is opened.
+"""Create, find, check and open run folders.
 
 `folder` defines the names in a run folder, and creates, finds and checks run folders; `opening` has `OpenedRun`, a run
 in memory: settings, tokenizer, model with weights, task and held-out rows; `parent` has `Parent`, a run from which

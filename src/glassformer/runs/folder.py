@@ -62,7 +62,7 @@ Which = Literal["best", "last"]
 CHECKPOINT = re.compile(r"step-[0-9]+")
 """Pattern of the name of a checkpoint folder."""
 Folder = str | PathLike[str]
-"""Types of a path to a folder."""
+"""Accepted types for the path of a folder."""
 FORMAT = 1
 """Format version of run folders, stored in `manifest.json`. It increases when older versions cannot read newer runs."""
 CREATING = "glassformer.creating"
@@ -195,7 +195,10 @@ class Run:
 
     @property
     def altered(self) -> str | None:
-        """Return an experiment's change to the model beyond the settings, such as "no causal mask"; None: no change."""
+        """Return an experiment's change to the model, such as "no causal mask"; None: no change.
+
+        Such a change is not part of the settings.
+        """
         return self._manifest_or_empty().get("altered")
 
     @property
@@ -259,7 +262,7 @@ class Run:
         return {**facts, "data": data}
 
     def parent_entry(self) -> ParentEntry | None:
-        """Return the manifest's entry on the run that this run started from; None if there is no parent.
+        """Return the manifest's entry for the run that this run started from; None if there is no parent.
 
         Raises:
             GlassError: the manifest is missing or damaged.
@@ -462,11 +465,11 @@ def open_run(folder: Folder, altered: str | None = None) -> Run:
 
     Args:
         folder: folder of the run.
-        altered: the expected change by an experiment (`Run.altered`), given only by that experiment.
+        altered: the value that `Run.altered` must have; None for a run that is not part of an experiment.
 
     Raises:
-        GlassError: there is no run (if there is no such folder, the error suggests other runs), or the change to the
-            model by an experiment is not the expected one.
+        GlassError: there is no run (if there is no such folder, the error suggests other runs), or
+            `Run.altered` differs from `altered`.
     """
     folder = Path(folder)
     if (folder / "config.toml").is_file():
@@ -498,7 +501,7 @@ def runs_near(folder: Path) -> list[str]:
 
 
 def list_runs(parent: Path) -> list[Run]:
-    """Return the runs in a folder, without runs still being created; the most recently created or trained is last."""
+    """Return the runs in a folder, except runs still being created; the most recently created or trained is last."""
     if not parent.is_dir():
         return []
     folders = [path for path in parent.iterdir() if not path.name.endswith(PARTIAL)]

@@ -73,7 +73,7 @@ class OpenedRun:
             folder: folder of the run.
             which: "best" (lowest validation loss) or "last" checkpoint.
             device: as in `train.device`.
-            precision: precision of the weights, "fp32" or "bf16"; "auto": bf16 on devices that are fast in it.
+            precision: precision of the weights, "fp32" or "bf16"; "auto": bf16 on devices where it is faster.
             note: function that receives a note if the encoded text is missing and is searched for or encoded again.
 
         Raises:
@@ -110,7 +110,7 @@ class OpenedRun:
 
     @cached_property
     def loss(self) -> float | None:
-        """Return the validation loss that training measured at this step; None if it is missing or cannot be read."""
+        """Return the validation loss that training measured at the checkpoint's step; None if it cannot be read."""
         try:
             progress = json.loads((self.checkpoint / "state.json").read_text(encoding="utf-8"))["progress"]
             return {int(step): float(loss) for step, loss in progress["evaluations"]}.get(self.step)
@@ -139,7 +139,7 @@ class OpenedRun:
         """Return the model as a `ChatModel`, which answers in a conversation.
 
         Raises:
-            GlassError: the run has neither task chat, nor task lm and a chat template.
+            GlassError: the task of the run is neither chat, nor lm with a chat template.
         """
         if isinstance(self.text_model, ChatModel):
             return self.text_model

@@ -1,9 +1,8 @@
 """The parent of a run: the settings, tokenizers and weights that the run (the child) starts from.
 
 A child has the parent's tokenizers and its model architecture, except for dropout and sometimes the head. It starts
-from the weights of the parent's best checkpoint. Only a head that the parent cannot provide is initialized anew: that
-of a classifier whose parent has other labels or no labels. After its start, the child does not need the parent's
-folder.
+from the weights of the parent's best checkpoint. Only the head of a classifier whose parent has different labels
+or no labels is initialized randomly. After its start, the child does not need the parent's folder.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ CHILD_TASKS: Mapping[Task, tuple[Task, ...]] = {
 }
 """Task of the parent -> tasks that a child can have."""
 CHANGEABLE = ("classes", "dropout_embedding", "dropout_attention", "dropout_residual")
-"""Settings of the model that a child may change, because its labels come from its data and dropout has no weights."""
+"""Settings of the model that a child may change, because labels come from its data and dropout has no weights."""
 HEAD_SETTINGS = ("pooling", "head_transform")
 """Settings of the model that affect only the head; a classifier whose parent has another task may change them."""
 KEPT_OF_TRAINING = ("batch", "batch_tokens", "micro_batch", "mask_share", "label_smoothing")

@@ -19,7 +19,7 @@ from glassformer.text.store import DamagedStoreError
 from glassformer.text.tokenizers import Tokenizer
 
 MOST_UNKNOWN = 0.05
-"""Fraction of unknown tokens above which a text is rejected for the tokenizers of another run."""
+"""Maximum fraction of unknown tokens in a text that is encoded with the tokenizers of another run."""
 
 
 def prepare_run_text(
@@ -31,8 +31,8 @@ def prepare_run_text(
         config: all settings.
         cache: the folder of encoded texts.
         note: function that receives each progress message.
-        tokenizers: tokenizers to use unchanged, as from `tokenizers_of`; empty: train tokenizers on the text, or use
-            the one with which the text is already encoded.
+        tokenizers: tokenizers to use unchanged, as from `tokenizers_of`; empty: train tokenizers on the text, or, if
+            it is already encoded, use the tokenizer that encoded it.
 
     Raises:
         GlassError: the text cannot be read or split, too many of its tokens are unknown to the given tokenizers, or

@@ -123,10 +123,10 @@ class ChatModel(TextModel):
         return "\n".join(self.tokenizer.decode(line) for line in lines if line)
 
     def answers(self, conversations: Sequence[Sequence[int]], settings: SampleConfig) -> list[Sample]:
-        """Generate the next answer in each conversation (ids without a start token); samples have an empty prompt.
+        """Generate the next answer in each conversation, given as ids without a start token.
 
-        A conversation of more than `context - min(settings.tokens, context // 2)` tokens, with its start token, loses
-        its first tokens.
+        The `prompt` of each sample is empty. A conversation of more than
+        `context - min(settings.tokens, context // 2)` tokens, including its start token, loses its first tokens.
         """
         before = list(frame_of(self.tokenizer, self.config).before)
         context = self.config.model.context
@@ -142,7 +142,7 @@ class ChatModel(TextModel):
         return [samples[index] for index in range(len(rows))]
 
     def answer(self, messages: Sequence[Message], settings: SampleConfig) -> Sample:
-        """Generate the next answer in a conversation; the sample has an empty prompt.
+        """Generate the next answer in a conversation; the `prompt` of the sample is empty.
 
         Raises:
             GlassError: as in `conversation_ids`.
@@ -255,7 +255,7 @@ class TokenizedTemplate:
 
     @property
     def before_answer(self) -> str:
-        """Return the generation prompt (the text before an answer) without special tokens and outer white space."""
+        """Return the generation prompt (the text before an answer), without special tokens or white space around it."""
         messages = _placeholder_messages("user")
         without_answer = self.template.marked(messages, False, self._names)
         return MARK.sub("", self.template.marked(messages, True, self._names).removeprefix(without_answer)).strip()

@@ -93,7 +93,7 @@ class PairTask(ExampleTask):
 
     @property
     def validation_bytes(self) -> int | None:
-        """Return the size of all validation targets in bytes; None as in `measured_bytes`."""
+        """Return the size of all validation targets in bytes, or None; see `measured_bytes`."""
         return measured_bytes(self.data.validation, self.config.model.context)
 
     def _rows_of(self, store: RecordStore) -> Sequence[Row]:
@@ -130,7 +130,7 @@ class PairTask(ExampleTask):
 
 @dataclass(frozen=True)
 class ChatTask(ExampleTask):
-    """Chat: generate the answers in a conversation; only answers and the tokens that end them count for the loss."""
+    """Chat: generate the answers in a conversation; the loss includes only answers and the tokens that end them."""
 
     unit: str = "token"
     validation_bytes: None = None
@@ -194,9 +194,10 @@ def pair_rows(store: RecordStore, config: Config) -> Sequence[Row]:
 
 
 def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
-    """Return the texts of a store as rows, each after an end token, or inside the frame of an imported tokenizer.
+    """Return the texts of a store as rows.
 
-    A text that is longer than the context loses its last tokens, or is left out (`data.too_long`).
+    An end token precedes each text, or the special tokens of an imported tokenizer surround it. A text that is longer
+    than the context loses its last tokens, or is left out (`data.too_long`).
     """
     assert store.labels is not None
     labels = store.labels
@@ -212,10 +213,11 @@ def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
 
 
 def conversation_rows(store: RecordStore, config: Config) -> Sequence[Row]:
-    """Return the conversations of a store as rows, each after an end token or the first tokens of an imported frame.
+    """Return the conversations of a store as rows.
 
-    Answers and the tokens that end them count for the loss. A conversation that is longer than the context loses its
-    first tokens, or is left out (`data.too_long`).
+    Each conversation is preceded by an end token, or by the start token (if any) of an imported tokenizer. The loss
+    includes only answers and the tokens that end them. A conversation that is longer than the context loses its first
+    tokens, or is left out (`data.too_long`).
     """
     record_indices = np.flatnonzero(used_record_mask(store, config))
     end = store.target.end_id
@@ -248,7 +250,7 @@ def last_question(store: RecordStore, index: int) -> tuple[list[int], list[int]]
 
 
 def row_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
-    """Return the lengths in tokens of the texts of the records that become rows, (N, roles).
+    """Return the length in tokens of each text in the records that become rows, (N, roles).
 
     The special tokens around a text are counted; a length above the context is replaced by the context.
     """

@@ -95,9 +95,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """Autograd function that computes loss and gradients in chunks of rows, with one chunk of logits in memory.
 
     The logits of a whole step would be by far its largest tensor. Only the loss reads them, so the gradients of a row
-    can be computed together with its loss, and the logits discarded. With p the softmax of the logits and q the target
-    distribution (1 at the target, or smoothed), the loss is -sum(q ln p), and its gradient with respect to the logits
-    is p - q; both are divided by `divisor`.
+    can be computed together with its loss, and then the logits can be discarded. With p the softmax of the logits
+    and q the target distribution (1 at the target, or smoothed), the loss is -sum(q ln p), and its gradient with
+    respect to the logits is p - q; both are divided by `divisor`.
     """
 
     @staticmethod

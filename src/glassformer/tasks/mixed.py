@@ -58,7 +58,7 @@ class MixedTask:
         return self.main_task.steps_per_epoch / (1 - self.other_fraction)
 
     def rows(self, step: int) -> Sequence[Row]:
-        """Return the rows of a step; a row, or the step, is from the other task with probability `other_fraction`."""
+        """Return the rows of a step; each row, or the step, is from `other_task` with probability `other_fraction`."""
         random = np.random.default_rng((self.seed, step))
         if self.whole_steps:
             return (self.other_task if random.random() < self.other_fraction else self.main_task).rows(step)

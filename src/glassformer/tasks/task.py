@@ -145,14 +145,14 @@ class LanguageTask(TextTask):
 
 
 class MaskedTask(TextTask):
-    """Masked language modeling: predict hidden tokens; each step has new masks (dynamic masking: Liu et al. 2019)."""
+    """Masked language modeling: predict masked tokens; each step has new masks (dynamic masking: Liu et al. 2019)."""
 
     unit = "hidden token"
     validation_bytes = None
 
     @property
     def max_predicted(self) -> int:
-        """Return the context minus one: a row has one token more than this, and the model reads all of its tokens."""
+        """Return the context minus one: a row has `max_predicted` + 1 tokens, and the model reads all of them."""
         return self.config.model.context - 1
 
     def rows(self, step: int) -> list[Row]:

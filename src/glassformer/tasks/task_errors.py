@@ -1,4 +1,4 @@
-"""Errors for a model that does not match its tokenizer, or a run of another task."""
+"""Errors for a model that does not match its tokenizer, and for a run whose task is not the required one."""
 
 from __future__ import annotations
 

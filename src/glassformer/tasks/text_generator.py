@@ -67,7 +67,7 @@ class TextGenerator(ABC):
 
     @abstractmethod
     def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
-        """Return the ids that the generated text continues; empty if it is a separate text, such as an answer."""
+        """Return the ids that the generated text continues; empty for a separate text, such as an answer."""
 
     def _steps(
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None

@@ -70,8 +70,8 @@ class TextStreamer:
 class StopFilter:
     """A filter that passes on text up to the first stop string, and holds back a possible beginning of a stop string.
 
-    The stop string that is complete first counts, so the result does not depend on how the text is split into chunks.
-    If two stop strings are complete at the same character, the longer one counts.
+    The text ends at the stop string that is completed first, so the result does not depend on how the text is split
+    into chunks. If the same character completes two stop strings, the text ends at the longer one.
 
     Raises:
         GlassError: a stop string is empty.

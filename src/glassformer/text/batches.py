@@ -28,8 +28,8 @@ class Batch:
         inputs: (B, T) int64 ids; rows are padded on the right with id 0.
         targets: (B, T) int64 ids to predict, or (B, 1) labels, one for each row.
         attention_mask: (B, T) bool, False on padding.
-        loss_mask: bool of the shape of `targets`, True where a target counts for the loss.
-        n_targets: number of targets that count for the loss.
+        loss_mask: bool of the shape of `targets`, True where the loss includes the target.
+        n_targets: number of targets that the loss includes.
         source: (B, S) int64 ids that the encoder of an encoder-decoder model reads; None for other models.
         source_attention_mask: (B, S) bool, False on padding; None if `source` is None.
     """

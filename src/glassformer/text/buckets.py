@@ -41,7 +41,7 @@ class LengthGroupedBatches:
 
     Args:
         lengths: (N, parts) number of tokens in each part of each example (source and target, or only the text).
-        tokens: maximum number of tokens in a batch, over all parts; a longer example is alone in its batch.
+        tokens: maximum number of tokens in a batch, over all parts; a longer example is the only one in its batch.
         seed: seed of the random orders.
     """
 

@@ -49,7 +49,7 @@ def check_store(store: TokenStore) -> None:
 
 @contextmanager
 def building(cache: Path, folder: Path, open_folder: Callable[[Path], object]) -> Iterator[Path]:
-    """Yield a temporary folder to fill in a `with` block, then rename it to `folder`; delete it if the block fails.
+    """Yield a temporary folder; when the `with` block ends, rename it to `folder`, or, after an error, delete it.
 
     If another process has made `folder` in the meantime, and `open_folder` can open it, it is kept.
     """

@@ -1,7 +1,7 @@
-"""Text classifier for transformers: ESM with a linear layer on the mean of the token vectors.
+"""Text classifier for the package transformers: ESM with a linear layer on the mean of the token vectors.
 
-ESM with rotary positions is a plain pre-norm encoder. transformers has no class that averages over its tokens, so this
-file is stored beside the weights. Load the folder with `trust_remote_code=True`.
+ESM with rotary positions is a plain pre-norm encoder. transformers has no class that averages the token vectors of
+ESM, so this file is stored beside the weights. Load the folder with `trust_remote_code=True`.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 
 class EsmMeanConfig(EsmConfig):
-    """Settings of ESM, under the `model_type` that names this file's classifier."""
+    """Settings of ESM, with the `model_type` of the classifier in this file."""
 
     model_type = "esm-mean"
 
@@ -37,7 +37,7 @@ class EsmMeanForSequenceClassification(EsmPreTrainedModel):
         labels: torch.Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        """Compute scores: ids and mask (B, T) -> (B, C); with labels (B), also the cross entropy."""
+        """Return logits (B, C) for ids and mask (B, T); with labels (B), also return the cross-entropy."""
         kwargs.pop("return_dict", None)
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)[
             None

@@ -1,4 +1,4 @@
-"""`glass export RUN --to hf`: a folder for `transformers`, compared with the run before it appears."""
+"""`glass export RUN --to hf`: write a folder for `transformers`, which appears only if it matches the run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ USES = {
     "ForTokenClassification": "AutoModelForTokenClassification",
     "ForSequenceClassification": "AutoModelForSequenceClassification",
 }
-"""The automatic class for each suffix of a class name; classes with other suffixes are encoder-decoders."""
+"""Suffix of a class name -> its auto class in transformers; classes with other suffixes are encoder-decoders."""
 NOTES = {
     "masked": "transformers' class for masked tokens has one more layer (model.head_transform): this class labels each "
     "position with its predicted token",
@@ -56,12 +56,12 @@ NO_PADDING = "exported as bert: roberta needs a padding token for its positions,
 
 
 def export(request: ExportRequest) -> ExportReport:
-    """Export a run's checkpoint as a Hugging Face folder, which appears only after it was reloaded and compared.
+    """Export a run's checkpoint as a Hugging Face folder, which appears only if the reloaded model matches the run.
 
     Raises:
-        GlassError: `request.dtype` is another type than float32, the package transformers is missing, the run cannot be
-            read, Hugging Face cannot express its model or tokenizer, `request.out` exists, or the reloaded export does
-            not match the run.
+        GlassError: `request.dtype` is not float32, the package transformers is missing, the run cannot be read,
+            Hugging Face cannot express its model or tokenizer, `request.out` exists, or the reloaded export does not
+            match the run.
     """
     if request.dtype not in (None, "float32", "f32"):
         raise GlassError(
@@ -139,13 +139,13 @@ def _sampling_arguments(sample: SampleConfig) -> str:
 
 
 def class_task(opened: OpenedRun) -> Task:
-    """Return the task that selects the class; for a chat model, "lm"."""
+    """Return the task that determines the Hugging Face class: "lm" for a chat model, otherwise the task of the run."""
     task = opened.config.train.task
     return "lm" if task in OF_DECODERS else task
 
 
 def _imported_from(run: Path) -> str | None:
-    """Return the architecture that a run was imported from, as in its manifest; None if it was not imported."""
+    """Return the architecture of an imported run, as recorded in its manifest; None if the run was not imported."""
     try:
         name = json.loads((run / "manifest.json").read_text(encoding="utf-8"))["imported"]["architecture"]
     except (OSError, *MALFORMED):

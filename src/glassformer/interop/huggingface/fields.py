@@ -1,4 +1,4 @@
-"""Fields of `config.json`, which convert to our settings and back."""
+"""Fields of `config.json`, and their conversion to our settings and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError, closest
 
 REQUIRED = object()
-"""Default of a field that `config.json` must have."""
+"""Sentinel for the default of a field that `config.json` must have."""
 RESOLVED: Mapping[str, Callable[[ModelConfig], Any]] = {
     "kv_heads": lambda config: config.G,
     "head_width": lambda config: config.K,
@@ -19,7 +19,7 @@ RESOLVED: Mapping[str, Callable[[ModelConfig], Any]] = {
     "norm_eps": lambda config: config.eps,
     "encoder_layers": lambda config: config.encoder_layers or config.layers,
 }
-"""Functions that return the value of a setting even if it is unset."""
+"""Setting -> function that returns its value, even if the setting is unset."""
 
 
 def value_of(config: ModelConfig, setting: str) -> Any:
@@ -29,7 +29,7 @@ def value_of(config: ModelConfig, setting: str) -> Any:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A setting that a class cannot express, and the nearest value that it can express."""
+    """A setting whose value a Hugging Face class cannot express, and the nearest value that it can express."""
 
     setting: str
     value: Any
@@ -68,7 +68,7 @@ class ConfigReader:
         return default
 
     def number(self, name: str, kind: type, default: Any = REQUIRED) -> Any:
-        """Return a field that is a number or a boolean or, if the default is None, null."""
+        """Return a field's value: a number or a boolean, or null if the default is None; other values are an error."""
         value = self.get(name, default)
         allowed_types = (int, float) if kind is float else kind
         wrong = isinstance(value, bool) != (kind is bool)
@@ -79,7 +79,7 @@ class ConfigReader:
         raise GlassError(f"{self.path} has {name} = {value!r}", f"Set it to {description}.")
 
     def same(self, name: str, value: Any) -> None:
-        """Check an optional field of older files, which must have this value."""
+        """Check that an optional field of older files is missing, null or equal to `value`."""
         actual = self.get(name, None)
         if actual is not None and actual != value:
             raise self.refuse(name, actual, f"The other fields imply {value}.")
@@ -90,7 +90,7 @@ class ConfigReader:
 
 
 class Field(Protocol):
-    """A property of a class, read from and written to `config.json`."""
+    """A property of a Hugging Face class, read from and written to `config.json`."""
 
     def read(self, theirs: ConfigReader) -> dict[str, Any]:
         """Return our settings for the fields, or raise a `GlassError`."""
@@ -104,15 +104,15 @@ class Field(Protocol):
 
 @dataclass(frozen=True)
 class NumberField:
-    """A field with a number or boolean, which is also one of our settings.
+    """A field with a number or boolean, which corresponds to one of our settings.
 
     Attributes:
-        theirs: name of the field; several names must have the same value.
+        theirs: name of the field, or names of several fields, which must have the same value.
         ours: name of the setting.
         kind: type of the value.
         default: value of a missing field.
         otherwise: function that computes the value if the field is null or missing; None: use `default`.
-        less: value of the field minus value of the setting.
+        less: value of the field minus the value of the setting.
     """
 
     theirs: str | tuple[str, ...]
@@ -123,7 +123,7 @@ class NumberField:
     less: int = 0
 
     def read(self, theirs: ConfigReader) -> dict[str, Any]:
-        """Return the setting; its names in `config.json` must have the same value."""
+        """Return the setting; its fields in `config.json` must have the same value."""
         names = (self.theirs,) if isinstance(self.theirs, str) else self.theirs
         default = None if self.otherwise is not None else self.default
         values = [theirs.number(name, self.kind, default) for name in names]
@@ -148,7 +148,7 @@ class NumberField:
 
 @dataclass(frozen=True)
 class ChoiceField:
-    """A field with a choice by name; `choices` maps Hugging Face's names to ours. Export writes the first match."""
+    """A field that names an option; `choices` maps Hugging Face's names to ours. Export uses the first match."""
 
     theirs: str
     ours: str
@@ -175,7 +175,7 @@ class ChoiceField:
 
 @dataclass(frozen=True)
 class FixedSetting:
-    """One of our settings that the class fixes; of several possible values, import uses the first."""
+    """One of our settings that a Hugging Face class fixes; if several values are allowed, import uses the first."""
 
     ours: str
     values: tuple[Any, ...]
@@ -196,7 +196,7 @@ class FixedSetting:
 
 @dataclass(frozen=True)
 class RestrictedField:
-    """A field of `config.json` of which our models can express only some values.
+    """A field of `config.json` for which our models support only some values.
 
     Attributes:
         theirs: name of the field.

@@ -86,11 +86,11 @@ def _open_safetensors(path: Path) -> Any:
 
 
 def find_tensors(folder: Path) -> TensorFiles:
-    """Find the tensors of a folder: in `model.safetensors`, or in the files that its index names.
+    """Find the tensors of a folder: in `model.safetensors`, or in the files that the index names.
 
     Raises:
-        GlassError: the folder has only pickles or no weights, a file is missing, corrupt, truncated or of another
-            format, or the index is malformed, names a file outside the folder, or names a tensor that its file lacks.
+        GlassError: the folder has only pickles or no weights; a file is missing or is not a complete safetensors file;
+            or the index is malformed, names a file outside the folder, or assigns a tensor to a file that lacks it.
     """
     single = folder / "model.safetensors"
     index = folder / INDEX

@@ -31,11 +31,11 @@ IGNORED_GENERATION_FIELDS: dict[str, Any] = {
     "suppress_tokens": None,
     "begin_suppress_tokens": None,
 }
-"""Generation fields that are not imported -> their values without effect."""
+"""Generation field that is not imported -> the value that has no effect."""
 DEFAULT = "default"
 """Name of the chat template that is used by default."""
 MORE_TEMPLATES = "additional_chat_templates"
-"""Folder of named chat templates; without one named `DEFAULT`, the default is `chat_template.jinja` beside it."""
+"""Folder of named chat templates; a template named `DEFAULT` in it takes precedence over `chat_template.jinja`."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> Import
 
     Raises:
         GlassError: `out` is not empty, `folder` is a run, a file cannot be read or converted (see `read_model` and
-            `read_tokenizer`), or the logits differ from those of transformers; then nothing is written.
+            `read_tokenizer`), or the logits differ from those of transformers. In each case, nothing is written.
     """
     refuse_existing(out)
     if (folder / "config.toml").exists() and not (folder / "config.json").exists():
@@ -191,8 +191,8 @@ def _uses_document_windows(imported: ImportedModel, imported_tokenizer: Imported
 def _chat_template(folder: Path, out: Path) -> tuple[str | None, list[str]]:
     """Return the chat template, and notes on templates that are left out.
 
-    As in transformers, template files take precedence over the tokenizer's entry, and of several templates, the
-    template named default is used.
+    As in transformers, template files take precedence over the tokenizer's entry, and if there are several
+    templates, the template named `default` is used.
 
     Raises:
         GlassError: a template cannot be read.

@@ -110,7 +110,7 @@ def _task(architecture: Architecture, values: dict[str, Any], path: Path) -> tup
 
 
 def _unsupported_class(architecture: Architecture, class_names: Any, path: Path) -> GlassError:
-    """Return the error for an unsupported class, with the nearest supported one."""
+    """Return the error for an unsupported class; it names the nearest supported class, or all of them."""
     class_text = ", ".join(map(str, class_names)) if isinstance(class_names, list) else str(class_names)
     related = [each for each in ARCHITECTURES.values() if each.model_type == architecture.model_type]
     supported = ", ".join(sorted({name for each in related for name in each.classes.values()}))
@@ -195,7 +195,7 @@ def _older_name(architecture: Architecture, name: str, tensor_files: TensorFiles
 
 
 def _check_unused(architecture: Architecture, tensor_files: TensorFiles, names: dict[str, str]) -> None:
-    """Raise a `GlassError` for an unused tensor, unless the class ignores it or it is an exact copy of a used one."""
+    """Raise a `GlassError` for an unused tensor, unless the class ignores it or it equals a used tensor."""
     aliases = dict(architecture.aliases or {})
     used = {name: expected_name for expected_name, name in names.items()}
     tied = next((name for name in names if name.endswith(("wte.weight", "embed_tokens.weight"))), None)

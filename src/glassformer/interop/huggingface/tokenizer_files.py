@@ -1,8 +1,9 @@
 """Export a run's tokenizer as files for `AutoTokenizer`, with the same ids and the same frame around texts.
 
-A frame is the special tokens before and after a text (see `tokenizers.frames`). Text that spells a special token stays
-text, with two exceptions: in a masked language model the user must be able to write masks, and a chat template writes
-special tokens. There the spellings of all special tokens are recognized, as in other `transformers` tokenizers.
+A frame consists of the special tokens before and after a text (see `tokenizers.frames`). Text that spells a special
+token stays text, with two exceptions: in a masked language model the user must be able to write masks, and a chat
+template writes special tokens. In these two cases, the spellings of all special tokens are recognized, as in other
+`transformers` tokenizers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from glassformer.text.tokenizers import Frame, Tokenizer, frame_of, layout
 Json = dict[str, Any]
 TOKENIZER_CLASS = "PreTrainedTokenizerFast"
 MASK_TEXT = "[MASK]"
-"""Spelling of the mask token in the exported tokenizer, the same as in `glass fill`, unless another token has it."""
+"""Spelling of the mask token in the exported tokenizer, as in `glass fill`, unless another token has this spelling."""
 
 
 def refuse_unwritable(opened: OpenedRun) -> None:
@@ -66,7 +67,7 @@ def write_tokenizer_json(path: Path, saved: Path, tokenizer: Tokenizer, config: 
 
 
 def spells_special_tokens(config: Config, chat_template: str | None) -> bool:
-    """Return whether the spelling of a special token in text is read as that token, for masks and chat templates."""
+    """Return whether the spelling of a special token in a text is read as that token, for masks or a chat template."""
     return config.train.task == "masked" or chat_template is not None
 
 
@@ -78,8 +79,8 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
         saved: the run's tokenizer file.
         tokenizer: the tokenizer in `saved`.
         config: settings of the run.
-        chat_template: the run's chat template, with which spellings of special tokens are read as tokens; None: no
-            template.
+        chat_template: the run's chat template; with a template, spellings of special tokens in a text are read as
+            tokens. None: no template.
     """
     names = write_tokenizer_json(folder / "tokenizer.json", saved, tokenizer, config)
     values: Json = {
@@ -105,7 +106,7 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
 
 
 def padding_or_end(tokenizer: Tokenizer) -> int:
-    """Return the padding token, or else the end token, which the attention mask hides just as well."""
+    """Return the id of the padding token or, if there is none, of the end token; the attention mask hides either."""
     return tokenizer.end_id if tokenizer.padding_id is None else tokenizer.padding_id
 
 
@@ -123,7 +124,7 @@ def rename_mask(document: Json, name: str, takes_space: bool) -> None:
     Args:
         document: contents of the tokenizer file; changed in place.
         name: the new spelling; `layout.MASK` restores the original.
-        takes_space: whether a space before the mask belongs to the mask, as it belongs to the word that is masked.
+        takes_space: whether the mask token includes a space before it, as the tokens of words do.
     """
     facts = document["model"][layout.FACTS]
     added = document["added_tokens"]
@@ -176,8 +177,8 @@ def writing_ids(tokenizer: Tokenizer, config: Config, extra_end_ids: Collection[
 def template_tokens(template: str | None, tokenizer: Tokenizer) -> tuple[frozenset[int], bool]:
     """Return the tokens that end an answer in a chat template, and whether the template writes the start token.
 
-    If the template refuses a plain conversation, for example because it requires tools, return no tokens, and whether
-    it contains `bos_token`.
+    If the template refuses a plain conversation, for example because it requires tools, return an empty set, and
+    whether the template contains `bos_token`.
     """
     if template is None:
         return frozenset(), False

@@ -1,6 +1,6 @@
 """Import Hugging Face tokenizers with the same token ids; unsupported tokenizers raise a `GlassError`.
 
-A frame is the special tokens that a tokenizer adds before and after a text.
+A frame consists of the special tokens that a tokenizer adds before and after a text.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
 
 
 def _exported_tokenizer(document: Json, path: Path) -> Tokenizer | None:
-    """Return a tokenizer that `glass export` wrote; None for any other."""
+    """Return a tokenizer that `glass export` wrote; None for any other tokenizer."""
     facts = document["model"].get(layout.FACTS)
     if not isinstance(facts, dict):
         return None
@@ -137,7 +137,7 @@ def _special_token_texts(folder: Path) -> dict[str, str]:
 
 
 def _end_id(theirs: tokenizers.Tokenizer, names: dict[str, str], config: Json, path: Path) -> int:
-    """Return the token that ends a text, from the tokenizer's files or from `config.json`."""
+    """Return the id of the token that ends a text, from the tokenizer's files or from `config.json`."""
     for name in ("eos_token", "sep_token"):
         token_id = theirs.token_to_id(names[name]) if name in names else None
         if token_id is not None:
@@ -152,19 +152,19 @@ def _end_id(theirs: tokenizers.Tokenizer, names: dict[str, str], config: Json, p
 
 
 def _is_id(value: Any, size: int) -> TypeGuard[int]:
-    """Return whether a value of a JSON file is a token id below `size`; in Python, true and false are also integers."""
+    """Return whether a value of a JSON file is a token id below `size`, and not a boolean, which is also an `int`."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
 
 
 def _more_end_ids(config: Json, end_id: int, size: int) -> list[int]:
-    """Return the tokens that end a text besides the end token, if `eos_token_id` is a list."""
+    """Return the ids of the tokens that end a text besides the end token, if `eos_token_id` is a list."""
     ids = config.get("eos_token_id")
     listed_ids = ids if isinstance(ids, list) else []
     return sorted({id for id in listed_ids if _is_id(id, size) and id != end_id})
 
 
 def _kind_and_unknown_id(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str, int | None]:
-    """Return our name for the type of tokenizer, and the id of the unknown token."""
+    """Return our name for the type of the tokenizer, and the id of its unknown token; None if it has none."""
     model = document["model"]
     kind = model.get("type") or ("WordPiece" if "max_input_chars_per_word" in model else "BPE")
     if kind == "BPE":
@@ -197,7 +197,7 @@ def _kind_and_unknown_id(document: Json, theirs: tokenizers.Tokenizer, path: Pat
 
 
 def _step_types(part: Any) -> list[str]:
-    """Return the types of a step and of its nested steps."""
+    """Return the type of a pre-tokenizer or normalizer, followed by the types of its nested steps."""
     if not isinstance(part, dict):
         return []
     nested = [*part.get("pretokenizers", []), *part.get("normalizers", [])]
@@ -249,10 +249,10 @@ def _frame(theirs: tokenizers.Tokenizer) -> Frame:
 
 
 def _check_frame(frame: Frame, tokenizer: Tokenizer, task: Task, theirs: tokenizers.Tokenizer, path: Path) -> None:
-    """Raise a `GlassError` if our models of this task cannot have the frame.
+    """Raise a `GlassError` if our models of this task do not support the frame.
 
-    A decoder continues its text, so no token may follow it. Rows of running text are cut from documents, each with a
-    start token before it and an end token after it. For classification and translation, any frame is allowed.
+    A decoder continues the text, so no token may follow the text. Rows of running text are cut from documents, each
+    with a start token before it and an end token after it. For classification and translation, any frame is allowed.
     """
     if task in PAIRS or task in LABELLED:
         return

@@ -1,6 +1,7 @@
 """Rules that convert tensors between our models and Hugging Face's classes, each in both directions.
 
-Names with `ours` are tensors or settings of glassformer's models, names with `theirs` those of a Hugging Face class.
+Names with `ours` refer to tensors or settings of glassformer's models, and names with `theirs` to those of a Hugging
+Face class.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Folded:
     Attributes:
         theirs: name of the table.
         rows: number of rows.
-        into: name of the other table in the class.
+        into: name of the Hugging Face table to which import adds the row.
     """
 
     theirs: str
@@ -178,7 +179,7 @@ def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: 
         owner: name of the class, for error messages.
 
     Raises:
-        GlassError: the class lacks one of our tensors, and does not imply its value.
+        GlassError: the class lacks one of our tensors, and does not imply the value that the tensor has.
     """
     unused = dict(ours)
     theirs = Tensors()

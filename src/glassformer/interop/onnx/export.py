@@ -36,8 +36,8 @@ def export(request: ExportRequest) -> ExportReport:
     """Export a run of any family as an ONNX graph, and compare it with the run through onnxruntime.
 
     Raises:
-        GlassError: `request.architecture` is set, `request.dtype` is another type than float32, a package is missing,
-            `request.out` exists, the run cannot be read, or the graph does not match the run; then nothing is written.
+        GlassError: `request.architecture` is set, `request.dtype` is not float32, a package is missing, `request.out`
+            exists, the run cannot be read, or the graph does not match the run. In each case, nothing is written.
     """
     out = request.out
     if request.architecture or request.dtype not in (None, "float32", "f32"):

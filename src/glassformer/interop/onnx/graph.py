@@ -81,7 +81,10 @@ class Bounded(nn.Module):
         self.zeros = nn.Buffer(torch.zeros(model.config.context, dtype=torch.int64), persistent=False)  # (C)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Run the model. First add the first T of C zeros to ids (B, T), so that an index is out of range if T > C."""
+        """Run the model on ids (B, T); fail if T is larger than the context C.
+
+        The first T elements of a tensor of C zeros are added to the ids; if T > C, an index is out of range.
+        """
         bounded = [
             each if mask else each + self.zeros[torch.arange(each.shape[1])]  # (B, T)
             for each, mask in zip(inputs, self.masks, strict=True)

@@ -15,7 +15,7 @@ from glassformer.interop.output_comparison import Logits, largest_difference, lo
 from glassformer.model.transformer import EncoderDecoder, Model
 
 SHAPES = ((1, 1), (1, 7), (2, 3), (3, 19), (5, 11))
-"""Batch sizes and lengths to compare, besides one row of the whole context."""
+"""Batch sizes and lengths to compare, in addition to one row as long as the context."""
 
 
 class Session:

@@ -42,7 +42,7 @@ class TransformerEstimator(BaseEstimator):
         dropout: dropout on embeddings, attention weights, and the output of each sublayer before it is added to the
             residual stream.
         epochs: passes over the training data.
-        steps: optimizer steps, instead of `epochs`.
+        steps: number of optimizer steps, used instead of `epochs`; None: use `epochs`.
         batch: rows per step.
         learning_rate: peak learning rate, reached after a warm-up and followed by a cosine decay.
         optimizer: "adamw" or "muon".
@@ -56,7 +56,8 @@ class TransformerEstimator(BaseEstimator):
             of all processes together to the number of cores.
         verbose: whether to show the progress of training.
         settings: other settings of `glass train --help`, as "SECTION.FIELD" -> value; they override the parameters.
-            They must not include train.task; of data, only seed, too_long, validation_limit and windows are allowed.
+            They must not include train.task; of the `data` settings, only seed, too_long, validation_limit and windows
+            are allowed.
     """
 
     layers: int = 2
@@ -153,16 +154,16 @@ class TransformerEstimator(BaseEstimator):
             self._set_text_model(unpacked(state[MODEL], self.device))
 
     def _set_text_model(self, text_model: AnyTextModel) -> None:
-        """Set the model after it was loaded from files."""
+        """Set the model, which was loaded from files, and its settings."""
         self.text_model_ = text_model
         self.config_ = text_model.config
 
     def save(self, path: str | Path) -> None:
         """Save the fitted estimator as a run folder: weights as safetensors; JSON, TOML and plain text files.
 
-        `load` reads the folder, and so does the command for its task: `glass classify` for classifiers, and
-        `glass generate` for the other estimators. A `random_state` that is not an integer is not saved, because it is
-        not needed after `fit`.
+        `load` reads the folder, and so does the command for the task of the estimator: `glass classify` for
+        classifiers, and `glass generate` for the other estimators. A `random_state` that is not an integer is not
+        saved, because it is not needed after `fit`.
 
         Raises:
             NotFittedError: the estimator is not fitted.
@@ -182,7 +183,7 @@ class TransformerEstimator(BaseEstimator):
         """Load an estimator that `save` wrote, on `device`; None: on the device in its parameters.
 
         Raises:
-            GlassError: the folder contains no such estimator, or a file is missing, truncated or altered.
+            GlassError: the folder contains no estimator of this class, or a file is missing, truncated or altered.
         """
         from glassformer.interop.sklearn.saving import read_estimator
         from glassformer.runs.opening import OpenedRun

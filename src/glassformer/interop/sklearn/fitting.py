@@ -44,7 +44,8 @@ class FitJob:
     Attributes:
         config: all settings; the number of steps is replaced if `epochs` is given.
         settings: settings that the user gave by name, which must not change.
-        epochs: passes over the texts; None, or train.steps in `settings`: the settings give the number of steps.
+        epochs: passes over the texts; ignored if `settings` contains train.steps. None: keep the number of steps in
+            `config`.
         sources: the texts.
         answers: a target or label name for each text; None for running text.
         labels: the names of all labels, in the order of their indices; empty without labels.
@@ -66,7 +67,7 @@ class FitJob:
 
 @dataclass(frozen=True)
 class FitResult:
-    """Result of a fit: the model with its best weights (without held-out texts: the last), tokenizers and labels."""
+    """Result of a fit: model, tokenizers and labels. The weights are the best, or the last if nothing was held out."""
 
     config: Config
     model: Model
@@ -120,7 +121,7 @@ def warn_of_cut_texts(store: RecordStore, config: Config, what: str) -> None:
 
 
 def _held_out_mask(job: FitJob) -> npt.NDArray[np.bool_]:
-    """Return a (texts,) mask of texts to hold out. Equal texts stay together; each label is split in proportion."""
+    """Return a (texts,) mask of texts to hold out: about the same fraction of each label; equal texts stay together."""
     if not job.held_out:
         return np.zeros(len(job.sources), dtype=np.bool_)
     survey = Survey(RECORD_KINDS[job.config.train.task], records=len(job.sources))

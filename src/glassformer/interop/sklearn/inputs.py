@@ -31,7 +31,7 @@ def as_texts(X: Any, name: str = "X") -> list[str]:
     """Return the texts of a list, a tuple, a one-dimensional array or a pandas Series as plain strings.
 
     Raises:
-        RefusedError: X is not such a container, it is empty, or an element is not a string of valid Unicode.
+        RefusedError: X is not such a container or is empty, or an element is not a string of valid Unicode.
     """
     if isinstance(X, str | bytes):
         kind = "text" if isinstance(X, str) else "bytes object"

@@ -1,7 +1,7 @@
 """Save fitted estimators as run folders, which commands can open, with an additional `estimator.json`.
 
-The folder has no pickles: weights are safetensors, other files JSON, TOML or plain text. If an estimator is pickled, as
-scikit-learn does between processes, the pickle contains the bytes of the files of the run folder.
+The folder has no pickles: weights are safetensors, and other files are JSON, TOML or plain text. If an estimator
+is pickled, for example to send it to another process, the pickle contains the bytes of the files of the run folder.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from glassformer.base.config import Config, Task
 from glassformer.base.errors import GlassError
 
 GIVEN = "(texts given to fit)"
-"""`data.source` of a fitted estimator, which has no file."""
+"""Value of `data.source` for an estimator, whose texts are not read from a file."""
 OF_DATA = ("seed", "too_long", "validation_limit", "windows")
 """The settings of `data` that the parameter `settings` may contain; `validation_fraction` is a parameter, and the other
 settings are about files."""

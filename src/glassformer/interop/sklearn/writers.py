@@ -31,8 +31,9 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
     """Language model: a transformer decoder.
 
     Each text is a separate document; a text longer than the context is divided into rows. The parameters are those of
-    `TextEstimator` and `TransformerEstimator`, and the following. After `fit` it has `text_model_` (a `TextModel`), and
-    the other attributes of `TransformerClassifier` except `classes_`; `validation_loss_` is in nats per token.
+    `TextEstimator` and `TransformerEstimator`, and the following. After `fit` the estimator has `text_model_` (a
+    `TextModel`), and the other attributes of `TransformerClassifier` except `classes_`; `validation_loss_` is in nats
+    per token.
 
     Args:
         tokens: maximum number of tokens that `generate` and `sample` generate for each text.
@@ -67,7 +68,7 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
         return TextModel(fitted.model, fitted.tokenizer, fitted.config)
 
     def score(self, X: Any, y: None = None) -> float:
-        """Return the negative mean loss in nats per token, end tokens included; higher is better, and at most 0.
+        """Return the negative mean loss in nats per token, including end tokens; it is at most 0, and higher is better.
 
         Scores are comparable only between models with the same tokenizer. `y` is ignored.
         """
@@ -107,8 +108,8 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
 class TransformerTranslator(TextEstimator):
     """Translator, or other text-to-text model: a transformer with an encoder and a decoder.
 
-    The parameters are those of `TextEstimator` and `TransformerEstimator`, and the following. After `fit` it has
-    `text_model_` (a `Translator`), and the other attributes of `TransformerClassifier` except `classes_`;
+    The parameters are those of `TextEstimator` and `TransformerEstimator`, and the following. After `fit` the estimator
+    has `text_model_` (a `Translator`), and the other attributes of `TransformerClassifier` except `classes_`;
     `validation_loss_` is in nats per target token.
 
     Args:
@@ -163,10 +164,10 @@ class TransformerTranslator(TextEstimator):
             return _array(sample.text for sample in self.text_model_.generate(texts, self.text_model_.config.sample))
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the negative mean loss in nats per target token, with teacher forcing; higher is better, at most 0.
+        """Return the negative mean loss in nats per target token, with teacher forcing.
 
-        End tokens are included. No text is generated, so `score` is fast. For BLEU and chrF++ of the output of
-        `predict`, see `glassformer.evaluation.translation`.
+        The score is at most 0, and higher is better. End tokens are included. No text is generated, so
+        `score` is fast. For BLEU and chrF++ of the output of `predict`, see `glassformer.evaluation.translation`.
         """
         check_is_fitted(self)
         sources = as_texts(X)
