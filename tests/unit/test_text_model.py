@@ -186,7 +186,7 @@ def test_a_model_and_a_tokenizer_that_do_not_belong_together_are_refused() -> No
     with pytest.raises(GlassError, match="257 tokens"):
         TextModel(one.model, other.tokenizer, one.config)
     config = Config.from_dict({"train": {"task": "masked"}})
-    with pytest.raises(GlassError, match="fill in hidden tokens, not to continue text"):
+    with pytest.raises(GlassError, match="fill in masked tokens, not to continue text"):
         TextModel(build_model(config.model, 257), one.tokenizer, config)
 
 

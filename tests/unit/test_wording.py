@@ -19,7 +19,7 @@ from glassformer.runs.folder import Run, refuse_existing
         (counted(0, "tokens"), "0 tokens"),
         (counted(1, "tokens"), "1 token"),
         (counted(12345, "tokens"), "12,345 tokens"),
-        (counted(1, "hidden tokens"), "1 hidden token"),
+        (counted(1, "masked tokens"), "1 masked token"),
         (counted(1, "rows with too few fields"), "1 row with too few fields"),
         (counted(1, "texts are cut", "text is cut"), "1 text is cut"),
         (counted(2, "texts are cut", "text is cut"), "2 texts are cut"),

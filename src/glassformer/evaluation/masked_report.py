@@ -57,8 +57,8 @@ class MaskedReport:
     def text(self) -> str:
         """Format the report as text."""
         lines = [
-            f"on {self.measured_on}: {counted(self.estimate.tokens, 'hidden tokens')}",
-            f"{loss_words(self.estimate.loss, self.estimate.ci95, 'nats per hidden token')}, "
+            f"on {self.measured_on}: {counted(self.estimate.tokens, 'masked tokens')}",
+            f"{loss_words(self.estimate.loss, self.estimate.ci95, 'nats per masked token')}, "
             f"perplexity {self.estimate.perplexity:.2f}",
             *([f"{self.unknown_share:.3%} of the tokens are unknown"] if self.unknown_share else []),
             *(metric.line() for metric in self.metrics),

@@ -65,7 +65,7 @@ def _target_baselines(data: Prepared) -> list[FastBaseline]:
 
 
 def _predicted_tokens(store: RecordStore) -> NDArray[np.integer[Any]]:
-    """Return the target tokens that count for the loss."""
+    """Return the target tokens that contribute to the loss."""
     tokens = store.target.tokens
     return tokens if store.loss_mask is None else tokens[store.loss_mask]
 

@@ -423,7 +423,7 @@ class AblationReport:
 
     Attributes:
         measured_on: description of the data.
-        unit: unit of the mean loss: "token", "hidden token" or "example".
+        unit: unit of the mean loss: "token", "masked token" or "example".
         unknown_fraction: fraction of the validation tokens that are the unknown token.
         ablation: the parts that were switched off, and their replacement.
         loss: losses of the full and of the ablated model.

@@ -147,7 +147,7 @@ class LanguageTask(TextTask):
 class MaskedTask(TextTask):
     """Masked language modeling: predict masked tokens; each step has new masks (dynamic masking: Liu et al. 2019)."""
 
-    unit = "hidden token"
+    unit = "masked token"
     validation_bytes = None
 
     @property

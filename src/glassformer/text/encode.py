@@ -100,7 +100,7 @@ class RecordWriter:
             texts: text of each role.
             labels: names of the labels, all of which must be in `self.labels`.
             last: whether the piece ends its document; True for other records.
-            loss_spans: spans of the last text that count for the loss, for kinds of records with loss spans.
+            loss_spans: spans of the last text that contribute to the loss, for kinds of records with loss spans.
         """
         for encoder, text in zip(self._encoders, texts, strict=False):
             if encoder.loss_mask is not None:
@@ -163,7 +163,7 @@ class TextEncoder:
         writer: writer of the store.
         progress: function that receives the number of newly encoded characters.
         batch: number of characters passed to the tokenizer at once.
-        loss_mask: array to extend by 1 for every token that counts for the loss, and by 0 for the others; None: all
+        loss_mask: array to extend by 1 for every token that contributes to the loss, and by 0 for the others; None: all
             count.
     """
 
@@ -188,7 +188,7 @@ class TextEncoder:
         self._collected_characters = 0
 
     def add_with_spans(self, text: str, spans: Spans) -> None:
-        """Append a whole text, in which only the tokens in `spans` count for the loss.
+        """Append a whole text, in which only the tokens in `spans` contribute to the loss.
 
         The text is cut at the borders of spans and around marks, and each piece is encoded separately, so no token
         crosses the border of a span. A mark becomes the token that it represents. The end token after the text counts

@@ -7,7 +7,7 @@ The record store NAME of running text is the token store NAME. Other records are
 - `NAME.labels.npy`, for records with labels: the index of each label as little-endian int32.
 - `NAME.label_ends.npy`, for records with several labels: the position after each record's last label as little-endian
   uint64.
-- `NAME.loss_mask.npy`, for records with loss spans: whether each token of the last text counts for the loss.
+- `NAME.loss_mask.npy`, for records with loss spans: whether each token of the last text contributes to the loss.
 - `NAME.texts.jsonl`: the texts and labels of one record in each line.
 """
 
@@ -38,7 +38,7 @@ class RecordStore:
         tokens: token store of each role, with one document per record, each ended by its tokenizer's end token.
         labels: index of each label, record after record: (records,) if each record has one; None: no labels.
         label_ends: (records,) position after each record's last label; None if each record has at most one label.
-        loss_mask: (tokens of the last role,) True where a token counts for the loss, end tokens included; None: the
+        loss_mask: (tokens of the last role,) True where a token contributes to the loss, end tokens included; None: the
             records have no loss spans.
         texts_file: the same records as text; None if the texts were not stored.
         frame: ids around a source, if its tokenizer defines them; None: the task defines them.
@@ -134,7 +134,7 @@ class RecordStore:
         return self.labels[start : int(self.label_ends[index])]
 
     def loss_mask_of(self, index: int) -> npt.NDArray[np.bool_]:
-        """Return whether each token of a record's last text counts for the loss, its end token included; (tokens,)."""
+        """Return whether each token of a record's last text contributes to the loss, with its end token; (tokens,)."""
         ends = self.target.document_ends
         start = int(ends[index - 1]) if index else 0
         if self.loss_mask is None:

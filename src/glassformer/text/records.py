@@ -1,7 +1,7 @@
 """Records: the data that a task learns from. A record has texts (each with a role), and labels or spans for some tasks.
 
 A record of a language model is one text; of a classifier, a text and its label; of a translator, a source and its
-target; of a chat model, a conversation as one text, with the spans of the answers, which alone count for the loss.
+target; of a chat model, a conversation as one text, with the spans of the answers, which alone contribute to the loss.
 Except for `tokenizers.frames`, the modules of this package depend on a task only through its `RecordKind`.
 """
 
@@ -36,7 +36,7 @@ class RecordKind:
         labels: number of labels per record; "several": any number, such as one for each token.
         stores: suffix of each role's token store on disk; empty: the token store has the name of the record store.
         mask_token: whether the tokenizer needs a mask token.
-        loss_spans: whether each record lists the spans of its last text that count for the loss.
+        loss_spans: whether each record lists the spans of its last text that contribute to the loss.
         noun: plural noun for such records in messages.
     """
 
@@ -99,7 +99,7 @@ class RecordPiece(NamedTuple):
         labels: names of the labels.
         position: location of the record in the data, for messages; empty if messages show none.
         first, last: whether the record begins and ends with this piece.
-        loss_spans: the spans of the last text that count for the loss, for kinds of records with loss spans.
+        loss_spans: the spans of the last text that contribute to the loss, for kinds of records with loss spans.
     """
 
     number: int

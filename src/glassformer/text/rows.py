@@ -23,7 +23,7 @@ class Row:
         inputs: (T) ids that the model reads; in an encoder-decoder model, ids that the decoder reads.
         targets: (T) ids to predict, one for each input; or (1) the index of the row's label.
         shifted: whether each target is the next input.
-        loss_mask: (T) bool, True where a target counts for the loss; None: everywhere.
+        loss_mask: (T) bool, True where a target contributes to the loss; None: everywhere.
         source: (S) ids that the encoder of an encoder-decoder reads, special tokens included; None for other models.
     """
 
@@ -40,7 +40,7 @@ class Row:
         Args:
             ids: (T+1) ids.
             source: (S) ids that the encoder reads.
-            loss_mask: (T+1) bool, True where an id counts for the loss; the first value is not used. None: all count.
+            loss_mask: (T+1) bool, True where an id contributes to the loss; the first value is unused. None: all count.
         """
         target_mask = None if loss_mask is None else loss_mask[1:]
         return cls(ids[:-1], ids[1:], shifted=True, loss_mask=target_mask, source=source)

@@ -30,7 +30,7 @@ export function counted(value: number, plural: string, singular = plural.slice(0
   return `${count(value)} ${value === 1 ? singular : plural}`;
 }
 
-const UNITS: Record<string, string | undefined> = { "hidden token": "masked token", example: "text" };
+const UNITS: Record<string, string | undefined> = { example: "text" };
 
 /** Name on the page of the unit over which a loss is averaged. */
 export function unitName(unit: string): string {

@@ -60,7 +60,7 @@ TASK_FACTS: Mapping[str, TaskFacts] = {
     "masked": TaskFacts(
         family="encoder",
         records="text",
-        verb="fill in hidden tokens",
+        verb="fill in masked tokens",
         command="fill {} TEXT-WITH-[MASK]",
         method="fill",
         recipe="auto-masked",

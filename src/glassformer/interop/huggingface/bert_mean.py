@@ -38,7 +38,7 @@ class BertMeanForSequenceClassification(BertPreTrainedModel):
         labels: torch.Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        """Compute scores: ids and mask (B, T) -> (B, C); with labels (B), also the cross entropy."""
+        """Compute the scores: ids and mask (B, T) -> (B, C); with labels (B), also the cross entropy."""
         kwargs.pop("return_dict", None)
         outputs = self.bert(input_ids, attention_mask=attention_mask, return_dict=True, **kwargs)
         x = outputs.last_hidden_state  # (B, T, D)
