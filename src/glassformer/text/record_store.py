@@ -134,7 +134,7 @@ class RecordStore:
         return self.labels[start : int(self.label_ends[index])]
 
     def loss_mask_of(self, index: int) -> npt.NDArray[np.bool_]:
-        """Return whether each token of a record's last text counts for the loss, its end token included; (tokens,)."""
+        """Return a mask of the tokens of a record's last text, end token included, that count for the loss; (tokens,)."""
         ends = self.target.document_ends
         start = int(ends[index - 1]) if index else 0
         if self.loss_mask is None:

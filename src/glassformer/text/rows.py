@@ -40,7 +40,8 @@ class Row:
         Args:
             ids: (T+1) ids.
             source: (S) ids that the encoder reads.
-            loss_mask: (T+1) bool, True where an id counts for the loss; the first value is not used. None: all count.
+            loss_mask: (T+1) bool, True where an id counts for the loss; the first value is not used. None: all ids
+                count.
         """
         target_mask = None if loss_mask is None else loss_mask[1:]
         return cls(ids[:-1], ids[1:], shifted=True, loss_mask=target_mask, source=source)
