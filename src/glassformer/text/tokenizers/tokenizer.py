@@ -79,7 +79,7 @@ class Tokenizer:
         target_start: ids at the beginning of a text that an encoder-decoder model generates.
         extra_end_ids: further ids that end a generated text, if the model of an imported tokenizer has them.
         drops_space: whether decoding drops the space before the first token.
-        mask_id: id of the mask token, which replaces hidden tokens; None if there is none. No text encodes to it.
+        mask_id: id of the mask token, which replaces masked tokens; None if there is none. No text encodes to it.
         unknown_id: id of the unknown token, which replaces symbols outside the vocabulary; None if every text can be
             encoded.
         exact: whether `decode(encode(text)) == text` is known to hold for every Unicode text. If not, the round trip is
