@@ -33,7 +33,7 @@ class ChosenColumns:
 
 
 def choose_text(table: Table, column: str | None) -> ChosenColumns:
-    """Choose the column with the name `column` or, in CSV and TSV, with this number from 1.
+    """Choose the column with the name `column` or, in CSV and TSV, with the number `column`, counted from 1.
 
     If `column` is None, choose the only column of text.
 

@@ -74,7 +74,7 @@ def document_split_notes(survey: Survey, split: DocumentSplit, data: DataConfig,
 
 
 def record_split_note(source: Source, validation_source: Source | None, train: int, validation: int) -> str:
-    """Return a note on how the validation split was chosen, and how many records it has."""
+    """Return a note on how the validation split was chosen, and on its number of records."""
     labelled = source.kind.labels != "none"
     noun = "texts" if labelled else source.kind.noun
     if validation_source is not None:
@@ -173,7 +173,7 @@ def overlap_notes(survey: Survey, validation_survey: Survey | None, held_out: He
 
 
 def overlap_note(store: RecordStore, train: RecordStore) -> str | None:
-    """Return a note on the records of `store` whose texts and labels also occur in `train`; None if there are none.
+    """Return a note on the records of `store` that also occur, with equal labels, in `train`; None if there are none.
 
     Memory use is a few tens of bytes per record of `store`; it does not depend on the length of the texts or on the
     size of `train`.

@@ -206,7 +206,7 @@ def _refuse_swallowed_rows(cells: Sequence[str], delimiter: str, width: int, lin
 
 
 def _count_inner_rows(cells: Sequence[str], delimiter: str, width: int) -> tuple[int, int]:
-    """For cells with several lines, return the number of lines that look like rows, and the total number of lines.
+    """Return, over all cells with several lines, the number of lines that look like rows and the number of lines.
 
     The first line of each cell is not counted.
     """
@@ -387,7 +387,7 @@ def _likeliest_delimiter(lines: Sequence[str], format: Literal["csv", "tsv"]) ->
     The usual delimiter is a tab for TSV; for CSV, a semicolon if the first line has more semicolons than commas, else a
     comma. Return the usual delimiter in three cases: the format is TSV and a line contains a tab; there are fewer than
     `LEAST_ROWS` lines, and it occurs in them but does not split them into equally many cells; or no delimiter splits
-    all lines into the same number of cells (two or more). Otherwise, of the delimiters that do, return the delimiter
+    all lines into the same number of cells (two or more). Otherwise, of the delimiters that do so, return the one
     with the smallest fraction of cells that begin with a space; if several are equally good, prefer the usual one.
     """
     first = lines[0] if lines else ""

@@ -223,7 +223,7 @@ class TextEncoder:
         return text
 
     def _piece_length(self, text: str, complete: bool) -> int:
-        """Return the length of the piece to cut off `text`; 0 if there is no safe cut and none must be forced."""
+        """Return the length of the piece to cut off `text`; 0 if there is no safe cut and a cut need not be forced."""
         target = PIECE
         while target <= len(text) - AHEAD:
             if cut := self.tokenizer.safe_cut(text, target):

@@ -464,7 +464,7 @@ def _as_table(kind: RecordKind, file: SourceFile) -> SourceFile:
 
 
 def _remedy(kind: RecordKind) -> str:
-    """Return the suggestion for the error of a source that has no records of this kind."""
+    """Return the next step to suggest if a source has no records of this kind."""
     return _CONVERSATION_REMEDY if kind.loss_spans else _REMEDIES[kind.labels]
 
 

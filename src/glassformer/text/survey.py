@@ -68,8 +68,8 @@ class Facts:
 class Survey:
     """Results of one pass over all records. Only kept records are counted, unless noted otherwise.
 
-    Memory: for running text, at most about 130 MB, besides `large` and `repeated`; for other kinds, about 20 bytes for
-    each record, 8 more for each labelled record, and 4 for each label.
+    Memory: for running text, at most about 130 MB, besides `large` and `repeated`; for other kinds of records, about
+    20 bytes for each record, 8 more for each labelled record, and 4 for each label.
 
     Attributes:
         kind: the kind of records.
@@ -168,7 +168,7 @@ class Survey:
         return self.characters - self.last_length
 
     def label_owners(self) -> npt.NDArray[np.int64]:
-        """Return, for each entry of `label_numbers`, the index of its record; (labels of all records,)."""
+        """Return the index of the record of each entry of `label_numbers`; (labels of all records,)."""
         ends = np.frombuffer(self.label_ends, dtype=np.uint64).astype(np.int64)
         return np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
 

@@ -68,7 +68,7 @@ class TrainState:
 
     @property
     def checkpoint_steps(self) -> tuple[int, int]:
-        """Return the steps of the checkpoints `best` and `last`, both the current step before the first evaluation."""
+        """Return the steps of the checkpoints `best` and `last`; both are `step` before the first evaluation."""
         return (self.step if self.best_loss is None else self.best_step), self.step
 
 

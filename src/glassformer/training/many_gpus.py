@@ -241,7 +241,8 @@ def traffic(size: ModelSize, gpus: int) -> float:
 
     A ring moves (n - 1) / n of a tensor for an all-gather, and the same for a reduce-scatter (Patarasuk and Yuan).
     Blocks are gathered twice, for the forward and the backward pass, all other weights once; gradients are reduced
-    once, in float32. In a single precision, this would be nearly ZeRO's 3 times the parameters (section 7.2).
+    once, in float32. If all were sent in the same precision, this would be nearly ZeRO's 3 times the parameters
+    (section 7.2).
     """
     tensor_bytes = (
         BFLOAT16_BYTES * (2 * sum(size.blocks) + size.parameters_outside_blocks) + FLOAT32_BYTES * size.parameters

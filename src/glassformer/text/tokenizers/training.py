@@ -167,7 +167,10 @@ def _train_words(config: TokenizerConfig, sample: list[str]) -> Json:
 
 
 def _train_bpe(config: TokenizerConfig, sample: list[str]) -> Json:
-    """Train byte-level BPE (Sennrich et al. 2016, on bytes as in GPT-2); `Tokenizer.exact` relies on its 256 bytes."""
+    """Train byte-level BPE (Sennrich et al. 2016, on bytes as in GPT-2).
+
+    The vocabulary contains all 256 bytes, because `Tokenizer.exact` depends on them.
+    """
     if config.vocab_size < 257:
         raise _vocabulary_too_small(config, 257, f"256 bytes and {layout.END} need an id each")
     splitter = _in_chunks(layout.split(layout.WORD_PIECES), layout.pre_tokenizer("bytes"))

@@ -53,8 +53,8 @@ class Processes(Protocol):
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
         """Return this process's rows in chunks of at most `at_once` rows, and for each chunk whether its targets count.
 
-        Every process gets the same number of chunks. If a process has too few rows for that, it also gets a chunk
-        with a row of another process, whose targets do not count.
+        Every process gets the same number of chunks. If a process has too few rows for that, it also gets a row of
+        another process as a chunk, and the targets of this row do not count.
         """
 
     def distribute_groups(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
@@ -79,7 +79,7 @@ class Processes(Protocol):
         """Raise an error that occurs in every process, so that only process 0 reports it."""
 
     def full_model(self, model: Model) -> Model | None:
-        """Return in process 0 a model with all weights, usable without the other processes; None elsewhere."""
+        """Return a model with all weights in process 0, for use without the other processes; None elsewhere."""
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
         """Write a checkpoint atomically."""

@@ -65,7 +65,7 @@ class Replicas:
         return [(part, True) if len(part) else (rows[:1], False) for part in parts]
 
     def distribute_groups(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
-        """Yield one group per round; a process without a group in the last round repeats one, which does not count."""
+        """Yield one group per round; in the last round, a process without a group repeats one that does not count."""
         rows_before = 0
         current_round: list[tuple[int, list[Any]]] = []
         for group in groups:
