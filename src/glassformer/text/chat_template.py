@@ -106,8 +106,8 @@ class ChatTemplate:
 
         A mark replaces each special token that the template writes; an answer ends with the first mark after it. Each
         piece is encoded separately, so an answer has the same tokens in any position. There is only one piece if there
-        is no answer, or if the template changes earlier messages, or the text before an answer, when a message is
-        added.
+        is no answer, or if adding a message changes how the template renders earlier messages or the text before an
+        answer.
 
         Raises:
             GlassError: as in `render`.
@@ -157,7 +157,7 @@ class ChatTemplate:
 
 
 def _answer_length(text: str, content: str) -> int:
-    """Return the length of an answer with the special token that ends it, or of the text if no special token does.
+    """Return the length of an answer and the special token that ends it; `len(text)` if there is no such token.
 
     Args:
         text: the answer, followed by text of the template.

@@ -1,4 +1,4 @@
-"""Clean documents: remove control characters and superfluous white space, but no character of any script."""
+"""Clean documents: remove control characters and superfluous white space; keep the characters of every script."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _are_numbers(values: Sequence[str]) -> bool:
 
 
 def _repeat(values: Sequence[str]) -> bool:
-    """Return whether a column repeats a few values, like a label column."""
+    """Return whether at most a quarter of a column's values are distinct, as in a label column."""
     return len(set(values)) <= len(values) // 4
 
 

@@ -14,7 +14,7 @@ from glassformer.base.packages import require_packages
 Columnar = Literal["parquet", "arrow"]
 COLUMNAR_SUFFIXES: dict[str, Columnar] = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 ROWS = 1024
-"""Number of rows of a Parquet file that are converted at once; an Arrow file is divided into batches already."""
+"""Number of rows of a Parquet file that are converted at once; an Arrow file is already divided into batches."""
 
 
 def columnar_of(name: str) -> Columnar | None:

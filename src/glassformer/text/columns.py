@@ -33,7 +33,7 @@ class ChosenColumns:
 
 
 def choose_text(table: Table, column: str | None) -> ChosenColumns:
-    """Choose the column with the name `column` or, in CSV and TSV, with this number from 1.
+    """Choose the column with the name `column` or, in CSV and TSV, with the number `column`, counted from 1.
 
     If `column` is None, choose the only column of text.
 
@@ -52,10 +52,11 @@ def choose_text(table: Table, column: str | None) -> ChosenColumns:
 def choose_pair(table: Table, source: str | None, target: str | None, conversations: bool = False) -> ChosenColumns:
     """Choose the source and target columns.
 
-    Columns that are not named must be the only candidates left. The candidates are the columns with strings in JSONL,
-    both columns of a CSV or TSV file with two columns, and the columns that read like text in other CSV and TSV files.
-    The first of two candidates is the source, unless their names say the opposite (target and source, summary and text,
-    ...). With `conversations`, the error calls them question and answer.
+    The candidates for columns that are not named are the columns with strings in JSONL, both columns of a CSV or TSV
+    file with two columns, and the columns that read like text in other CSV and TSV files. There must be as many
+    candidates, not counting a named column, as columns to choose. The first of two candidates is the source, unless
+    their names show the opposite order (such as target and source, or summary and text). With `conversations`, error
+    messages call the columns question and answer.
 
     Raises:
         GlassError: there is no such column, both are the same, or the choice is not clear.
@@ -116,7 +117,7 @@ def choose_conversation(table: Table, column: str | None, answer: str | None) ->
 
 
 def _holds_lists(table: Table, index: int) -> bool:
-    """Return whether most values of a column are None, as `Table` stores lists, objects and missing values."""
+    """Return whether most values of a column are None, which `Table` stores for lists, objects and missing values."""
     values = table.columns[index]
     return 2 * sum(value is not None for value in values) < len(values)
 

@@ -74,7 +74,7 @@ def document_split_notes(survey: Survey, split: DocumentSplit, data: DataConfig,
 
 
 def record_split_note(source: Source, validation_source: Source | None, train: int, validation: int) -> str:
-    """Return a note on how the validation split was chosen, and how many records it has."""
+    """Return a note on how the validation split was chosen, and on its number of records."""
     labelled = source.kind.labels != "none"
     noun = "texts" if labelled else source.kind.noun
     if validation_source is not None:
@@ -90,7 +90,7 @@ def record_split_note(source: Source, validation_source: Source | None, train: i
 
 
 def label_notes(survey: Survey, validation_survey: Survey | None, labels: Mapping[str, int] | None) -> list[str]:
-    """Return notes on unusual labels: numbers as names, labels seen once, and labels outside the training split."""
+    """Return notes on unusual labels: numbers, labels that occur only once, and labels outside the training split."""
     if labels is None:
         return []
     notes = []
@@ -118,7 +118,8 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
     """Return a note on labels outside the training split; no note if `unseen` is empty.
 
     The note has the number of examples of each unseen label (at most `SHOWN_LABELS` labels, the most frequent first),
-    and the training label nearest to the most frequent one. If none is near, the note lists training labels instead.
+    and the training label nearest to the most frequent unseen label. If no training label is near, the note lists
+    training labels instead.
 
     Args:
         unseen: number of examples of each label outside the training split.
@@ -172,7 +173,7 @@ def overlap_notes(survey: Survey, validation_survey: Survey | None, held_out: He
 
 
 def overlap_note(store: RecordStore, train: RecordStore) -> str | None:
-    """Return a note on the records of `store` that have equal texts and labels in `train`; None if there are none.
+    """Return a note on the records of `store` that also occur, with equal labels, in `train`; None if there are none.
 
     Memory use is a few tens of bytes per record of `store`; it does not depend on the length of the texts or on the
     size of `train`.

@@ -206,7 +206,7 @@ def _refuse_swallowed_rows(cells: Sequence[str], delimiter: str, width: int, lin
 
 
 def _count_inner_rows(cells: Sequence[str], delimiter: str, width: int) -> tuple[int, int]:
-    """Return the number of lines that look like rows in cells with several lines, and the number of all their lines.
+    """Return, over all cells with several lines, the number of lines that look like rows and the number of lines.
 
     The first line of each cell is not counted.
     """
@@ -257,9 +257,9 @@ def _line_and_column(text: str, position: int) -> tuple[int, int]:
 
 
 def _find_unclosed_cell(record: str, dialect: Dialect) -> tuple[int, int, int | None] | None:
-    """Return column, start and end (None: no closing quote) of the first quoted cell that does not end correctly.
+    """Return the column, start and end of the first quoted cell that does not end correctly; None if there is none.
 
-    Return None if all quoted cells end correctly.
+    The column is counted from 1. The end is None if there is no closing quote.
     """
     spaces = re.compile("[ ]*+" if dialect.quoting == "spaced" else "")
     in_quotes = re.compile(rf"{QUOTED}{spaces.pattern}")
@@ -329,7 +329,7 @@ def refuse_old_line_ends(first: Sequence[str], name: str) -> None:
     """Raise a `GlassError` if the first line has no line feed but has carriage returns before its end, outside quotes.
 
     Args:
-        first: the first line, or no line for an empty text.
+        first: a sequence of only the first line; empty if the text is empty.
         name: the file's name, for messages.
     """
     for line in first:
@@ -342,7 +342,7 @@ def refuse_old_line_ends(first: Sequence[str], name: str) -> None:
 
 
 def _sample(lines: Iterator[str]) -> list[str]:
-    """Return the first lines: at most SAMPLE_LINES, and no more once they exceed SAMPLE_TEXT characters."""
+    """Return the first `SAMPLE_LINES` lines, or fewer if they exceed `SAMPLE_TEXT` characters in total."""
     sample: list[str] = []
     size = 0
     for line in islice(lines, SAMPLE_LINES):
@@ -385,10 +385,10 @@ def _likeliest_delimiter(lines: Sequence[str], format: Literal["csv", "tsv"]) ->
     """Return the most likely delimiter of the lines.
 
     The usual delimiter is a tab for TSV; for CSV, a semicolon if the first line has more semicolons than commas, else a
-    comma. The usual delimiter is returned for TSV with a tab in any line, for one or two lines in which it occurs but
-    which it does not split equally, and if no delimiter splits all lines into the same number of cells (two or more).
-    Otherwise, of the delimiters that split all lines equally, the delimiter with the smallest fraction of cells that
-    begin with a space is returned; of equally good delimiters, the usual one if it is among them.
+    comma. Return the usual delimiter in three cases: the format is TSV and a line contains a tab; there are fewer than
+    `LEAST_ROWS` lines, and it occurs in them but does not split them into equally many cells; or no delimiter splits
+    all lines into the same number of cells (two or more). Otherwise, of the delimiters that do so, return the one
+    with the smallest fraction of cells that begin with a space; if several are equally good, prefer the usual one.
     """
     first = lines[0] if lines else ""
     if format == "tsv":
@@ -443,8 +443,8 @@ def _is_machine_quoted(lines: Iterator[str], skipped: int) -> tuple[bool, str]:
     """Return whether a program put quotes around TSV cells, and the position of the first quote, for messages.
 
     A program quotes either exactly the cells that need it (pandas: cells with a quote, tab or line break; Excel: also
-    cells with a comma), or all cells, or all cells but numbers. If no single habit fits all cells, the quotes are part
-    of the text. The position is that of the first cell that begins with a quote; it is empty if there is none.
+    cells with a comma), or all cells, or all cells except numbers. If no single habit fits all cells, the quotes are
+    part of the text. The position is that of the first cell that begins with a quote; it is empty if there is none.
     """
     habits = {"minimal", "commas", "strings"}
     position = ""
@@ -490,7 +490,7 @@ def _is_machine_quoted(lines: Iterator[str], skipped: int) -> tuple[bool, str]:
 
 
 def _cells_with_quoting(record: str, cell_pattern: re.Pattern[str]) -> list[tuple[str, bool]] | None:
-    """Return the cells of a record, each with whether it is quoted; None if an unquoted cell contains a quote."""
+    """Return each cell of a record and whether it is quoted; None if an unquoted cell contains a quote."""
     cells: list[tuple[str, bool]] = []
     position = 0
     while True:

@@ -43,7 +43,7 @@ class DocumentPieces:
         return counts
 
     def span(self, row: int) -> tuple[int, int, bool]:
-        """Return the range (start, stop) of the tokens that `row` predicts, and whether it begins a document."""
+        """Return the range (start, stop) of the tokens that `row` predicts, and whether the row begins a document."""
         block = int(np.searchsorted(self._block_starts, row, side="right")) - 1
         first = block * BLOCK
         cumulative_rows = np.cumsum(self._row_counts(first))

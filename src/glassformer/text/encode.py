@@ -99,7 +99,7 @@ class RecordWriter:
         Args:
             texts: text of each role.
             labels: names of the labels, all of which must be in `self.labels`.
-            last: whether the piece ends its document; True for other records.
+            last: for running text, whether the piece ends its document; otherwise True.
             loss_spans: spans of the last text that contribute to the loss, for kinds of records with loss spans.
         """
         for encoder, text in zip(self._encoders, texts, strict=False):
@@ -163,8 +163,8 @@ class TextEncoder:
         writer: writer of the store.
         progress: function that receives the number of newly encoded characters.
         batch: number of characters passed to the tokenizer at once.
-        loss_mask: array to extend by 1 for every token that contributes to the loss, and by 0 for the others; None: all
-            count.
+        loss_mask: array to extend by 1 for every token that contributes to the loss, and by 0 for every other token;
+            None: all tokens contribute.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class TextEncoder:
 
         The text is cut at the borders of spans and around marks, and each piece is encoded separately, so no token
         crosses the border of a span. A mark becomes the token that it represents. The end token after the text counts
-        if the last piece does, unless the last piece is a mark.
+        if the last piece is in a span and is not a mark.
         """
         borders = [0, *(border for span in spans for border in span), len(text)]
         pieces = [
@@ -223,7 +223,7 @@ class TextEncoder:
         return text
 
     def _piece_length(self, text: str, complete: bool) -> int:
-        """Return the length of the piece to cut off `text`; 0 if there is no safe cut and the text may remain whole."""
+        """Return the length of the piece to cut off `text`; 0 if there is no safe cut and a cut need not be forced."""
         target = PIECE
         while target <= len(text) - AHEAD:
             if cut := self.tokenizer.safe_cut(text, target):

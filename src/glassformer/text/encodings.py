@@ -67,7 +67,7 @@ class Scan:
 
 
 class BinaryError(GlassError):
-    """Error for input that is not text. Such files in a folder are left out; other sources raise the error.
+    """Error for input that is not text. In a folder, such files are left out, and no error is raised.
 
     Attributes:
         kind: description of the file for the note on files left out, such as "binary: NUL byte at offset 12".

@@ -15,10 +15,10 @@ class Tally:
     """Counts of rows, documents or examples that are left out, or that are used but need a note for the user.
 
     Attributes:
-        left_out: number left out, by reason.
-        remarks: number used that need a note, by the text of the note (the remark).
-        example_positions: for each reason or remark, the weight and the position of an example, which has the largest
-            weight or is the first of equal weight.
+        left_out: number of items left out, by reason.
+        remarks: number of items that are used but need a note, by the text of the note (the remark).
+        example_positions: for each reason or remark, the weight and the position of the item with the largest weight
+            (the first such item).
     """
 
     left_out: Counter[str] = field(default_factory=Counter)
@@ -38,7 +38,7 @@ class Tally:
             self.example_positions[remark] = (weight, position)
 
     def notes(self) -> list[str]:
-        """Return one note for each count, then one for each position."""
+        """Return one note for each count, then one note for each example position."""
         notes = [f"left out {counted(count, reason)}" for reason, count in sorted(self.left_out.items())]
         notes += [counted(count, remark) for remark, count in sorted(self.remarks.items()) if count]
         return notes + [

@@ -157,7 +157,7 @@ def prepare(
         kind: the kind of records that the task learns from.
         data: the source and how to read and split it.
         tokenizer: settings of the tokenizers.
-        cache: a folder for results; each is in a subfolder named by a hash of the data and the settings.
+        cache: a folder for results; each result is in a subfolder named by a hash of the data and the settings.
         progress: function that receives progress messages.
         existing_tokenizers: tokenizers to use unchanged, see `TokenizerOrigin`; empty: train them.
 
@@ -227,7 +227,7 @@ def _cache_inputs(
 ) -> dict[str, Any]:
     """Return all inputs that determine the result, in a form that gives the same folder names as older versions.
 
-    `windows` and `too_long` are not among them, because they only affect how rows are cut later.
+    The settings `windows` and `too_long` are not included, because they only affect how rows are cut later.
     """
     kind = source.kind
     data = source.data

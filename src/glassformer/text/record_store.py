@@ -134,7 +134,7 @@ class RecordStore:
         return self.labels[start : int(self.label_ends[index])]
 
     def loss_mask_of(self, index: int) -> npt.NDArray[np.bool_]:
-        """Return whether each token of a record's last text contributes to the loss, with its end token; (tokens,)."""
+        """Return the loss mask of a record's last text and its end token: True where a token counts; (tokens,)."""
         ends = self.target.document_ends
         start = int(ends[index - 1]) if index else 0
         if self.loss_mask is None:

@@ -95,10 +95,10 @@ class RecordPiece(NamedTuple):
 
     Attributes:
         number: index of the record among all records, including the records that are left out later.
-        texts: one for each role.
+        texts: one text for each role.
         labels: names of the labels.
         position: location of the record in the data, for messages; empty if messages show none.
-        first, last: whether the record begins and ends with this piece.
+        first, last: whether this piece is the first of its record, and whether it is the last.
         loss_spans: the spans of the last text that contribute to the loss, for kinds of records with loss spans.
     """
 

@@ -40,7 +40,8 @@ class Row:
         Args:
             ids: (T+1) ids.
             source: (S) ids that the encoder reads.
-            loss_mask: (T+1) bool, True where an id contributes to the loss; the first value is unused. None: all count.
+            loss_mask: (T+1) bool, True where an id contributes to the loss; the first value is not used. None: all ids
+                count.
         """
         target_mask = None if loss_mask is None else loss_mask[1:]
         return cls(ids[:-1], ids[1:], shifted=True, loss_mask=target_mask, source=source)
@@ -61,9 +62,9 @@ def mask(ids: Ids, fraction: float, mask_id: int, text_ids: Ids, key: tuple[int,
     """Return a row that predicts `fraction` of the text tokens (Devlin et al. 2019, section 3.1).
 
     At least one token is chosen, if any id is in `text_ids`, which must be sorted. A chosen token becomes `mask_id`
-    with probability 0.8, a random id of `text_ids` with probability 0.1, and otherwise stays unchanged. Of the
-    ids outside `text_ids`, none is chosen, and only `mask_id` is inserted. The result depends only on the arguments;
-    `key` seeds the random choices.
+    with probability 0.8, a random id of `text_ids` with probability 0.1, and otherwise stays unchanged. No id
+    outside `text_ids` is chosen, and none except `mask_id` is inserted. The result depends only on the arguments; `key`
+    seeds the random choices.
     """
     # Raw words of Philox 4x64-10 (Salmon et al. 2011) are the same in every version of NumPy and on every machine.
     random = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(3 * len(ids)).reshape(3, len(ids))

@@ -87,7 +87,7 @@ class Source:
 
     @property
     def readings(self) -> list[list[object]]:
-        """Return how each table is read; together with `digest`, this identifies the records."""
+        """Return the settings used to read each table; together with `digest`, they identify the records."""
         return readings_of(self.files)
 
     def records(self, tally: Tally) -> Iterator[RecordPiece]:
@@ -270,8 +270,8 @@ def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: boo
         validation: whether to open `data.validation` instead of `data.source`.
 
     Raises:
-        GlassError: the source is missing, empty, binary or in an unknown encoding; settings exclude each other; or the
-            columns of a table are not clear.
+        GlassError: the source is missing, empty, binary or in an unknown encoding; a setting cannot be combined with
+            the task or with another setting; or the columns of a table are not clear.
     """
     source_name, target = (data.validation, data.validation_target) if validation else (data.source, data.target)
     assert source_name is not None
@@ -298,13 +298,13 @@ def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: boo
 def with_names(source: Source, tokenizer: Tokenizer) -> Source:
     """Return a source whose chat template may write the special tokens of a tokenizer by name.
 
-    A source of other records than conversations is returned unchanged.
+    A source whose records are not conversations is returned unchanged.
     """
     return replace(source, names=SpecialNames.of(tokenizer)) if source.kind.loss_spans else source
 
 
 def hash_of_sources(source: Source, validation_source: Source | None) -> str:
-    """Return a hash of a source's content; except for running text, also of a separate validation source's content."""
+    """Return a hash of a source's content and, except for running text, of a separate validation source's content."""
     if source.kind.running_text:
         return source.digest
     return hashlib.sha256(
@@ -464,7 +464,7 @@ def _as_table(kind: RecordKind, file: SourceFile) -> SourceFile:
 
 
 def _remedy(kind: RecordKind) -> str:
-    """Return the remedy for a source without records of a kind."""
+    """Return the next step to suggest if a source has no records of this kind."""
     return _CONVERSATION_REMEDY if kind.loss_spans else _REMEDIES[kind.labels]
 
 

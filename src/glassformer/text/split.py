@@ -373,7 +373,10 @@ def _random_records(survey: Survey, data: DataConfig) -> HeldOutMask:
 
 
 def _label_of_groups(survey: Survey, group: Numbers, groups: int) -> Numbers:
-    """Return the rank of the rarest label in each group, (groups,): from 0 for the rarest; without labels, always 0."""
+    """Return the rank of the rarest label in each group, (groups,); the rarest label of all has rank 0.
+
+    Without labels, all ranks are 0.
+    """
     if not survey.label_numbers:
         return np.zeros(groups, dtype=np.int64)
     numbers = np.frombuffer(survey.label_numbers, dtype=np.int32)

@@ -32,7 +32,7 @@ class KeptPiece(NamedTuple):
     Attributes:
         texts, first, last: as in `RecordPiece`.
         start: number of characters in the kept documents before this document.
-        mark: the hash of the document; 0 if it was not requested and the document comes in one piece.
+        mark: the hash of the document; 0 if it was not requested and the document is a single piece.
     """
 
     texts: tuple[str, ...]
@@ -68,8 +68,8 @@ class Facts:
 class Survey:
     """Results of one pass over all records. Only kept records are counted, unless noted otherwise.
 
-    Memory: at most about 130 MB for running text, besides `large` and `repeated`; about 20 bytes for each other record,
-    and 8 more for each labelled record and 4 for each label.
+    Memory: for running text, at most about 130 MB, besides `large` and `repeated`; for other kinds of records, about
+    20 bytes for each record, 8 more for each labelled record, and 4 for each label.
 
     Attributes:
         kind: the kind of records.
@@ -80,13 +80,13 @@ class Survey:
         marks: the hash of each first text; for running text, of the first `MOST_MARKS` documents.
         starts: for running text, the number of characters before every `start_step`-th document.
         last_length: for running text, the number of characters in the last document.
-        large: for running text, the `Facts` of each document that comes in several pieces, by number, because a single
-            piece is not enough to decide whether to keep the document.
+        large: for running text, the `Facts` of each document that is read in several pieces, by number, because a
+            single piece is not enough to decide whether to keep the document.
         bucket_documents, bucket_characters: for running text, documents and characters by the highest 16 bits of the
             hash.
         repeated: a byte for each document, 1 if it repeats an earlier one; empty if duplicates are kept.
-        lengths: for other records, the number of characters in each first text.
-        whole_marks: for other records, a hash of each whole record.
+        lengths: for other kinds, the number of characters in each first text.
+        whole_marks: for other kinds, a hash of each whole record.
         label_names: the number of each label, in order of first appearance.
         label_numbers: the numbers of all labels, record after record.
         label_ends: the number of labels up to the end of each record.
@@ -117,7 +117,7 @@ class Survey:
         return self.tally.left_out
 
     def add(self, number: int, facts: Facts, single_piece: bool, data: DataConfig) -> bool:
-        """Count record `number`, which came in one piece if `single_piece`; return whether it is kept."""
+        """Count record `number`, and return whether it is kept; `single_piece`: whether it was read in one piece."""
         if not single_piece:
             self.large[number] = facts
         reason = why_left_out(facts.words, facts.other_fields, self.kind, data)
@@ -168,7 +168,7 @@ class Survey:
         return self.characters - self.last_length
 
     def label_owners(self) -> npt.NDArray[np.int64]:
-        """Return the index of the record that has each of `label_numbers`; (labels of all records,)."""
+        """Return the index of the record of each entry of `label_numbers`; (labels of all records,)."""
         ends = np.frombuffer(self.label_ends, dtype=np.uint64).astype(np.int64)
         return np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
 
@@ -195,7 +195,7 @@ class Survey:
 
 
 def survey(source: Source, seed: int | None = None) -> Survey:
-    """Survey a source in one pass over its records, or two passes if duplicate documents are left out.
+    """Survey a source in one pass over its records, or in two passes if duplicate documents are left out.
 
     Args:
         source: the source to read.
@@ -225,7 +225,7 @@ def survey(source: Source, seed: int | None = None) -> Survey:
 
 
 def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = False) -> Iterator[tuple[Facts, int, bool]]:
-    """Yield the `Facts` of each record, its number, and whether it came in one piece.
+    """Yield the `Facts` of each record, its number, and whether it was read in one piece.
 
     Args:
         pieces: pieces of the records.

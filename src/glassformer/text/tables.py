@@ -38,7 +38,7 @@ JSON = json.JSONDecoder(parse_constant=lambda constant: None)
 
 @dataclass(frozen=True)
 class Table:
-    """How a table is read, and the values in its first rows.
+    """Description of a table: how to read it, its columns, and the values in its first rows.
 
     Attributes:
         name: name of the file.
@@ -47,8 +47,8 @@ class Table:
         header: whether row 1 contains the names of the columns.
         names: names of the columns, from row 1 or the keys of JSON objects; without names, numbers from 1.
         first: the cells of row 1 (CSV, TSV).
-        columns: the values of each column in the first rows, long values cut; None for a missing value, a list or an
-            object.
+        columns: the values of each column in the first rows; long values are cut. None for a missing value, a list or
+            an object.
         extra_fields: how to treat fields beyond the columns: `data.extra_fields`, with "auto" resolved.
         notes: notes for the user.
     """

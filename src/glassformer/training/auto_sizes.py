@@ -39,7 +39,7 @@ HELD_OUT = 1000
 VOCABULARY = "tokenizer.vocab_size"
 VALIDATION = "data.validation_fraction"
 MEASURED = ("model.layers", "model.width", "model.context", "train.batch", "train.batch_tokens")
-"""Settings that determine the training speed; the others are chosen from these and the measured speed."""
+"""Settings that determine the training speed; the other settings are chosen from these and the measured speed."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ def size_run(
 ) -> Sized:
     """Choose the sizes of a run, measure the training speed with them, and choose again until the choice is stable.
 
-    There are at most `ROUNDS` measurements, and no further one after `LONGEST_SHARE` of the time limit.
+    There are at most `ROUNDS` measurements; only the first may begin after `LONGEST_SHARE` of the time limit.
 
     Args:
-        config: all settings; those that are chosen may have any value.
+        config: all settings; settings that are chosen may have any value.
         given_names: names of the settings that keep their values.
         folder: folder of the new run.
         seconds: seconds of training in each measurement; see `step_measurement.probe`.
@@ -147,7 +147,7 @@ def _fitting_context(data: Prepared) -> int | None:
 
 
 def _sizing_case(config: Config, data: Prepared, elapsed: float = 0.0) -> SizingCase:
-    """Return the input of `choose_sizes` for a run of which `elapsed` seconds have passed."""
+    """Return the input of `choose_sizes` for a run that has already taken `elapsed` seconds."""
     plan = plan_run(config, data, None)
     seconds_left = 60 * (config.train.minutes or MINUTES) - elapsed
     rows = config.train.task in EXAMPLES or config.data.windows == "documents"
@@ -171,7 +171,7 @@ def _setting_value(config: Config, name: str) -> Any:
 
 
 def _with_settings(config: Config, settings: dict[str, Any]) -> Config:
-    """Return a validated copy of the settings with changes by name."""
+    """Return a validated copy of `config` with new values from `settings` (name -> value)."""
     values = config.model_dump()
     for name, value in settings.items():
         section, _, field = name.partition(".")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glassformer.training.eager_optimizers import EagerOptimizer
 
 LATE = 8
-"""Exponent in the average "last": the coefficient of step t is about proportional to t to this power."""
+"""Exponent in the average "last": the coefficient of step t is about proportional to t raised to this power."""
 Kind = Literal["ema", "last"]
 
 
@@ -21,8 +21,8 @@ class WeightAverage(EagerOptimizer):
 
     The state of each parameter is a count of steps and a tensor `other`, which `exchange` swaps with the parameter.
     During training, `other` is the average; while the average is evaluated, or saved as the weights of a checkpoint,
-    `other` is the weights. A checkpoint therefore has both: opening a run loads the average, resuming restores the
-    weights.
+    `other` is the weights. A checkpoint therefore has both: opening a run loads the average, and resuming a run
+    restores the weights.
 
     Args:
         parameters: parameters that are trained.

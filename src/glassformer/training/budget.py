@@ -81,14 +81,14 @@ class Budget:
         return min(max_rows, max(LEAST_ROWS, int(seconds / self.row)))
 
     def after_training(self, rows: int) -> float:
-        """Return the seconds reserved after the last step: evaluation, checkpoint, and the work after it (`final`)."""
+        """Return the seconds reserved after the last step: evaluation, checkpoint, and the final work (`final`)."""
         return self.evaluation(rows) + self.save + self.final(self.final_rows())
 
     def final(self, rows: int) -> float:
         """Return the seconds from the last checkpoint to the end of the run; the final evaluation has `rows` rows.
 
-        They include loading the best checkpoint, which is assumed to take as long as saving one, the loss on the
-        parent's text, and `reserved_seconds`.
+        These seconds include `reserved_seconds`, the loss on the parent's text, and the time to load the best
+        checkpoint, which is assumed to equal the time to save a checkpoint.
         """
         return self.save + rows * self.row + self.parents_text + self.reserved_seconds
 

@@ -68,7 +68,7 @@ class TrainState:
 
     @property
     def checkpoint_steps(self) -> tuple[int, int]:
-        """Return the steps of the checkpoints `best` and `last`; before the first evaluation, both are the newest."""
+        """Return the steps of the checkpoints `best` and `last`; both are `step` before the first evaluation."""
         return (self.step if self.best_loss is None else self.best_step), self.step
 
 
@@ -85,7 +85,7 @@ def save_checkpoint(run: Run, model: nn.Module, optimizers: list[Optimizer], sta
 
 
 def save_state(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Any]:
-    """Write weights and optimizer tensors into a folder; return the optimizer state that is not in tensors."""
+    """Write weights and optimizer tensors into a folder; return the optimizer state that is not stored as tensors."""
     save_tensors(model.state_dict(), folder / "model.safetensors")
     tensors, numbers = flattened(optimizers)
     save_tensors(tensors, folder / "optimizer.safetensors")
@@ -93,7 +93,7 @@ def save_state(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> d
 
 
 def write_state(folder: Path, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
-    """Write `state.json`: the progress of the run, the optimizer state that is not in tensors, and the settings.
+    """Write `state.json`: the progress of the run, the optimizer state that is not stored as tensors, and the settings.
 
     The checkpoint's manifest has the SHA-256 of this file, so that later edits are detected.
     """
@@ -156,7 +156,7 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer])
 
 
 def _read_tensors(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:
-    """Load the weights into the model, and return the optimizers' tensors by the names of `flattened`."""
+    """Load the weights into the model, and return the optimizers' tensors, named as in `flattened`."""
     is_sharded = any(hasattr(parameter, "full_tensor") for parameter in model.parameters())
     if is_sharded or list(folder.glob("optimizer-*.safetensors")):
         from glassformer.training.parallel.sharded_files import read_sharded
@@ -185,7 +185,7 @@ def flattened(optimizers: list[Optimizer]) -> tuple[dict[str, Tensor], dict[str,
 
 
 def _unflatten(optimizers: list[Optimizer], tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-    """Load `flattened` state into the optimizers."""
+    """Load state that `flattened` returned into the optimizers."""
     for i, optimizer in enumerate(optimizers):
         state_dict = optimizer.state_dict()
         state: dict[int, dict[str, Any]] = {}
@@ -231,7 +231,7 @@ def check_optimizer_state(
 
 
 def _expected_state(optimizers: list[Optimizer]) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    """Return the shape and dtype of each optimizer tensor after a step, by the names of `flattened`."""
+    """Return the shape and dtype of each optimizer tensor after a step; the tensors are named as in `flattened`."""
     expected: dict[str, tuple[torch.Size, torch.dtype]] = {}
     for i, optimizer in enumerate(optimizers):
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]

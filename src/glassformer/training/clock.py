@@ -1,6 +1,6 @@
 """Clock of a run: wall time since the start of its processes, including earlier legs (see `legs`).
 
-It uses `time.monotonic`, so changes of the system time have no effect.
+It uses `time.monotonic`, so changes to the system time have no effect.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RunClock:
 
 
 def since(began: float | None = None) -> Seconds:
-    """Return a function that returns the seconds since `began`, a value of `time.monotonic`; None: since now."""
+    """Return a function that returns the seconds since `began`, a value of `time.monotonic`; None: since this call."""
     start = time.monotonic() if began is None else began
     return lambda: time.monotonic() - start
 

@@ -17,7 +17,7 @@ COMPILERS = ("c++", "g++", "clang++", "cl")
 def compiled(loss: LossOfBatch) -> LossOfBatch:
     """Return the loss function compiled by `torch.compile`; the first call takes half a minute or more.
 
-    From the same seeds, dropout uses other random numbers than without compilation. A resumed run equals an
+    With the same seeds, compiled code generates different dropout masks than uncompiled code. A resumed run equals an
     uninterrupted run if all batches have the same shape; with several shapes, the kernels depend on the order of
     shapes.
     """

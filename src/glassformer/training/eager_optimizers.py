@@ -12,7 +12,7 @@ class EagerOptimizer(Optimizer):
     """Optimizer whose methods do not load PyTorch's compiler.
 
     PyTorch guards these methods against compilation, and the guards import `torch._dynamo` at their first call, which
-    takes 0.8 s at the start of every training. glassformer compiles only the loss, so it does not need the guards.
+    takes 0.8 s at the start of every training run. glassformer compiles only the loss, so it does not need the guards.
     """
 
     add_param_group = inspect.unwrap(Optimizer.add_param_group)

@@ -22,8 +22,8 @@ def train(trainer: Trainer) -> TrainingOutcome | None:
     """Train until a limit ends the run, then evaluate the best checkpoint; return None if a signal stopped the run.
 
     In both cases everything is saved. Without a time limit, a run that is stopped and then resumed on the same machine,
-    with the same settings and number of processes, ends with the same weights as an uninterrupted run. For an
-    exception, see `compiling.compiled`.
+    with the same settings and number of processes, ends with the same weights as an uninterrupted run. With
+    `train.compile`, this holds only if all batches have the same shape (see `compiling.compiled`).
     """
     trainer.begin()
     while not (trainer.ended or trainer.stopping):
@@ -67,7 +67,7 @@ def compute_gradients(stepper: Stepper, step: int) -> Gradients:
 
 
 def accumulate_gradients(stepper: Stepper, batches: Sequence[Batch]) -> tuple[float, int]:
-    """Accumulate the gradients of the mean loss over all targets of a step; return loss and number of targets."""
+    """Accumulate the gradients of the mean loss over all targets of a step; return the loss and the target count."""
     processes = stepper.processes
     targets = max(1, int(processes.all_reduce_sum(sum(batch.n_targets for batch in batches))))
     for optimizer in stepper.optimizers:

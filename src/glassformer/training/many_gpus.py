@@ -1,8 +1,8 @@
 """Estimate training on many GPUs from formulas, without measurements: memory, communication, tokens per second.
 
-Training uses FSDP2 as with `--shard`: every block is a unit, and all other parameters are one more. Each process stores
-its rows of every weight, gradient and moment in float32; a unit's weights are gathered in bfloat16 before the unit
-runs, and its gradients are summed in float32. The formulas are in the docstrings, with their sources:
+Training uses FSDP2 as with `--shard`: every block is a unit, and all other parameters are one more unit. Each process
+stores its rows of every weight, gradient and moment in float32; a unit's weights are gathered in bfloat16 before the
+unit runs, and its gradients are summed in float32. The formulas are in the docstrings, with their sources:
 
 * Rajbhandari, Rasley, Ruwase and He 2020, "ZeRO": sections 3 and 5 (sharding of 16 bytes per parameter), 7 (traffic).
 * Kaplan et al. 2020, "Scaling laws for neural language models": section 2.1 (6 FLOPs per parameter and token).
@@ -36,7 +36,7 @@ MOST_ROWS = 64
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU model, with the figures of its data sheet.
+    """A GPU model, with the figures from its data sheet.
 
     Attributes:
         peak: FLOP/s of dense bfloat16 matrix multiplications.
@@ -241,7 +241,8 @@ def traffic(size: ModelSize, gpus: int) -> float:
 
     A ring moves (n - 1) / n of a tensor for an all-gather, and the same for a reduce-scatter (Patarasuk and Yuan).
     Blocks are gathered twice, for the forward and the backward pass, all other weights once; gradients are reduced
-    once, in float32. If all were in one precision, this would be nearly ZeRO's 3 times the parameters (section 7.2).
+    once, in float32. If all were sent in the same precision, this would be nearly ZeRO's 3 times the parameters
+    (section 7.2).
     """
     tensor_bytes = (
         BFLOAT16_BYTES * (2 * sum(size.blocks) + size.parameters_outside_blocks) + FLOAT32_BYTES * size.parameters

@@ -119,11 +119,11 @@ def limit_shape_caches(config: Config) -> None:
     """Limit the caches of oneDNN and of PyTorch's layer above it when rows have many lengths.
 
     By default oneDNN caches 1,024 primitives of about 100 kB each, which wastes memory if shapes rarely repeat;
-    `PRIMITIVE_CACHE_CAPACITY` is the new limit. PyTorch also caches up to 1,024 bfloat16 matrix multiplications of some
-    hundred kB each, including their workspace, which fragments the heap; `MATMUL_CACHE_CAPACITY` is the new limit.
+    `PRIMITIVE_CACHE_CAPACITY` is the new limit. PyTorch also caches up to 1,024 bfloat16 matrix multiplications of a
+    few hundred kB each, including their workspace, which fragments the heap; `MATMUL_CACHE_CAPACITY` is the new limit.
     The libraries read these limits from ONEDNN_PRIMITIVE_CACHE_CAPACITY and LRU_CACHE_CAPACITY at the first matrix
-    multiplication, so call this function before any, including those of the timing that resolves `auto`. Variables that
-    are already set keep their values.
+    multiplication, so call this function before all matrix multiplications, including those that are timed to resolve
+    `auto`. Variables that are already set keep their values.
     """
     if not has_many_lengths(config):
         return
@@ -147,9 +147,9 @@ def reset_peak_memory(device: torch.device) -> None:
 def peak_memory(device: torch.device) -> int | None:
     """Return the peak memory of this process in bytes since `reset_peak_memory`; None if it is not known.
 
-    On a CUDA GPU: memory allocated by torch. Otherwise, on Linux: peak resident size minus the present size of shared
+    On a CUDA GPU: memory allocated by torch. Otherwise, on Linux: peak resident size minus the current size of shared
     memory and of the pages of files, which the system can drop when it needs memory. On macOS: peak resident size since
-    the start of the process, with the pages of files.
+    the start of the process, including the pages of files.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)

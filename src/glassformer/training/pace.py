@@ -18,8 +18,8 @@ RECENT = 8
 """Number of recent steps whose mean time predicts the time of the next step."""
 TRIAL_SHARE = 1 / 200
 LONGEST_TRIAL = 0.5
-"""The speed of evaluation is measured on more and more rows, until they take the fraction `TRIAL_SHARE` of the time
-limit or `LONGEST_TRIAL` seconds, whichever is less, or until there are no more rows."""
+"""The speed of evaluation is measured on more and more rows, until a measurement takes the fraction `TRIAL_SHARE` of
+the time limit or `LONGEST_TRIAL` seconds, whichever is less, or uses all rows."""
 
 
 class Pace:
@@ -41,7 +41,7 @@ class Pace:
     def follow(self, state: TrainState) -> None:
         """Continue from a state of the run, including the times of earlier legs.
 
-        If the state has no wall times (older version, or a run without a time limit), its training seconds count.
+        If the state has no wall times (older version, or a run without a time limit), its training seconds are used.
         """
         self.state = state
         self.clock.earlier = state.train_seconds + state.times.other
@@ -126,7 +126,7 @@ class Pace:
         return seconds
 
     def stepped(self) -> float:
-        """Record the end of a step, and return how many seconds it took."""
+        """Record the end of a step, and return its duration in seconds."""
         seconds = self.clock.read_elapsed()
         self._recent_steps.append(seconds)
         self.budget.step = sum(self._recent_steps) / len(self._recent_steps)
@@ -156,7 +156,7 @@ class Pace:
     def saving(self, last: bool) -> None:
         """Update the times in the state before it is saved.
 
-        They include an estimate of the time to save and, if `last`, of the work after it.
+        The times include an estimate of the time to save the state and, if `last`, of the work after that.
         """
         times = self.state.times
         now = self.clock.read() + self.budget.save
@@ -174,8 +174,8 @@ class Pace:
     def is_final_part_known(self) -> bool:
         """Return whether the rows of the final evaluation were chosen when the last step was saved.
 
-        They were not if an older version saved it, or if the step was not yet the last when it was saved, for example
-        because a signal stopped the run.
+        The rows were not chosen if an older version saved this step, or if training was not yet over when it was saved,
+        for example because a signal stopped the run.
         """
         return self.state.times.final_rows is not None
 

@@ -46,8 +46,8 @@ class RunPlan:
         steps_per_epoch: number of steps in one pass over the training split.
         steps: number of steps that `train.steps` and `train.minutes` allow; None if neither is set, or if there is a
             time limit but no measurement.
-        longest: number of tokens in the longest training row; None for windows over running text, which have one
-            length.
+        longest: number of tokens in the longest training row; None for windows over running text, which all have
+            the same length.
         checkpoint_bytes: size of one checkpoint in bytes.
         free_disk: free space in bytes on the disk with the prepared text.
         probe: measured times and memory (see `step_measurement`); None: not measured.

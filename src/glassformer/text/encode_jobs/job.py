@@ -69,8 +69,8 @@ class EncodingJob:
         tokenizer_origin: origin of the tokenizer.
         out: the folder to make.
         portions: files and parts of each reading task.
-        part_bytes: number of bytes after which a part is complete; its last document is kept whole. The last part of a
-            reading task has all remaining documents.
+        part_bytes: number of bytes after which a part is complete; its last document is not divided. The last part of a
+            reading task contains all remaining documents.
     """
 
     source: Source
@@ -152,7 +152,7 @@ class EncodingJob:
             return job_file.is_file() and job_file.read_text(encoding="utf-8") == self._job_json()
 
     def begin(self) -> bool:
-        """Make the work folder, unless an interrupted call with the same job left it; return whether it was kept."""
+        """Make the work folder, or keep that of an interrupted call with the same job; return whether it was kept."""
         resumed = self.begun()
         with convert_os_errors(self.work_folder):
             if not resumed:

@@ -114,7 +114,10 @@ def _run_in_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
 
 
 def _context() -> SpawnContext | ForkServerContext:
-    """Return a context whose processes inherit no locks or threads; except on Windows, they share imported modules."""
+    """Return a multiprocessing context whose processes inherit no locks or threads.
+
+    Except on Windows, the processes share imported modules.
+    """
     if os.name == "nt":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")

@@ -123,7 +123,7 @@ def _survey(job: EncodingJob, columns: list[Columns]) -> tuple[Survey, list[npt.
 
 
 def _documents(columns: list[Columns]) -> Iterator[tuple[Facts, bool]]:
-    """Yield the sizes and hashes of each document, and whether it came in one piece."""
+    """Yield the sizes and hashes of each document, and whether it was read in one piece."""
     for each in columns:
         bands = each["bands"].tobytes()
         width = len(bands) // max(1, len(each["mark"]))

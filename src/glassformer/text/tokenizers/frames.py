@@ -1,4 +1,4 @@
-"""Frames: the special tokens around an input text, such as a token before it, `[CLS] … [SEP]` or `… </s> en_XX`.
+"""Frames: the special tokens around an input text, such as a start token, `[CLS] … [SEP]` or `… </s> en_XX`.
 
 A tokenizer that glassformer trained has no frame: the task and the settings determine where its end token is added. An
 imported tokenizer may have the frame that its model was trained with.

@@ -77,7 +77,7 @@ def vocabulary_of(document: dict[str, Any]) -> Vocabulary:
 def convert_tokenizer_json(
     document: dict[str, Any], kind: str, size: int, roles: dict[str, Any], drops_space: bool
 ) -> dict[str, Any]:
-    """Convert another program's `tokenizer.json` to glassformer's format: ids are unchanged, and special ids are named.
+    """Convert another program's `tokenizer.json` to glassformer's format, which lists special ids; ids do not change.
 
     Args:
         document: the file's contents.

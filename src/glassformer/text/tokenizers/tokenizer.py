@@ -283,8 +283,8 @@ class Tokenizer:
         """Read a `tokenizer.json` that `save` wrote.
 
         Raises:
-            GlassError: the file cannot be read; another program wrote it, or it has another format version; it was
-                altered or cut short since; or the installed `tokenizers` cannot use it.
+            GlassError: the file cannot be read, was written by another program, has another format version, was altered
+                or cut short after it was written, or cannot be used by the installed `tokenizers`.
         """
         try:
             document = json.loads(path.read_bytes().decode("utf-8"))

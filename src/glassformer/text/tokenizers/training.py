@@ -23,9 +23,9 @@ from glassformer.text.tokenizers.unigram import train_unigram
 Json = layout.Json
 UNIGRAM_SHARE = 3  # its trainer needs about three times the memory of the others for the same text
 LONG_BLOCK = 256
-"""Minimum length, in characters, of ASCII blocks whose characters are counted with NumPy, which is then faster."""
+"""Minimum length, in characters, of ASCII blocks that are counted with NumPy, because it is faster for long blocks."""
 RUN = regex.compile(r"[\p{L}\p{M}]{17,}")
-"""Long runs of letters, as in Chinese, Japanese and Thai, written without spaces. Such runs rarely repeat."""
+"""Long runs of letters, as in Chinese, Japanese and Thai, which are written without spaces. Such runs rarely repeat."""
 RUN_BYTES = 4_000_000
 """Maximum number of bytes in such runs for pair counting, which needs about 100 bytes of memory for each byte of a run,
 and about 10 for each byte of ordinary words."""
@@ -34,11 +34,11 @@ and about 10 for each byte of ordinary words."""
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str], mask: bool = False) -> Tokenizer:
     """Train a tokenizer on texts, which are read at most once, in order, one at a time.
 
-    Characters are counted over the whole text. The other schemes are trained on a uniform sample of at most
+    The scheme "characters" counts the characters of all texts. The scheme "bytes" needs no training, so texts are read
+    only up to the first nonempty text. All other schemes are trained on a uniform sample of at most
     `config.sample_bytes` (`sample.draw`), or a third of that for unigram, whose trainer needs more memory. For bpe, the
-    sample is reduced further if it has many long runs of letters without spaces (see `RUN_BYTES`). Bytes need no
-    training, so texts are read only up to the first nonempty one. With `mask`, the tokenizer has one more token,
-    `Tokenizer.mask_id`; all other tokens are the same.
+    sample is reduced further if it has many long runs of letters without spaces (see `RUN_BYTES`). With `mask`, the
+    tokenizer has one more token, `Tokenizer.mask_id`; all other tokens are the same.
 
     Raises:
         GlassError: there is no text, or no word for wordpiece; `vocab_size` is too small for the scheme; no symbol
@@ -167,7 +167,10 @@ def _train_words(config: TokenizerConfig, sample: list[str]) -> Json:
 
 
 def _train_bpe(config: TokenizerConfig, sample: list[str]) -> Json:
-    """Train byte-level BPE (Sennrich et al. 2016, on bytes as in GPT-2); `Tokenizer.exact` relies on its 256 bytes."""
+    """Train byte-level BPE (Sennrich et al. 2016, on bytes as in GPT-2).
+
+    The vocabulary contains all 256 bytes, because `Tokenizer.exact` depends on them.
+    """
     if config.vocab_size < 257:
         raise _vocabulary_too_small(config, 257, f"256 bytes and {layout.END} need an id each")
     splitter = _in_chunks(layout.split(layout.WORD_PIECES), layout.pre_tokenizer("bytes"))
@@ -185,8 +188,8 @@ def _train_bpe(config: TokenizerConfig, sample: list[str]) -> Json:
 def _with_few_runs(sample: list[str], seed: int) -> list[str]:
     """Subsample the texts uniformly so that long runs of letters total about `RUN_BYTES`; keep all if they total less.
 
-    Text without spaces consists of such runs, which rarely repeat, so each one takes memory; repeated words are stored
-    once.
+    Text without spaces consists of such runs, which rarely repeat, so each run takes memory; repeated words are stored
+    only once.
     """
     run_bytes = sum(len(utf8(run)) for block in sample for run in RUN.findall(block))
     if run_bytes <= RUN_BYTES:
@@ -239,7 +242,7 @@ def _train_wordpiece(config: TokenizerConfig, sample: list[str]) -> Json:
 
 
 def _wordpiece_letters(tokenizer: tokenizers.Tokenizer, sample: list[str]) -> tuple[list[str], list[str]]:
-    """Return the characters of all words, and the characters that follow another one in a word; both sorted."""
+    """Return the characters of all words, and the characters that follow another character in a word; both sorted."""
     letters: set[str] = set()
     inner_letters: set[str] = set()
     for block in sample:

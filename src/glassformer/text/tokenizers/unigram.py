@@ -1,8 +1,8 @@
 """Unigram vocabularies (Kudo 2018), trained by sentencepiece and run by Hugging Face `tokenizers`.
 
 Hugging Face's own unigram trainer is not reproducible; sentencepiece with one thread is. Characters outside the
-vocabulary are encoded as bytes (`<0x00>` to `<0xFF>`), so every text can be encoded, and unless the settings
-normalize it, decoded exactly.
+vocabulary are encoded as bytes (`<0x00>` to `<0xFF>`), so every text can be encoded and, unless the settings
+normalize the text, decoded exactly.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _lines(sample: Iterable[str]) -> Iterator[str]:
 
 
 def _letters(counts: Counter[str], coverage: float) -> int:
-    """Return how many of the most frequent characters cover the fraction `coverage`; the others become bytes."""
+    """Return the number of most frequent characters needed to cover the fraction `coverage`; the rest become bytes."""
     total = sum(counts.values())
     covered = 0
     for needed, (_, count) in enumerate(counts.most_common(), start=1):

@@ -51,14 +51,14 @@ class Processes(Protocol):
         """Return a context that may skip the sum of gradients over processes, unless this is the `last` micro-batch."""
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
-        """Return this process's rows of a step in chunks of at most `at_once` rows, and whether each chunk counts.
+        """Return this process's rows in chunks of at most `at_once` rows, and for each chunk whether its targets count.
 
         Every process gets the same number of chunks. If a process has too few rows for that, it also gets a row of
-        another process, which does not count.
+        another process as a chunk, and the targets of this row do not count.
         """
 
     def distribute_groups(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
-        """Yield this process's groups of rows, each with the number of rows before it and whether it counts."""
+        """Yield this process's groups of rows: (number of rows before the group, group, whether its losses count)."""
 
     def all_reduce_sum(self, number: float) -> float:
         """Return the sum of the number over all processes, the same in every process."""
@@ -79,7 +79,7 @@ class Processes(Protocol):
         """Raise an error that occurs in every process, so that only process 0 reports it."""
 
     def full_model(self, model: Model) -> Model | None:
-        """Return in process 0 a model with all weights, usable without the other processes; None elsewhere."""
+        """Return a model with all weights in process 0, for use without the other processes; None elsewhere."""
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
         """Write a checkpoint atomically."""
@@ -108,11 +108,11 @@ class OneProcess:
         return nullcontext()
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
-        """Return all rows in chunks of at most `at_once` rows, all of which count."""
+        """Return all rows in chunks of at most `at_once` rows, each with True, because all targets count."""
         return [(rows[i : i + at_once], True) for i in range(0, len(rows), at_once)]
 
     def distribute_groups(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
-        """Yield all groups, each with the number of rows before it and True, because every group counts."""
+        """Yield all groups of rows: (number of rows before the group, group, True)."""
         rows_before = 0
         for group in groups:
             yield rows_before, group, True

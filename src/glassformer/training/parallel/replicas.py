@@ -28,7 +28,7 @@ from glassformer.training.parallel.processes import LossOfBatch
 
 Value = TypeVar("Value")
 WAIT = timedelta(hours=6)
-"""Maximum wait for another process, which may be encoding a large text. The end of a process is noticed at once."""
+"""Maximum wait for another process, which may be encoding a large text. If a process ends, this is detected at once."""
 
 
 class Replicas:
@@ -65,7 +65,7 @@ class Replicas:
         return [(part, True) if len(part) else (rows[:1], False) for part in parts]
 
     def distribute_groups(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
-        """Yield one group per round; in an incomplete last round, some processes repeat a group that does not count."""
+        """Yield one group per round; in the last round, a process without a group repeats one that does not count."""
         rows_before = 0
         current_round: list[tuple[int, list[Any]]] = []
         for group in groups:
