@@ -12,12 +12,12 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 
 Source = Tensor | Mapping[str, Tensor]
-"""A tensor, or a recording with a tensor under the name of the patched activation (for `Pattern`, with `.pattern`)."""
+"""A tensor, or a recording with a tensor under the name of the patched activation; `Pattern` appends `.pattern`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Zero:
-    """Patch that replaces an activation by zeros, or removes `positions` or the causal `mask`."""
+    """Patch that replaces an activation by zeros, or removes rotary positions, position biases or the causal mask."""
 
     where: Tensor | None = field(default=None, kw_only=True)
 
@@ -78,8 +78,9 @@ class Resample:
     """Patch that replaces an activation by the one at the same position for another input of equal shape.
 
     Attributes:
-        source: a tensor of the shape of the activation (with `rows`, of any number of rows), or a recording.
-        rows: for each row, the index of the source row to take; None: the same row.
+        source: a tensor, or a recording with a tensor under the name of the activation. The tensor has the shape of
+            the activation; if `rows` is given, it can have any number of rows.
+        rows: for each row, the index of the source row to use; None: the same row.
     """
 
     source: Source

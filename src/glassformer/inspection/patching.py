@@ -11,7 +11,7 @@ Results depend on the kind of replacement, so report which kind was used:
 * `Value`: any tensor.
 * `Pattern`: given attention weights, applied to the current values. Removing a head while all patterns are frozen is
   the pattern-preserving ablation of Olsson et al. 2022.
-* `KnockOut`: attention to the first visible token alone.
+* `KnockOut`: attention to the first visible token only.
 
 Most patches are forward hooks that return another tensor: on `hook_pattern` of the attention layer for `Pattern` and
 `KnockOut`, on `hook_z` for other patches of a head, and otherwise on the module itself. The patch of a block's input is
@@ -67,7 +67,7 @@ Install = Callable[[Patch, str], AbstractContextManager[None]]
 def patch(model: Model, patches: Mapping[str, Patch]) -> Iterator[None]:
     """Replace the named activations in all forward passes until the context ends, normally or with an exception.
 
-    Patches of the attention weights of a layer apply before those of its heads, whatever their order in `patches`.
+    Patches of the attention weights of a layer apply before those of its heads, regardless of the order of `patches`.
     Gradients flow through the remaining values of the model and into the given values.
 
     Args:
@@ -76,9 +76,9 @@ def patch(model: Model, patches: Mapping[str, Patch]) -> Iterator[None]:
         patches: patch of each activation by name; `patchable` lists the names.
 
     Raises:
-        GlassError: a name is unknown, a kind does not apply to it, or an outer `patch` already patches it, a part of
-            it or an activation that contains it; or, during the forward pass, a value is missing, or a patch does not
-            fit the activation, such as a value or `where` of the wrong shape.
+        GlassError: a name is unknown, a kind does not apply to the named activation, or an outer `patch` already
+            patches the activation, a part of it, or an activation that contains it; or, during the forward pass, a
+            value is missing, or a patch does not fit the activation, such as a value or `where` of the wrong shape.
     """
     points = _patch_points(model)
     for name, kind in patches.items():
@@ -166,7 +166,10 @@ def _embedding_points(name: str, stack: Stack, embedding: Embedding) -> dict[str
 
 @contextmanager
 def _patch_output(module: nn.Module, kind: Patch, name: str, during: Stack | None = None) -> Iterator[None]:
-    """Patch the output of a module; with `during`, only while that stack runs, as stacks may share an embedding."""
+    """Patch the output of a module.
+
+    If `during` is given, patch it only while this stack runs, because two stacks may share an embedding.
+    """
     running = [during is None]
 
     def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor | Rotation) -> Tensor | Rotation:

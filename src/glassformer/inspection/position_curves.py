@@ -147,7 +147,7 @@ class ShuffleResult:
         after: (n) ln p(answer) for each permutation.
         divergence: (n) KL divergence from the original output distribution to that of the permutation, in nats.
         same: (n) bool, True if the likeliest answer is unchanged.
-        orders: (n, moved) original position of the token that is now at each position of `moved`.
+        orders: (n, moved) for each position in `moved`, the original position of the token that is placed there.
     """
 
     moved: tuple[int, ...]

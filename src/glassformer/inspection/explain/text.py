@@ -117,7 +117,10 @@ def _split_word(word: str, limit: int) -> list[str]:
 
 
 def _matrix(matrix: Matrix, width: int) -> Iterator[str]:
-    """Yield the lines of a matrix: in full if it fits, else its corners (unless parameters) and its statistics."""
+    """Yield the lines of a matrix.
+
+    If not all cells fit, yield the statistics and, except for parameters, the cells at the corners.
+    """
     number_format = matrix.format()
     rows, columns = matrix.shape
     name = f"{matrix.name} = {matrix.formula}" if matrix.formula else matrix.name

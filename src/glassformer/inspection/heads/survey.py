@@ -87,7 +87,7 @@ class _Layer:
 def survey(model: Model, probes: Sequence[HeadProbe], token_facts: TokenFacts) -> HeadSurvey:
     """Score all heads in all possible roles.
 
-    Attention weights are reduced to sums batch by batch, so that more sequences need hardly more memory.
+    Attention weights are reduced to sums batch by batch, so that memory use hardly depends on the number of sequences.
 
     Args:
         model: a model of any family; it is not modified.
@@ -232,7 +232,7 @@ def _unmeasured_roles(
 ) -> Iterator[tuple[str, str]]:
     """Yield roles that could not be measured at a site and are not in `unscored`, each with the reason.
 
-    The name "induction" includes "duplicate" here, and "syntactic" includes all gold relations.
+    "induction" is yielded for "induction" and "duplicate" together, and "syntactic" for all gold relations together.
     """
     if "copying" not in role_scores and "copying" not in unscored:
         reason = copying.no_direct_path(model, site.stack, site.part)

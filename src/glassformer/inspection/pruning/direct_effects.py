@@ -24,7 +24,7 @@ from glassformer.tasks.task_rows import TaskRows
 
 
 def no_direct_effect(model: Model, stack: str) -> str | None:
-    """Return the reason why the direct effect of heads in this stack cannot be computed; None if it can."""
+    """Return the reason why the direct effect of heads in this stack cannot be computed; otherwise None."""
     if stack != list(stacks(model))[-1]:
         return "the output of the encoder's heads reaches no logit directly"
     if model.config.norm_order == "post":

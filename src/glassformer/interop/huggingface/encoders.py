@@ -80,7 +80,7 @@ def _hidden_size(theirs: ConfigReader) -> int:
 
 
 _OLD_NORM_SUFFIXES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
-"""Suffixes of norm names, each with its suffix in files of 2019."""
+"""Suffixes of norm names, each with the corresponding suffix in files from 2019."""
 
 
 def _bert_rules(

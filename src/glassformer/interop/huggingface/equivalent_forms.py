@@ -80,7 +80,7 @@ def sinusoids_as_table(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def scale_inside(config: ModelConfig, ours: Tensors) -> Form:
-    """Multiply the embedding by its scale; the head keeps the unscaled matrix, so it is no longer tied."""
+    """Multiply the embedding by its scale; the head keeps the unscaled matrix and is no longer tied."""
     if not config.embedding_scale:
         return config, ours
     config, ours = untied_head(config, ours)
@@ -136,11 +136,11 @@ def centred_stream(config: ModelConfig, ours: Tensors) -> Form:
     LayerNorm subtracts the mean over the channels of a vector, and divides by the root mean square of the result. In a
     pre-norm model the residual stream is only read through norms, so its mean has no effect. If each vector that is
     added to the stream has mean 0, the subtraction does nothing, and LayerNorm equals RMSNorm (Jiang et al. 2023,
-    "Pre-RMSNorm and Pre-CRMSNorm Transformers", section 3). The head keeps the original embedding, so it is no longer
-    tied.
+    "Pre-RMSNorm and Pre-CRMSNorm Transformers", section 3). The head keeps the original embedding and is no
+    longer tied.
 
-    The model is returned unchanged unless it has rotary positions, pre-norm, LayerNorm without a bias, no embedding
-    norm, and no query or key norms.
+    The model is returned unchanged unless it is a pre-norm model with rotary positions and LayerNorm without a bias,
+    and without an embedding norm or query and key norms.
     """
     plain = config.positions == "rotary" and config.norm_order == "pre" and config.qk_norm == "none"
     if config.norm != "layernorm" or config.norm_bias or config.embedding_norm or not plain:
