@@ -36,8 +36,8 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
     Args:
         model: a model of any family, in any mode; its parameters need not require gradients.
         values: gates by attention site, (H) or (B, H) each; other attention layers have no gates. None: each forward
-            pass creates gates of 1 with gradients for all attention layers, (B, H) each. H counts the remaining heads,
-            in order.
+            pass creates gates of 1 that require gradients, (B, H), for each attention layer. H counts the remaining
+            heads, in order.
 
     Yields:
         The gates by attention site: `values` if given, otherwise the gates of the last forward pass.

@@ -204,7 +204,7 @@ def _patch_input(block: nn.Module, kind: Patch, name: str) -> Iterator[None]:
 
 
 def _patched_value(kind: Patch, current: Any, name: str) -> Any:
-    """Return the current value, replaced at the rows and positions that the kind applies to."""
+    """Return the current value with replacements at the rows and positions to patch."""
     assert not isinstance(kind, Pattern | KnockOut)
     if isinstance(current, Rotation):
         return Rotation(
@@ -230,7 +230,7 @@ def _only_zero_error(kind: Patch, name: str) -> GlassError:
 
 
 def _select_patched(kind: Patch, new: Tensor, current: Tensor, name: str) -> Tensor:
-    """Select `new` where the kind applies and `current` elsewhere.
+    """Return `new` at the rows and positions to patch, and `current` elsewhere.
 
     Both are (B, T, any) or (B, heads, T, any); the first dimension may be 1.
     """

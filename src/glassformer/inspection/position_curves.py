@@ -52,7 +52,7 @@ def position_vectors(embedding: Embedding, n_positions: int) -> Tensor | None:
 
 
 def by_distance(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean dot product and the mean cosine of positions at distance 0, 1, …, (T) each.
+    """Return the mean dot product and the mean cosine similarity of vectors at distance 0, 1, …, (T) each.
 
     Args:
         vectors: position vectors, (T, D).

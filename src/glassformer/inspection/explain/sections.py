@@ -41,7 +41,7 @@ class Matrix:
 
     @property
     def formula(self) -> str:
-        """Formula of the operation; empty for parameters."""
+        """Formula of the operation; an empty string for parameters."""
         return "" if self.operation is None else self.operation.formula
 
     @property

@@ -165,7 +165,7 @@ def _table(table: SectionTable, width: int) -> Iterator[str]:
 
 
 def display_width(text: str) -> int:
-    """Return the number of terminal columns of text: 0 for combining and format characters, 2 for wide ones, else 1."""
+    """Return the width of text in columns: 0 for combining and format characters, 2 for wide ones, 1 for others."""
     if text.isascii():
         return len(text)
     return sum(map(_letter_width, text))

@@ -25,7 +25,7 @@ class AttentionArrays:
         queries: (N, T) ids of the query tokens.
         keys: (N, S) ids of the key tokens; in self-attention the same as `queries`.
         query_mask: (N, T) bool, False at padding of the queries.
-        special: ids of special tokens that are not text: begin, end, mask.
+        special: ids of special tokens that are not text: start, end and mask.
         cross: True for cross-attention, where positions of queries and keys do not correspond.
     """
 

@@ -64,6 +64,6 @@ def divergence(arrays: AttentionArrays) -> tuple[Floats, float]:
 
 
 def _equal_rows(one: Bools, other: Bools) -> Bools:
-    """Return, for each row (T,), whether two masks (T, S) are equal there."""
+    """Return a mask (T,), True at the rows in which two masks (T, S) are equal."""
     same: Bools = (one == other).all(axis=-1)
     return same

@@ -103,7 +103,7 @@ class Recorder:
         self.snapshot_taker = SnapshotTaker(trainer.config, trainer.task, data, trainer.model)
 
     def observe(self, model: Model, step: int, last: bool) -> None:
-        """Take a snapshot if one is due or the step is the last; if there are too many, delete intermediate ones."""
+        """Take a snapshot if one is due or the step is the last; delete intermediate snapshots if there are too many."""
         if last or step in self.steps:
             self.folder.mkdir(exist_ok=True)
             write_snapshot(self.snapshot_taker.snapshot(model, step), self.folder)

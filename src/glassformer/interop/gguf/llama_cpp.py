@@ -114,9 +114,9 @@ def compare_with_llama_cpp(
 
 
 def known_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
-    """Return the texts without characters that encode to the unknown token, which llama.cpp drops.
+    """Return texts without the characters that encode to the unknown token, because llama.cpp drops these characters.
 
-    Texts without any known character are left out.
+    Texts that consist only of such characters are left out.
     """
     if tokenizer.unknown_id is None:
         return list(texts)
