@@ -17,7 +17,7 @@ Source = Tensor | Mapping[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Zero:
-    """Patch that replaces an activation by zeros, or removes rotary positions, position biases or the causal mask."""
+    """Patch that replaces an activation with zeros, or removes rotary positions, position biases or the causal mask."""
 
     where: Tensor | None = field(default=None, kw_only=True)
 
@@ -28,7 +28,7 @@ class Zero:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """Patch that replaces an activation by a tensor that broadcasts to its shape."""
+    """Patch that replaces an activation with a tensor that broadcasts to its shape."""
 
     tensor: Tensor
     where: Tensor | None = field(default=None, kw_only=True)
@@ -40,7 +40,7 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class Mean:
-    """Patch that replaces an activation by the mean over all rows and positions of recorded values.
+    """Patch that replaces an activation with the mean over all rows and positions of recorded values.
 
     Attributes:
         source: values of shape (rows, positions, width), or a recording with such values under the same name.
@@ -75,7 +75,7 @@ class Mean:
 
 @dataclass(frozen=True, eq=False)
 class Resample:
-    """Patch that replaces an activation by the one at the same position for another input of equal shape.
+    """Patch that replaces an activation with that at the same position for another input of equal shape.
 
     Attributes:
         source: a tensor, or a recording with a tensor under the name of the activation. The tensor has the shape of
@@ -102,7 +102,7 @@ class Resample:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Patch that replaces attention weights by given ones, (B, H, T, S) for a layer or (B, T, S) for a head.
+    """Patch that replaces attention weights with given weights, (B, H, T, S) for a layer or (B, T, S) for a head.
 
     Attributes:
         source: the attention weights, or a recording of `pattern`.

@@ -216,7 +216,7 @@ def _patched_value(kind: Patch, current: Any, name: str) -> Any:
 
 
 def _patched_rotation(kind: Patch, current: Tensor, name: str, identity: float) -> Tensor:
-    """Replace the cosine or sine of a rotation, (B or 1, 1, T, K), by that of the identity rotation."""
+    """Replace the cosine or sine of a rotation, (B or 1, 1, T, K), with that of the identity rotation."""
     if not isinstance(kind, Zero):
         raise _only_zero_error(kind, name)
     return _select_patched(kind, torch.full_like(current, identity), current, name)
@@ -310,7 +310,7 @@ def _patch_head(layer: Attention, head: int, kind: Patch, name: str) -> Iterator
 
 @contextmanager
 def _pattern_hook(layer: Attention, change: Callable[[Tensor, Tensor], Tensor]) -> Iterator[None]:
-    """Replace the pattern (B, H, T, S) by `change(pattern, first)` until the context ends.
+    """Replace the pattern (B, H, T, S) with `change(pattern, first)` until the context ends.
 
     `first` (B) is the position of each row's first visible key, according to the scores of the pass.
     """

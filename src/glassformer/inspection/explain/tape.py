@@ -85,7 +85,7 @@ class Tape:
         if recomputed is None:
             return None
         values = self.matrices[number].values
-        equal = recomputed == values  # so that equal infinities have no difference
+        equal = recomputed == values  # so that the difference of equal infinities is 0
         return float(np.abs(np.where(equal, 0.0, recomputed) - np.where(equal, 0.0, values)).max(initial=0.0))
 
     def derive_cell(self, number: int, row: int, column: int) -> CellDerivation | None:

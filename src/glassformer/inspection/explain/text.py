@@ -35,7 +35,7 @@ def text_lines(walk: Walk, level: Level, width: int, in_full: ShowInFull) -> Ite
     """
     yield walk.title
     yield "═" * min(width, display_width(walk.title))
-    text = walk.text if walk.text.strip() else visible_text(walk.text)  # a text of spaces alone is made visible
+    text = walk.text if walk.text.strip() else visible_text(walk.text)  # make a text of only spaces visible
     yield from _wrapped(f"{'text' if walk.target is None else 'source'}: {text}", width, "")
     if walk.target is not None:
         yield from _wrapped(f"target: {walk.target}", width, "")

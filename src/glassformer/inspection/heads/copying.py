@@ -43,10 +43,10 @@ def copying(arrays: AttentionArrays, raised: Floats) -> RoleTally:
     """Compute the copying score of Olsson et al. (2022), between -1 and 1, on tokens that do not repeat.
 
     The raise of a token is the head's contribution to its logit minus the mean contribution over the vocabulary, or 0
-    if this difference is negative or the token is special. With a_j the raise of the token at position j, and R the sum
-    over the sequence's tokens, r_j = a_j / (a_j + R), which is 1/2 if only token j is raised, and 0 if a_j is 0. The
-    score of a query is 4 r - 1, where r is the mean of r_j over keys, weighted by attention; for the chance level, all
-    visible keys have equal weights.
+    if this difference is negative or the token is special. Let a_j be the raise of the token at position j, and let R
+    be the sum of the raises of all tokens of the sequence. Then r_j = a_j / (a_j + R) is 1/2 if only token j is raised,
+    and 0 if a_j is 0. The score of a query is 4 r - 1, where r is the mean of r_j over keys, weighted by attention; for
+    the chance level, all visible keys have equal weights.
 
     Args:
         arrays: attention of the layer.

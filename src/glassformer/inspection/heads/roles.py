@@ -42,7 +42,7 @@ class Role:
 
 
 def at_offset(arrays: AttentionArrays, offset: int) -> Bools:
-    """Return a mask (1, T, S), True at the key `offset` positions after each query; before it if negative."""
+    """Return a mask (1, T, S), True at the key `offset` positions after each query; negative offsets are before it."""
     return (arrays.offsets == offset)[None]
 
 

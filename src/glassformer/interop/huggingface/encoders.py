@@ -245,7 +245,7 @@ ROBERTA_MASKED = Architecture(
         *_MASKED_HEAD_FIELDS,
         *_ROBERTA_FIELDS,
         FixedSetting("activation", ("gelu",)),
-    ),  # in the head, independent of hidden_act
+    ),  # the activation in the head, which does not depend on hidden_act
     rules=_masked_rules(
         "roberta", rows_before(2), 1, "lm_head", {"linear": "lm_head.dense", "norm": "lm_head.layer_norm"}
     ),

@@ -27,7 +27,7 @@ STACKS = {"stack": "", "encoder": "enc", "decoder": "dec"}
 
 
 def restored_heads(config: ModelConfig, ours: Tensors) -> Form:
-    """Replace removed heads by heads with zero queries and zero output columns, which contribute nothing.
+    """Replace removed heads with heads whose queries and output columns are zero, so that they contribute nothing.
 
     Key and value heads that were removed with them become zero, too. Layers without any head get query and key norms
     with gains of one, if the model has such norms.
@@ -66,7 +66,7 @@ def _with_zero_heads(tensor: torch.Tensor, kept_heads: list[int], heads: int, K:
 
 
 def sinusoids_as_table(config: ModelConfig, ours: Tensors) -> Form:
-    """Replace sinusoidal positions by a position table with the same values."""
+    """Replace sinusoidal positions with a position table with the same values."""
     if config.positions != "sinusoidal":
         return config, ours
     positions = torch.arange(config.context, device=ours[TOKENS].device)[None]  # (1, C)
@@ -88,7 +88,7 @@ def scale_inside(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def untied_head(config: ModelConfig, ours: Tensors) -> Form:
-    """Replace a tied head by a head with a copy of the embedding."""
+    """Replace a tied head with an untied head that has a copy of the embedding."""
     if not config.tied:
         return config, ours
     return config.replace(tied=False), {HEAD: ours[TOKENS], **ours}
@@ -114,7 +114,7 @@ def same_biases(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def two_embeddings(config: ModelConfig, ours: Tensors) -> Form:
-    """Replace a shared embedding by two equal embeddings."""
+    """Replace a shared embedding with two equal embeddings."""
     if not config.shared_embedding:
         return config, ours
     copies = {f"source_{name}": tensor for name, tensor in ours.items() if name.startswith("embedding.")}
