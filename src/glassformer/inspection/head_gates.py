@@ -68,7 +68,7 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
 def _gate(
     gates: dict[str, Tensor], name: str, create: bool, module: nn.Module, args: tuple[Any, ...], z: Tensor
 ) -> Tensor:
-    """Forward hook that multiplies z (B, H, T, K) by the gates of this attention layer."""
+    """Multiply z (B, H, T, K) by the gates of this attention layer, as a forward hook."""
     B, H = z.shape[:2]
     if create:
         dtype = torch.promote_types(z.dtype, torch.float32)

@@ -31,7 +31,7 @@ class Subject:
         positions: positions whose predictions are shown; empty for a classifier, which predicts once.
         name: function from an output id to the text of the token, or to the class.
         special: output ids that are excluded from predictions.
-        notes: sentences for readers, such as on tokens that the model does not read or on a generated target.
+        notes: sentences for readers, for example on tokens that the model does not read or on a generated target.
     """
 
     title: str

@@ -31,11 +31,11 @@ SEED = 0
 TEXTS = 16
 """Maximum number of sequences in the probe "text": held-out rows, windows of a text, or rows of random tokens."""
 SENTENCE_COUNT = 200
-"""Number of generated sentences with gold relations, before unsuitable ones are skipped."""
+"""Number of generated sentences with gold relations, before unsuitable sentences are skipped."""
 EDGE = 0.1
 """Fraction of the text tokens that is excluded from random sequences at each end of the frequency ranking."""
 LARGE = 100
-"""Minimum number of text tokens in a vocabulary at which the most and the least frequent ones are excluded."""
+"""Minimum number of text tokens in a vocabulary at which the most and the least frequent tokens are excluded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +79,8 @@ class TokenPool:
 def text_token_pool(tokenizer: Tokenizer, counts: Ids | None = None) -> TokenPool:
     """Return the pool of a vocabulary's text tokens, without special and unknown tokens.
 
-    If there are `counts` (V,) and at least `LARGE` text tokens, leave out the most and the least frequent ones; see
-    `EDGE`.
+    If there are `counts` (V,) and at least `LARGE` text tokens, leave out the most and the least frequent tokens;
+    see `EDGE`.
     """
     special = special_ids(tokenizer) | {tokenizer.unknown_id}
     pool = np.array([token for token in range(tokenizer.vocab_size) if token not in special], dtype=np.int64)
@@ -150,7 +150,7 @@ def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str 
         model: a decoder or an encoder.
         tokenizer: tokenizer of the run.
         start: True if rows begin with a special token.
-        corpus: `data.source` of the run, such as the name of a generated corpus; None with source and target texts.
+        corpus: `data.source` of the run, such as the name of a generated corpus; None for a run with target texts.
     """
     if corpus is None or corpus not in RELATIONS or (corpus == "coreference" and isinstance(model, Decoder)):
         return None

@@ -48,8 +48,8 @@ class TokenFacts:
         special: ids of special tokens that are not text; for an encoder-decoder those of the target.
         source_special: ids of special tokens of the source of an encoder-decoder.
         marks: ids of full stop, comma and danda in the input of the model; used for encoders.
-        counts: (V,) counts of each token in the training text; None without data, or with source and target texts.
-        corpus: `data.source` of the run, such as the name of a generated corpus; None with source and target texts.
+        counts: (V,) counts of each token in the training text; None without data, or for a run with target texts.
+        corpus: `data.source` of the run, such as the name of a generated corpus; None for a run with target texts.
     """
 
     special: frozenset[int]

@@ -1,4 +1,4 @@
-"""Direct effect of a head on the loss: the effect of removing its direct path to the logits and nothing else.
+"""Direct effect of a head on the loss: the effect of removing only its direct path to the logits.
 
 A head adds c to the residual stream. If the scale of the final norm is held fixed, the norm is linear apart from its
 bias, and the logits without the direct path are the model's logits minus the contribution of norm(c) (Elhage et al.

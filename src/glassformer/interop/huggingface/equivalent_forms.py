@@ -59,7 +59,7 @@ def restored_heads(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def _with_zero_heads(tensor: torch.Tensor, kept_heads: list[int], heads: int, K: int) -> torch.Tensor:
-    """Insert zeros for removed heads: (kept heads K, ...) -> (heads K, ...)."""
+    """Insert zeros for removed heads: (remaining heads K, ...) -> (heads K, ...)."""
     restored = tensor.new_zeros(heads, K, *tensor.shape[1:])  # (heads, K, ...)
     restored[kept_heads] = tensor.reshape(len(kept_heads), K, *tensor.shape[1:])
     return restored.flatten(0, 1)
