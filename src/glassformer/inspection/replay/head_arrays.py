@@ -103,7 +103,7 @@ def _is_reached(role_score: RoleScore) -> bool:
 
 
 def _maps(model: Model, texts: Sequence[MappedText]) -> dict[tuple[int, str], Map]:
-    """Return the attention maps (H, T, S) for each text and attention site; texts are run one by one, without padding."""
+    """Return the attention maps (H, T, S) for each text and attention site, running one text at a time."""
     maps = {}
     for number, text in enumerate(texts):
         target = None if text.target is None else torch.from_numpy(text.target)[None]  # (1, T)
