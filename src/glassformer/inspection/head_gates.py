@@ -34,10 +34,10 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
         importance = gates["dec.0.self"].grad.abs().mean(dim=0)  # (H)
 
     Args:
-        model: a model of any family, in any mode; its parameters need no gradients.
+        model: a model of any family, in any mode; its parameters need not require gradients.
         values: gates by attention site, (H) or (B, H) each; other attention layers have no gates. None: each forward
-            pass creates gates of 1 with gradients for all attention layers, (B, H) each. H counts the remaining heads,
-            in order.
+            pass creates gates of 1 that require gradients, (B, H), for each attention layer. H counts the remaining
+            heads, in order.
 
     Yields:
         The gates by attention site: `values` if given, otherwise the gates of the last forward pass.
@@ -68,7 +68,7 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
 def _gate(
     gates: dict[str, Tensor], name: str, create: bool, module: nn.Module, args: tuple[Any, ...], z: Tensor
 ) -> Tensor:
-    """Return z (B, H, T, K) times the gates of this attention layer; a forward hook."""
+    """Multiply z (B, H, T, K) by the gates of this attention layer, as a forward hook."""
     B, H = z.shape[:2]
     if create:
         dtype = torch.promote_types(z.dtype, torch.float32)

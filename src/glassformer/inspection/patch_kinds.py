@@ -12,12 +12,12 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 
 Source = Tensor | Mapping[str, Tensor]
-"""A tensor, or a recording with a tensor under the name of the patched activation (for `Pattern`, with `.pattern`)."""
+"""A tensor, or a recording with a tensor under the name of the patched activation; `Pattern` appends `.pattern`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Zero:
-    """Patch that replaces an activation by zeros, or removes `positions` or the causal `mask`."""
+    """Patch that replaces an activation with zeros, or removes rotary positions, position biases or the causal mask."""
 
     where: Tensor | None = field(default=None, kw_only=True)
 
@@ -28,7 +28,7 @@ class Zero:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """Patch that replaces an activation by a tensor that broadcasts to its shape."""
+    """Patch that replaces an activation with a tensor that broadcasts to its shape."""
 
     tensor: Tensor
     where: Tensor | None = field(default=None, kw_only=True)
@@ -40,7 +40,7 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class Mean:
-    """Patch that replaces an activation by the mean over all rows and positions of recorded values.
+    """Patch that replaces an activation with the mean over all rows and positions of recorded values.
 
     Attributes:
         source: values of shape (rows, positions, width), or a recording with such values under the same name.
@@ -75,11 +75,12 @@ class Mean:
 
 @dataclass(frozen=True, eq=False)
 class Resample:
-    """Patch that replaces an activation by the one at the same position for another input of equal shape.
+    """Patch that replaces an activation with that at the same position for another input of equal shape.
 
     Attributes:
-        source: a tensor of the shape of the activation (with `rows`, of any number of rows), or a recording.
-        rows: for each row, the index of the source row to take; None: the same row.
+        source: a tensor, or a recording with a tensor under the name of the activation. The tensor has the shape of
+            the activation; if `rows` is given, it can have any number of rows.
+        rows: for each row, the index of the source row to use; None: the same row.
     """
 
     source: Source
@@ -101,7 +102,7 @@ class Resample:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Patch that replaces attention weights by given ones, (B, H, T, S) for a layer or (B, T, S) for a head.
+    """Patch that replaces attention weights with given weights, (B, H, T, S) for a layer or (B, T, S) for a head.
 
     Attributes:
         source: the attention weights, or a recording of `pattern`.

@@ -11,7 +11,7 @@ Results depend on the kind of replacement, so report which kind was used:
 * `Value`: any tensor.
 * `Pattern`: given attention weights, applied to the current values. Removing a head while all patterns are frozen is
   the pattern-preserving ablation of Olsson et al. 2022.
-* `KnockOut`: attention to the first visible token alone.
+* `KnockOut`: attention to the first visible token only.
 
 Most patches are forward hooks that return another tensor: on `hook_pattern` of the attention layer for `Pattern` and
 `KnockOut`, on `hook_z` for other patches of a head, and otherwise on the module itself. The patch of a block's input is
@@ -67,7 +67,7 @@ Install = Callable[[Patch, str], AbstractContextManager[None]]
 def patch(model: Model, patches: Mapping[str, Patch]) -> Iterator[None]:
     """Replace the named activations in all forward passes until the context ends, normally or with an exception.
 
-    Patches of the attention weights of a layer apply before those of its heads, whatever their order in `patches`.
+    Patches of the attention weights of a layer apply before those of its heads, regardless of the order of `patches`.
     Gradients flow through the remaining values of the model and into the given values.
 
     Args:
@@ -76,9 +76,9 @@ def patch(model: Model, patches: Mapping[str, Patch]) -> Iterator[None]:
         patches: patch of each activation by name; `patchable` lists the names.
 
     Raises:
-        GlassError: a name is unknown, a kind does not apply to it, or an outer `patch` already patches it, a part of
-            it or an activation that contains it; or, during the forward pass, a value is missing, or a patch does not
-            fit the activation, such as a value or `where` of the wrong shape.
+        GlassError: a name is unknown, a kind does not apply to the named activation, or an outer `patch` already
+            patches the activation, a part of it, or an activation that contains it; or, during the forward pass, a
+            value is missing, or a patch does not fit the activation, such as a value or `where` of the wrong shape.
     """
     points = _patch_points(model)
     for name, kind in patches.items():
@@ -166,7 +166,10 @@ def _embedding_points(name: str, stack: Stack, embedding: Embedding) -> dict[str
 
 @contextmanager
 def _patch_output(module: nn.Module, kind: Patch, name: str, during: Stack | None = None) -> Iterator[None]:
-    """Patch the output of a module; with `during`, only while that stack runs, as stacks may share an embedding."""
+    """Patch the output of a module.
+
+    If `during` is given, patch it only while this stack runs, because two stacks may share an embedding.
+    """
     running = [during is None]
 
     def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor | Rotation) -> Tensor | Rotation:
@@ -201,7 +204,7 @@ def _patch_input(block: nn.Module, kind: Patch, name: str) -> Iterator[None]:
 
 
 def _patched_value(kind: Patch, current: Any, name: str) -> Any:
-    """Return the current value, replaced at the rows and positions that the kind applies to."""
+    """Return the current value with replacements at the rows and positions to patch."""
     assert not isinstance(kind, Pattern | KnockOut)
     if isinstance(current, Rotation):
         return Rotation(
@@ -213,7 +216,7 @@ def _patched_value(kind: Patch, current: Any, name: str) -> Any:
 
 
 def _patched_rotation(kind: Patch, current: Tensor, name: str, identity: float) -> Tensor:
-    """Replace the cosine or sine of a rotation, (B or 1, 1, T, K), by that of the identity rotation."""
+    """Replace the cosine or sine of a rotation, (B or 1, 1, T, K), with that of the identity rotation."""
     if not isinstance(kind, Zero):
         raise _only_zero_error(kind, name)
     return _select_patched(kind, torch.full_like(current, identity), current, name)
@@ -227,7 +230,7 @@ def _only_zero_error(kind: Patch, name: str) -> GlassError:
 
 
 def _select_patched(kind: Patch, new: Tensor, current: Tensor, name: str) -> Tensor:
-    """Select `new` where the kind applies and `current` elsewhere.
+    """Return `new` at the rows and positions to patch, and `current` elsewhere.
 
     Both are (B, T, any) or (B, heads, T, any); the first dimension may be 1.
     """
@@ -307,7 +310,7 @@ def _patch_head(layer: Attention, head: int, kind: Patch, name: str) -> Iterator
 
 @contextmanager
 def _pattern_hook(layer: Attention, change: Callable[[Tensor, Tensor], Tensor]) -> Iterator[None]:
-    """Replace the pattern (B, H, T, S) by `change(pattern, first)` until the context ends.
+    """Replace the pattern (B, H, T, S) with `change(pattern, first)` until the context ends.
 
     `first` (B) is the position of each row's first visible key, according to the scores of the pass.
     """

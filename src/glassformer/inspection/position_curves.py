@@ -52,7 +52,7 @@ def position_vectors(embedding: Embedding, n_positions: int) -> Tensor | None:
 
 
 def by_distance(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean dot product and the mean cosine of positions at distance 0, 1, …, (T) each.
+    """Return the mean dot product and the mean cosine similarity of vectors at distance 0, 1, …, (T) each.
 
     Args:
         vectors: position vectors, (T, D).
@@ -147,7 +147,7 @@ class ShuffleResult:
         after: (n) ln p(answer) for each permutation.
         divergence: (n) KL divergence from the original output distribution to that of the permutation, in nats.
         same: (n) bool, True if the likeliest answer is unchanged.
-        orders: (n, moved) original position of the token that is now at each position of `moved`.
+        orders: (n, moved) for each position in `moved`, the original position of the token that is placed there.
     """
 
     moved: tuple[int, ...]

@@ -9,7 +9,7 @@ Numbers = npt.NDArray[np.floating]
 
 
 def spearman(first: Numbers, second: Numbers) -> float | None:
-    """Return Spearman's correlation of two arrays (n,); tied values get their mean rank. None if one is constant.
+    """Return Spearman's correlation of two arrays (n,); tied values get their mean rank. None if an array is constant.
 
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 1000.0, 100.0]))
     0.5

@@ -265,7 +265,7 @@ class _PassRecorder:
         """
         entry = self.entries[name]
         if entry.kind in ("embedding", "positions") and entry.stack != self.current_stack:
-            return  # source and target share an embedding
+            return  # the other stack called the shared embedding
         with torch.inference_mode(False), torch.no_grad():
             if entry.kind == "head_output":
                 value = head_outputs(self.layers[name.removesuffix(".head_output")], value)  # (B, H, T, D)

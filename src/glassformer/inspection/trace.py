@@ -146,7 +146,7 @@ class Calls:
 def _stack(calls: Calls, stack: Stack, embedding: Embedding, real: Tensor | None, call_index: int = -1) -> StackTrace:
     """Return the trace of a stack.
 
-    `call_index` is the index of the stack's call of the embedding: source and target may share an embedding.
+    `call_index` selects the stack's call among all calls of its embedding, which source and target may share.
     """
     embedded = calls.output(embedding, call_index)  # (B, T, D)
     position_vectors = None

@@ -29,7 +29,8 @@ class AttentionTrace:
         scaled: (B, H, T, S) q kᵀ / √K, including masked keys.
         bias: (B or 1, H, T, S) position bias added to `scaled`, -inf where masked; None if there is no bias.
         masked: (B, H, T, S) input of the softmax: scaled + bias, -inf where the key is masked.
-        allowed: (B, 1, T, S) bool, False where `masked` is -inf in all heads; from the mask if the layer has no heads.
+        allowed: (B, 1, T, S) bool, False where `masked` is -inf in all heads; computed from the mask if the layer has
+            no heads.
         pattern: (B, H, T, S) attention weights: softmax of `masked`; zeros in fully masked rows.
         z: (B, H, T, K) pattern times v.
         head_outputs: (B, H, T, D) contribution of each head to the output projection, computed from z.

@@ -1,4 +1,4 @@
-"""Atomic export: the complete output appears if all comparisons pass, else nothing. No existing output is replaced."""
+"""Atomic export: the complete output is written only if all comparisons pass. No existing output is replaced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def refuse_taken(out: Path) -> None:
 
 
 def write_atomically(target: str, out: Path, fill: Callable[[Path], Sequence[Comparison]]) -> tuple[Comparison, ...]:
-    """Write to a temporary path, and rename it to `out` if every comparison is within its limit; else delete it.
+    """Write to a temporary path, and rename it to `out` if every comparison is within its limit; otherwise, delete it.
 
     The temporary path is `out` with the suffix `.partial`; a file or folder that an interrupted export left there is
     deleted first.

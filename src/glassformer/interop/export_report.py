@@ -24,7 +24,7 @@ class ExportRequest:
         which: the checkpoint to export.
         architecture: name of the target's architecture; None: the first one that can express the run. It must be None
             for onnx.
-        dtype: type of the exported weights, by the target's own name; None: float32.
+        dtype: type of the exported weights, as it is named in the target format; None: float32.
         note: function that is called with each progress message.
     """
 
@@ -73,7 +73,8 @@ class ExportReport:
         out: the folder or file.
         bytes: total size of the export.
         measured: all comparisons with the run, each within its limit.
-        checked_by: the program that loaded the export for comparison, with its version unless it is glassformer's own.
+        checked_by: the program that loaded the export for comparison, with its version unless the program is part of
+            glassformer.
         notes: remarks for the user.
         use: a command or lines of code that load or use the export.
     """

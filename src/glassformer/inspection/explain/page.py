@@ -47,8 +47,8 @@ def check_writable(path: Path) -> None:
     """Check that `path` does not exist, or is a page that `glass explain` wrote.
 
     Raises:
-        GlassError: `path` is a folder, its folder does not exist, or it is a file that cannot be read or that
-            `glass explain` did not write.
+        GlassError: `path` is a folder, its parent folder does not exist, or `path` is a file that cannot be read or
+            was not written by `glass explain`.
     """
     if path.is_dir():
         raise GlassError(f"{path} is a folder", "Give the name of a file, such as explained.html.")
@@ -79,7 +79,7 @@ class MatrixCell:
 
 @dataclass(frozen=True)
 class MatrixGrid:
-    """Matrix on the page; a large matrix is shortened to its edges.
+    """Matrix on the page; of a large matrix, only the first and last rows and columns are shown.
 
     Attributes:
         columns: names of the columns.
@@ -150,6 +150,6 @@ def _matrix_cell(matrix: Matrix, row: int | None, column: int | None, number_for
 
 
 def _edge_rows(table: SectionTable) -> list[list[str]]:
-    """Return the rows of a table as text; a long table is shortened to its edges."""
+    """Return the rows of a table as text; of a long table, only the first and last rows."""
     rows = [None if index is None else table.rows[index] for index in edges(len(table.rows), 40)]
     return [["…"] * len(table.header) if row is None else list(map(write_number, row)) for row in rows]

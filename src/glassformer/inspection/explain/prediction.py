@@ -22,7 +22,7 @@ MAX_RANKED_POSITIONS = (
 
 
 def prediction(subject: Subject, trace: Trace, top: int) -> list[Section]:
-    """Return the sections on pooling (classifiers), the head's transform, the logits, and the likeliest outputs."""
+    """Return the sections on pooling (for classifiers), the head's transform, the logits, and the likeliest outputs."""
     sections = []
     model = subject.model
     if isinstance(model, Classifier):

@@ -26,10 +26,10 @@ class Matrix:
     Attributes:
         name: name of the matrix in formulas.
         operation: operation that computes the matrix from earlier ones; None for parameters.
-        values: (rows, columns), -inf where a score is hidden.
+        values: (rows, columns), -inf where a score is masked.
         rows, columns: labels of the rows and of the columns; if empty, rows or columns are numbered from 0.
-        role: kind of content; attention weights are drawn as a heat map, and large parameters are shown by their
-            statistics alone.
+        role: kind of content; attention weights are drawn as a heat map, and of large parameters only statistics
+            are shown.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Matrix:
 
     @property
     def formula(self) -> str:
-        """Formula of the operation; empty for parameters."""
+        """Formula of the operation; an empty string for parameters."""
         return "" if self.operation is None else self.operation.formula
 
     @property
@@ -62,7 +62,7 @@ class Matrix:
     def format(self) -> str:
         """Return the number format: four decimals, or scientific notation for a matrix of very large or small values.
 
-        These are matrices whose largest absolute value is at least 10,000, or below 0.01 but not 0.
+        Scientific notation is used if the largest absolute value is at least 10,000, or below 0.01 but not 0.
         """
         finite = np.abs(self.values[np.isfinite(self.values)])
         largest = float(finite.max(initial=0.0))
@@ -96,7 +96,7 @@ class Section:
         matrices, tables: results of this step.
         notes: sentences about these results.
         children: steps that this step consists of.
-        layer, head: numbers of the layer and head of this step, from 0; None if there is none.
+        layer, head: numbers, from 0, of the layer and head that this step belongs to; None if it belongs to none.
         output: for a layer, name of the matrix that the next layer reads.
     """
 
@@ -159,9 +159,10 @@ def parameters(x: Tensor) -> Numbers:
 
 
 def edges(size: int, max_entries: int) -> list[int | None]:
-    """Return the indices below `size`; if more than `max_entries`, the first few, None for a gap, and the last two.
+    """Return the indices from 0 to `size` - 1; shorten a list of more than `max_entries` indices.
 
-    A shortened list has `max_entries` entries, but at least four; up to three indices are always returned in full.
+    A shortened list has the first indices, None for the gap, and the last two indices: `max_entries` entries in all,
+    but at least four. A list of up to three indices is never shortened.
 
     >>> edges(3, 5), edges(9, 6), edges(3, 1)
     ([0, 1, 2], [0, 1, 2, None, 7, 8], [0, 1, 2])

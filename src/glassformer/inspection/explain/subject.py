@@ -31,7 +31,7 @@ class Subject:
         positions: positions whose predictions are shown; empty for a classifier, which predicts once.
         name: function from an output id to the text of the token, or to the class.
         special: output ids that are excluded from predictions.
-        notes: sentences for readers, such as on tokens that the model does not read or on a generated target.
+        notes: sentences for readers, for example on tokens that the model does not read or on a generated target.
     """
 
     title: str
@@ -95,7 +95,7 @@ def unshortened_subject_of(
     if isinstance(model, TextModel):
         unread = len(model.prompt_ids(text)) - context
     else:
-        unread = 0 if isinstance(model, MaskFiller) else model.unread_tokens(text)  # its `ids` refuses a long text
+        unread = 0 if isinstance(model, MaskFiller) else model.unread_tokens(text)  # `model.ids` refuses a long text
     excess_tokens = {"text": unread}
     if isinstance(model, Translator) and target is not None:
         excess_tokens["target"] = len(model.tokenizer.encode(target)) + len(model.tokenizer.target_start) - context

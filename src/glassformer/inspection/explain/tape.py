@@ -85,7 +85,7 @@ class Tape:
         if recomputed is None:
             return None
         values = self.matrices[number].values
-        equal = recomputed == values  # so that equal infinities have no difference
+        equal = recomputed == values  # so that the difference of equal infinities is 0
         return float(np.abs(np.where(equal, 0.0, recomputed) - np.where(equal, 0.0, values)).max(initial=0.0))
 
     def derive_cell(self, number: int, row: int, column: int) -> CellDerivation | None:
@@ -114,7 +114,7 @@ def make_tape(subject: Subject, top: int = 10) -> Tape:
 
 
 def tape_bytes(model: Model, tokens: int, target: int | None = None) -> int:
-    """Estimate the size of a tape's matrices in bytes, without parameters, to refuse a long text in advance.
+    """Estimate the bytes of a tape's matrices, excluding parameters, so that a long text can be refused in advance.
 
     Args:
         model: a model of any family.
@@ -165,7 +165,7 @@ class _Recorder:
         return Tape(walk, tuple(self._parts), tuple(self._steps), tuple(self._matrices), tuple(self._contexts))
 
     def _begin_stack(self, stack: str) -> None:
-        """Begin the encoder or the decoder: discard earlier matrices; keep the encoder's output under "memory"."""
+        """Begin the encoder or the decoder: discard earlier matrices, except the encoder's output, named "memory"."""
         self._side = "source" if stack == "encoder" else "own"
         self._named_matrices = {} if stack == "encoder" else {"memory": self._stack_output()}
 

@@ -35,7 +35,7 @@ def text_lines(walk: Walk, level: Level, width: int, in_full: ShowInFull) -> Ite
     """
     yield walk.title
     yield "═" * min(width, display_width(walk.title))
-    text = walk.text if walk.text.strip() else visible_text(walk.text)  # a text of spaces alone is made visible
+    text = walk.text if walk.text.strip() else visible_text(walk.text)  # make a text of only spaces visible
     yield from _wrapped(f"{'text' if walk.target is None else 'source'}: {text}", width, "")
     if walk.target is not None:
         yield from _wrapped(f"target: {walk.target}", width, "")
@@ -117,7 +117,10 @@ def _split_word(word: str, limit: int) -> list[str]:
 
 
 def _matrix(matrix: Matrix, width: int) -> Iterator[str]:
-    """Yield the lines of a matrix: in full if it fits, else its corners (unless parameters) and its statistics."""
+    """Yield the lines of a matrix.
+
+    If not all cells fit, yield the statistics and, except for parameters, the cells at the corners.
+    """
     number_format = matrix.format()
     rows, columns = matrix.shape
     name = f"{matrix.name} = {matrix.formula}" if matrix.formula else matrix.name
@@ -162,7 +165,7 @@ def _table(table: SectionTable, width: int) -> Iterator[str]:
 
 
 def display_width(text: str) -> int:
-    """Return the number of terminal columns of text: 0 for combining and format characters, 2 for wide ones, else 1."""
+    """Return the width of text in columns: 0 for combining and format characters, 2 for wide ones, 1 for others."""
     if text.isascii():
         return len(text)
     return sum(map(_letter_width, text))

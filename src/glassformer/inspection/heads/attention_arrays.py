@@ -25,7 +25,7 @@ class AttentionArrays:
         queries: (N, T) ids of the query tokens.
         keys: (N, S) ids of the key tokens; in self-attention the same as `queries`.
         query_mask: (N, T) bool, False at padding of the queries.
-        special: ids of special tokens that are not text: begin, end, mask.
+        special: ids of special tokens that are not text: start, end and mask.
         cross: True for cross-attention, where positions of queries and keys do not correspond.
     """
 
@@ -49,10 +49,11 @@ class AttentionArrays:
 
     @cached_property
     def rows(self) -> Bools:
-        """Mask of queries that head roles are measured on, (N, T): tokens, not padding, with at least two visible keys.
+        """Mask of queries that head roles are measured on, (N, T): not padding, and with at least two visible keys.
 
         In self-attention, special tokens are excluded, and so is query 0, because in a decoder it can attend only to
-        itself. In cross-attention, special tokens are included: the one at position 0 predicts the first target token.
+        itself. In cross-attention, special tokens are included, because the token at position 0 predicts the first
+        target token.
         """
         rows: Bools = self.query_mask & (self.visible > 1)  # (N, T)
         if self.cross:
@@ -68,7 +69,7 @@ class AttentionArrays:
         return np.arange(S)[None, :] - np.arange(T)[:, None]  # (T, S)
 
     def votes(self, candidates: Bools | None = None) -> Floats:
-        """Return the votes of the queries, (N, H, T, S): each query gives 1 vote to the key with its largest weight.
+        """Return the votes of the queries, (N, H, T, S): each query gives one vote to the key with the largest weight.
 
         Tied keys share the vote equally, and all other keys get 0. With this split, ties favour neither near nor far
         keys, and uniform attention scores at chance level. A query without candidates gives no vote.

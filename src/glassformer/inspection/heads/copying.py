@@ -1,8 +1,8 @@
 """Copying scores: measure whether a head raises the logits of the tokens that it attends to.
 
 Both scores use the direct path from the head to the logits, which is linear if the scale of the final norm is held
-fixed. They exist only for pre-norm models and for the stack that yields the logits; `no_direct_path` has further
-conditions.
+fixed. The scores are defined only for pre-norm models and for the stack that yields the logits; `no_direct_path` checks
+further conditions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COPYING_BY_WEIGHTS_THRESHOLD = 0.5
 
 
 def no_direct_path(model: Model, stack: str, part: str) -> str | None:
-    """Return the reason why heads have no measurable direct path from a token to its logit; None if there is one."""
+    """Return the reason why heads have no measurable direct path from a token to its logit; None if they have one."""
     if isinstance(model, Classifier):
         return "the model's logits are of labels, not of tokens"
     if isinstance(model, EncoderDecoder) and stack == "enc":
@@ -43,10 +43,10 @@ def copying(arrays: AttentionArrays, raised: Floats) -> RoleTally:
     """Compute the copying score of Olsson et al. (2022), between -1 and 1, on tokens that do not repeat.
 
     The raise of a token is the head's contribution to its logit minus the mean contribution over the vocabulary, or 0
-    if this difference is negative or the token is special. With a_j the raise of the token at position j, and R the sum
-    over the sequence's tokens, r_j = a_j / (a_j + R), which is 1/2 if only token j is raised, and 0 if a_j is 0. The
-    score of a query is 4 r - 1, where r is the mean of r_j over keys, weighted by attention; for the chance level, all
-    visible keys have equal weights.
+    if this difference is negative or the token is special. Let a_j be the raise of the token at position j, and let R
+    be the sum of the raises of all tokens of the sequence. Then r_j = a_j / (a_j + R) is 1/2 if only token j is raised,
+    and 0 if a_j is 0. The score of a query is 4 r - 1, where r is the mean of r_j over keys, weighted by attention; for
+    the chance level, all visible keys have equal weights.
 
     Args:
         arrays: attention of the layer.
@@ -65,9 +65,10 @@ def copying(arrays: AttentionArrays, raised: Floats) -> RoleTally:
 
 
 def raised_logits(model: Model, attention_trace: AttentionTrace, keys: Tensor) -> Floats:
-    """Return each head's contribution to the logit of each key's token, (N, H, T, S), minus the vocabulary's mean.
+    """Return each head's contribution to the logit of each key's token, minus the mean over the vocabulary.
 
-    The scale of the final norm is left out; it is the same for all tokens of a query.
+    The shape is (N, H, T, S). The contributions are not divided by the scale of the final norm, which is the same for
+    all tokens of a query.
 
     Args:
         model: a model with a direct path (see `no_direct_path`).
@@ -82,12 +83,12 @@ def raised_logits(model: Model, attention_trace: AttentionTrace, keys: Tensor) -
 
 
 def copying_by_weights(model: Model, block: Block) -> list[float]:
-    """Return Σ λ / Σ |λ| of each self-attention head, λ the eigenvalues of W_U W_O W_V W_E (Elhage et al. 2021).
+    """Return Σ λ / Σ |λ| of each self-attention head, where λ are the eigenvalues of W_U W_O W_V W_E.
 
     The score is 1 if all nonzero eigenvalues are positive (tokens raise their own logits), -1 if all are negative, and
-    0 if there are none. The matrix is (V, V) of rank at most K, so its nonzero eigenvalues are those of the (K, K)
-    product in cyclic order. Gain and centring of the norms before the head and before the logits are included in W_E
-    and W_U.
+    0 if all eigenvalues are 0 (Elhage et al. 2021). The matrix is (V, V) of rank at most K, so its nonzero eigenvalues
+    are those of the (K, K) product in cyclic order. Gain and centring of the norms before the head and before the
+    logits are included in W_E and W_U.
     """
     layer = block.attention
     assert isinstance(layer, Attention)

@@ -18,10 +18,10 @@ def entropy(weights: Floats) -> Floats:
 def attention_statistics(arrays: AttentionArrays) -> dict[str, Floats]:
     """Return statistics by name, each summed over the queries in `arrays.rows`, (N, H).
 
-    - `entropy`: in nats; `entropy_share`: relative to ln(visible keys), so that uniform attention has 1.
+    - `entropy`: in nats; `entropy_share`: divided by ln(number of visible keys), so 1 for uniform attention.
     - `confidence`: largest weight on a token that is not special (Voita et al. 2019).
-    - `distance`: Σ_j A[i, j] |i - j| in tokens; `distance_share`: relative to uniform attention, which has 1. Both are
-      for self-attention only.
+    - `distance`: Σ_j A[i, j] |i - j| in tokens; `distance_share`: divided by the distance of uniform attention.
+      Both are for self-attention only.
     """
     rows = arrays.rows[:, None, :]  # (N, 1, T)
     nats = entropy(arrays.weights)  # (N, H, T)
@@ -64,6 +64,6 @@ def divergence(arrays: AttentionArrays) -> tuple[Floats, float]:
 
 
 def _equal_rows(one: Bools, other: Bools) -> Bools:
-    """Return, for each row (T,), whether two masks (T, S) are equal there."""
+    """Return a mask (T,), True at the rows in which two masks (T, S) are equal."""
     same: Bools = (one == other).all(axis=-1)
     return same

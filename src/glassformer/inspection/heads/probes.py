@@ -1,4 +1,4 @@
-"""Probe sequences for attention heads: text, repeated random tokens, distinct random tokens, and gold sentences.
+"""Probe sequences for attention heads: text, random tokens (repeated or distinct), and sentences with gold relations.
 
 The probes of a run are deterministic. Random tokens separate roles that coincide on natural text, where the previous
 token is often also the token after an earlier copy.
@@ -29,13 +29,13 @@ EXAMPLES = 10
 """Number of sequences of random tokens in a probe."""
 SEED = 0
 TEXTS = 16
-"""Maximum number of rows of held-out text, of windows of a text, or of random tokens in place of text."""
+"""Maximum number of sequences in the probe "text": held-out rows, windows of a text, or rows of random tokens."""
 SENTENCE_COUNT = 200
-"""Number of generated sentences with gold relations, before unsuitable ones are skipped."""
+"""Number of generated sentences with gold relations, before unsuitable sentences are skipped."""
 EDGE = 0.1
-"""Fraction of the text tokens to exclude from random sequences: once for the most, once for the least frequent ones."""
+"""Fraction of the text tokens that is excluded from random sequences at each end of the frequency ranking."""
 LARGE = 100
-"""Minimum number of text tokens in a vocabulary at which the most and the least frequent ones are excluded."""
+"""Minimum number of text tokens in a vocabulary at which the most and the least frequent tokens are excluded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +79,8 @@ class TokenPool:
 def text_token_pool(tokenizer: Tokenizer, counts: Ids | None = None) -> TokenPool:
     """Return the pool of a vocabulary's text tokens, without special and unknown tokens.
 
-    If there are `counts` (V,) and at least `LARGE` text tokens, leave out the most and the least frequent ones; see
-    `EDGE`.
+    If there are `counts` (V,) and at least `LARGE` text tokens, leave out the most and the least frequent tokens;
+    see `EDGE`.
     """
     special = special_ids(tokenizer) | {tokenizer.unknown_id}
     pool = np.array([token for token in range(tokenizer.vocab_size) if token not in special], dtype=np.int64)
@@ -104,7 +104,7 @@ def punctuation_ids(tokenizer: Tokenizer) -> frozenset[int]:
 
 
 def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[HeadProbe]:
-    """Return a probe of repeated and one of distinct random tokens, with segments of at most `SEGMENT` tokens.
+    """Return a probe of repeated and a probe of distinct random tokens, with segments of at most `SEGMENT` tokens.
 
     Segments are shorter if the context or a pool requires it. A probe is left out if its segments would have fewer than
     2 tokens. Source sequences of an encoder-decoder end with the end token; all other sequences begin with a special
@@ -150,7 +150,7 @@ def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str 
         model: a decoder or an encoder.
         tokenizer: tokenizer of the run.
         start: True if rows begin with a special token.
-        corpus: `data.source` of the run, such as the name of a generated corpus; None with source and target texts.
+        corpus: `data.source` of the run, such as the name of a generated corpus; None for a run with target texts.
     """
     if corpus is None or corpus not in RELATIONS or (corpus == "coreference" and isinstance(model, Decoder)):
         return None

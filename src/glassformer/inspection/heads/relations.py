@@ -23,7 +23,7 @@ ABOVE_BASELINE = 0.10
 """Minimum margin of a syntactic head's score over the best fixed offset."""
 FIRST_SENTENCE_INDEX = (
     1 << 40
-)  # first index of these sentences in the generator, distinct from documents and minimal pairs
+)  # first index of these sentences in the generator, distinct from those of documents and minimal pairs
 RELATIONS: Mapping[str, tuple[str, ...]] = {
     "agreement": ("verb to subject", "before verb to subject", "subject to verb"),
     "coreference": ("it to noun", "noun to it"),

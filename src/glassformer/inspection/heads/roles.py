@@ -1,10 +1,10 @@
 """Roles of self-attention heads, each with a score between 0 and 1 and a chance level.
 
-The scores of previous, next, self and first token (Clark et al. 2019; Olsson et al. 2022; Gu et al. 2025), delimiter
-(Clark et al. 2019, section 3.2), and duplicate token and induction (Olsson et al. 2022, "prefix matching") are
-fractions of the attention weight. The scores of positional, rare-word and syntactic heads are fractions of the rows
-whose largest weight is on a key of the role (Voita et al. 2019, section 5). Only rows in `AttentionArrays.rows` count
-and, except for positional heads, only those with a visible key of the role.
+The scores of previous-token, next-token, self and first-token heads (Clark et al. 2019; Olsson et al. 2022; Gu et al.
+2025), delimiter heads (Clark et al. 2019, section 3.2), and duplicate-token and induction heads (Olsson et al. 2022,
+"prefix matching") are fractions of the attention weight. The scores of positional, rare-word and syntactic heads are
+fractions of the rows whose largest weight is on a key of the role (Voita et al. 2019, section 5). Only rows in
+`AttentionArrays.rows` count; for all heads except positional ones, the row must also have a visible key of the role.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Role:
 
 
 def at_offset(arrays: AttentionArrays, offset: int) -> Bools:
-    """Return a mask (1, T, S), True at the key `offset` positions after each query; before it if negative."""
+    """Return a mask (1, T, S), True at the key `offset` positions after each query; negative offsets are before it."""
     return (arrays.offsets == offset)[None]
 
 

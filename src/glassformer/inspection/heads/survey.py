@@ -48,8 +48,8 @@ class TokenFacts:
         special: ids of special tokens that are not text; for an encoder-decoder those of the target.
         source_special: ids of special tokens of the source of an encoder-decoder.
         marks: ids of full stop, comma and danda in the input of the model; used for encoders.
-        counts: (V,) counts of each token in the training text; None without data, or with source and target texts.
-        corpus: `data.source` of the run, such as the name of a generated corpus; None with source and target texts.
+        counts: (V,) counts of each token in the training text; None without data, or for a run with target texts.
+        corpus: `data.source` of the run, such as the name of a generated corpus; None for a run with target texts.
     """
 
     special: frozenset[int]
@@ -87,7 +87,7 @@ class _Layer:
 def survey(model: Model, probes: Sequence[HeadProbe], token_facts: TokenFacts) -> HeadSurvey:
     """Score all heads in all possible roles.
 
-    Attention weights are reduced to sums batch by batch, so that more sequences need hardly more memory.
+    Attention weights are reduced to sums batch by batch, so that memory use hardly depends on the number of sequences.
 
     Args:
         model: a model of any family; it is not modified.
@@ -232,7 +232,7 @@ def _unmeasured_roles(
 ) -> Iterator[tuple[str, str]]:
     """Yield roles that could not be measured at a site and are not in `unscored`, each with the reason.
 
-    The name "induction" includes "duplicate" here, and "syntactic" includes all gold relations.
+    "induction" is yielded for "induction" and "duplicate" together, and "syntactic" for all gold relations together.
     """
     if "copying" not in role_scores and "copying" not in unscored:
         reason = copying.no_direct_path(model, site.stack, site.part)

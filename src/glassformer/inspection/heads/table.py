@@ -87,7 +87,7 @@ def _earned_roles(head_report: HeadReport) -> str:
 
 
 def _nearest_role(head_report: HeadReport) -> str:
-    """Return the role whose threshold a head without a role comes closest to, as text; "-" without scores."""
+    """Return the role whose threshold a head without a role comes closest to, as text; "-" if it has no scores."""
     if not head_report.roles:
         return "-"
     role = max(head_report.roles, key=lambda name: head_report.roles[name].score / head_report.roles[name].threshold)

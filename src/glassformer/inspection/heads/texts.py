@@ -103,7 +103,7 @@ def window_probe(model: AnyTextModel, text: str, name: str) -> HeadProbe:
 
 
 def _fitting(ids: list[int], model: AnyTextModel, text_name: str) -> list[int]:
-    """Return the ids; raise a `GlassError` if there are none, or too many for the context with a special token."""
+    """Return the ids; raise a `GlassError` if there are none, or more than the context minus 1."""
     if not ids:
         raise GlassError(f"{text_name} is empty", "Give a text.")
     max_tokens = model.config.model.context - 1

@@ -34,7 +34,10 @@ ACROSS = 4
 MOST_KEYS = 3
 """Maximum number of keys in the list of the largest weights of a query."""
 LEAST_LISTED = 0.005
-"""Minimum weight in the list of a query's largest weights, which have two decimals; the largest is always listed."""
+"""Minimum weight in the list of a query's largest weights; the largest weight is always listed.
+
+Weights are listed with two decimals, so smaller weights would appear as 0.00.
+"""
 DECIMALS = 6  # decimal places of weights in JSON
 
 

@@ -1,6 +1,6 @@
 """Conversion of attention weights to coloured cells: pooling, scales and colours, without matplotlib figures.
 
-NaN marks masked cells, which are not drawn like weights of 0.
+NaN marks masked cells, which are drawn differently from weights of 0.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ def draw_roles(
     Args:
         heads: names of the rows.
         roles: names of the columns.
-        scores: scores, (heads, roles); NaN if a role is impossible or was not measured. Colours range from 0 to 1;
-            scores outside this range are clipped.
+        scores: scores, (heads, roles); NaN if a role is impossible or was not measured. The colour scale ranges
+            from 0 to 1, and scores outside this range are clipped.
         chances: chance levels, (heads, roles); NaN if there is none.
         earned: bool, (heads, roles), True if the head has earned the role.
         title: title of the figure.

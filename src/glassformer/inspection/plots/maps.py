@@ -190,7 +190,7 @@ def _font_height(cell: int) -> float:
 def _label_axes(
     sheet: Sheet, axes: Axes, labels: MapLabels | None, block: int, plan: _Plan, sides: tuple[bool, bool]
 ) -> None:
-    """Draw token labels, or a ruler if labels would be illegible, at the left and the lower side as `sides` selects."""
+    """Draw token labels, or a ruler if labels would be illegible, along the axes selected by `sides` (y, x)."""
     if labels is None:
         return
     for axis, tick_labels, at_edge in (("y", labels.rows, sides[0]), ("x", labels.columns, sides[1])):

@@ -1,4 +1,4 @@
-"""Direct effect of a head on the loss: the effect of removing its direct path to the logits and nothing else.
+"""Direct effect of a head on the loss: the effect of removing only its direct path to the logits.
 
 A head adds c to the residual stream. If the scale of the final norm is held fixed, the norm is linear apart from its
 bias, and the logits without the direct path are the model's logits minus the contribution of norm(c) (Elhage et al.
@@ -24,7 +24,7 @@ from glassformer.tasks.task_rows import TaskRows
 
 
 def no_direct_effect(model: Model, stack: str) -> str | None:
-    """Return the reason why the direct effect of heads in this stack cannot be computed; None if it can."""
+    """Return the reason why the direct effect of heads in this stack cannot be computed; otherwise None."""
     if stack != list(stacks(model))[-1]:
         return "the output of the encoder's heads reaches no logit directly"
     if model.config.norm_order == "post":

@@ -51,8 +51,9 @@ def learn_gates(
 ) -> tuple[dict[str, Tensor], int]:
     """Continue training from step `first` with gates, and return the final gates and the number of targets.
 
-    The final gates are (H) by attention site. The weights change in place, unless `settings.gates_alone` is True. The
-    gates use a separate random generator, so that each step has the same rows and dropout as in normal training.
+    The final gates are tensors (H) by attention site. The weights change in place, unless `settings.gates_alone`
+    is True. The gates use a separate random generator, so that each step has the same rows and dropout as in normal
+    training.
 
     Raises:
         GlassError: a loss or a gradient is not finite.

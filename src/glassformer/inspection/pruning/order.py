@@ -48,9 +48,9 @@ def choose_by(order: Order, data: TaskRows, normalized: bool = False, seed: int 
         order: "importance": least important head first (Michel et al. 2019); "ablation": head with the smallest loss
             increase by zero ablation first; "random"; or "reverse": most important head first.
         data: rows for choosing heads; keep them separate from the rows that the curve is measured on.
-        normalized: whether to divide importance by its l2 norm in each attention layer, as Michel et al. 2019 do. All
-            layers are then pruned to a similar degree, including the more important ones. Not used by "ablation" and
-            "random".
+        normalized: whether to divide importance by its l2 norm over the heads of each layer, as Michel et al. 2019 do.
+            All layers are then pruned to a similar degree, including the more important ones. Not used by "ablation"
+            and "random".
         seed: seed of the random order.
     """
     if order == "random":

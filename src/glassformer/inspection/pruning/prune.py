@@ -104,10 +104,10 @@ class PruningReport:
         curves: pruning curves by order; "random" has several curves.
         attentions: change of the loss when all heads of an attention layer are removed, by attention site; empty
             without curves.
-        new_run: folder of the new run; None if no run was written, as for `new_loss` and `parameters`.
+        new_run: folder of the new run; None if no run was written.
         removed: names of the heads that the new run no longer has.
-        new_loss: loss of the new run.
-        parameters: numbers of parameters of the run and of the new run.
+        new_loss: loss of the new run; None if no run was written.
+        parameters: numbers of parameters of the run and of the new run; None if no run was written.
     """
 
     run: Path
@@ -196,7 +196,7 @@ def _curve_lines(report: PruningReport) -> Iterator[str]:
 
 
 def prune_run(request: PruningRequest) -> PruningReport:
-    """Measure the heads of a run and, with `out`, make a pruned run.
+    """Measure the heads of a run and, if `request.out` is given, write a pruned run.
 
     The request is checked before any measurement. If writing fails, no incomplete run is left behind.
 

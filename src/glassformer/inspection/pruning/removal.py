@@ -111,8 +111,8 @@ def cut_optimizers(before: list[Optimizer], after: list[Optimizer], larger: Mode
     """Copy the optimizer state of the remaining parameters to the smaller model's optimizers.
 
     AdamW's moments and Muon's momentum have the shape of their parameter and are updated elementwise, so the remaining
-    elements do not depend on the removed ones. A matrix with no remaining elements moves from Muon to AdamW, without
-    state.
+    elements do not depend on the removed elements. A matrix with no remaining elements moves from Muon to AdamW,
+    without state.
 
     Args:
         before, after: optimizers of the larger and of the smaller model.

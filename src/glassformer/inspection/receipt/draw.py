@@ -64,7 +64,7 @@ class Draw:
     Attributes:
         how: "drawn" (sampled by the exponential race), "likeliest" (greedy), or "beam search".
         token: id of the chosen token, or class of a classifier.
-        stages: the model's distribution, then one for each active filter.
+        stages: the model's distribution, then the distribution after each active filter.
         seed, step: seed and position that determine the random numbers; `step` counts generated tokens from 1.
         runners: all tokens of the race by waiting time, the sampled token first; empty if nothing was sampled.
     """

@@ -71,7 +71,7 @@ class Receipt:
         return [(part, abs(part.value) / total_size if total_size else 0.0) for part in order]
 
     def by_source(self, cross: bool = False) -> list[float]:
-        """Return the total contribution that comes from each token of the row, or of the source if `cross`."""
+        """Return the total contribution that comes from each token of the row, or of the source if `cross` is True."""
         rows = [part.sources for part in self.parts if part.sources is not None and (part.kind == CROSS) == cross]
         return [sum(column) for column in zip(*rows, strict=True)]
 

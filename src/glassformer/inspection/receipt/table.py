@@ -73,7 +73,7 @@ def _part_lines(receipt: Receipt, top: int) -> list[str]:
 
 
 def _main_source(receipt: Receipt, part: LogitPart) -> str:
-    """Return a note on the token with the largest contribution to a head's part of the logit; empty for other parts."""
+    """Return a note on the token that contributes most to a head's part of the logit; "" for other parts."""
     if part.head is None or part.sources is None:
         return ""
     value, position = max(

@@ -30,7 +30,7 @@ FRAMES_PER_SECOND = 5
 LAST = 10
 """Number of frames for which the last snapshot is shown."""
 DARK = np.array([0, 80, 140])
-"""Colour of a weight of 1; 0 is white."""
+"""Colour of a weight of 1; a weight of 0 is white."""
 BLUE = COLOURS[0]
 GREY = "#969696"
 

@@ -22,7 +22,10 @@ TEXT = 32
 REPEATED = 48
 """Maximum number of tokens per map of repeated random tokens: a segment and the beginning of its second copy."""
 SIZES = ((4, 48), (2, 48), (1, 48), (1, 40), (1, 32), (1, 24), (1, 16), (1, 8))
-"""Pairs (number of texts, maximum number of tokens per map): the first pair whose maps fit is used, else the last."""
+"""Pairs (number of texts, maximum number of tokens per map).
+
+The first pair whose maps fit into `MOST_BYTES` is used, or the last pair if none fits.
+"""
 MOST_BYTES = 400_000
 """Maximum size in bytes of a snapshot's maps before compression, unless even the last pair of `SIZES` exceeds it.
 
@@ -100,7 +103,7 @@ def _is_reached(role_score: RoleScore) -> bool:
 
 
 def _maps(model: Model, texts: Sequence[MappedText]) -> dict[tuple[int, str], Map]:
-    """Return the attention maps (H, T, S) for each text and attention site; each text runs alone, without padding."""
+    """Return the attention maps (H, T, S) for each text and attention site, running one text at a time."""
     maps = {}
     for number, text in enumerate(texts):
         target = None if text.target is None else torch.from_numpy(text.target)[None]  # (1, T)
@@ -141,7 +144,10 @@ def mapped_texts(
 
 
 def _evenly_spaced_rows(probe: HeadProbe, text_count: int) -> list[int]:
-    """Return evenly spaced row indices: up to `text_count` of the text probe, one of the repeated probe, else none."""
+    """Return the indices of evenly spaced rows of a probe.
+
+    There are up to `text_count` rows of the probe "text", one row of "repeated", and none of other probes.
+    """
     row_count = {"text": min(text_count, len(probe.rows)), "repeated": 1}.get(probe.name, 0)
     return [number * len(probe.rows) // row_count for number in range(row_count)]
 

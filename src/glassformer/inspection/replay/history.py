@@ -21,7 +21,10 @@ from glassformer.inspection.replay.snapshot import (
 from glassformer.runs.folder import Run
 
 IN_A_ROW = 3
-"""Number of consecutive snapshots in which a head must have a role for its birth; a single one may be chance."""
+"""Number of consecutive snapshots in which a head must have a role for its birth.
+
+In a single snapshot, a head may have a role by chance.
+"""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class History:
         return curve
 
     def chosen(self, head: str | None, role: str | None) -> tuple[str, str]:
-        """Return the head and role of a curve, and choose those that are None.
+        """Return `head` and `role`, with a chosen head or role instead of None.
 
         If both are None, the head is that of the first birth or, without births, the first head of the model. If only
         the head is None, it is the head with the best score for the role in the last snapshot. If the role is None, it

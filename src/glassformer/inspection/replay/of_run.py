@@ -103,7 +103,10 @@ class Recorder:
         self.snapshot_taker = SnapshotTaker(trainer.config, trainer.task, data, trainer.model)
 
     def observe(self, model: Model, step: int, last: bool) -> None:
-        """Take a snapshot if one is due or the step is the last; if there are too many, delete intermediate ones."""
+        """Take a snapshot if it is due or this is the last step.
+
+        If there are then too many snapshots, delete intermediate ones.
+        """
         if last or step in self.steps:
             self.folder.mkdir(exist_ok=True)
             write_snapshot(self.snapshot_taker.snapshot(model, step), self.folder)

@@ -14,12 +14,12 @@ OPEN_END = 1_000_000
 
 
 def snapshot_steps(count: int, end: int | None) -> list[int]:
-    """Return steps from 0 to the end, evenly spaced in their logarithm: dense early, when the model changes most.
+    """Return steps from 0 to the end, evenly spaced on a logarithmic scale: dense early, when the model changes most.
 
     Steps that would coincide are moved one apart, and the remaining steps are spaced again.
 
     Args:
-        count: number of steps to return, or fewer if the run has fewer steps; a single step is the last one.
+        count: maximum number of steps to return; if it is 1, only the last step is returned.
         end: last step; None if unknown, in which case one snapshot is reserved for the final step.
 
     >>> snapshot_steps(8, 100)
@@ -39,7 +39,7 @@ def snapshot_steps(count: int, end: int | None) -> list[int]:
 
 
 def thinned(steps: Iterable[int], max_count: int = MOST) -> list[int]:
-    """Return the steps to keep: the first, the last, and steps that are evenly spaced in their logarithm.
+    """Return the steps to keep: the first, the last, and steps that are evenly spaced on a logarithmic scale.
 
     At most `max_count` steps are kept, but always the first and the last. Steps are removed one at a time: the step
     whose neighbours are closest in ratio, and the earliest one in a tie. Therefore, thinning to a larger number first

@@ -39,7 +39,7 @@ def birth_lines(history: History, role: str | None = None, head: str | None = No
 
 
 def curve_lines(history: History, head: str, role: str) -> Iterator[str]:
-    """Yield a table with the loss and the score of one head in one role for each snapshot, as a bar chart."""
+    """Yield a table of the snapshots with the loss and with the score of one head in one role, also as a bar."""
     yield f"{display_name(role)}, {head}"
     yield f"{'step':>8}  {'loss':>6}  {'score':>5}"
     scores = history.curve(head, role)

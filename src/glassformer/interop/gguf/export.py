@@ -116,7 +116,7 @@ def answer_end(template: str, tokenizer: Tokenizer) -> int | None:
 
 
 def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
-    """Return the run's model with its weights rounded as in the file, so that logits may differ only by rounding."""
+    """Return the run's model with its weights rounded as in the file, to compare its logits with those of the file."""
     gguf = need_gguf()
     quantization_type = gguf.GGMLQuantizationType[kind.upper()]
     tensors = {}

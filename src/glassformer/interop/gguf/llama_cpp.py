@@ -37,7 +37,7 @@ TEXTS = ("It was", "Once upon a time, there was a fox; it's 3 years old.", "à¦†à
 """Texts for llama.cpp to tokenize; it adds the start token if the file requires one."""
 LENGTHS = (1, 7, 32, 256)
 GELU = 10
-"""Factor by which the limit is larger with GELU, because llama.cpp reads it from a half-precision table
+"""Factor by which the limit is larger with GELU, because llama.cpp reads GELU from a half-precision table
 (`ggml_table_gelu_f16` of ggml)."""
 DISTANCE = {"f16": 5e-2, "q8_0": 5e-1}
 """Largest allowed `relative_difference` of logits or log-probabilities due to rounded weights and activations."""
@@ -114,9 +114,9 @@ def compare_with_llama_cpp(
 
 
 def known_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
-    """Return the texts without characters that encode to the unknown token, which llama.cpp drops.
+    """Return texts without the characters that encode to the unknown token, because llama.cpp drops these characters.
 
-    Texts without any known character are left out.
+    Texts that consist only of such characters are left out.
     """
     if tokenizer.unknown_id is None:
         return list(texts)
@@ -196,7 +196,7 @@ def _count_unlikely(
 
 
 def relative_difference(ours: Sequence[Logits], theirs: Sequence[Logits]) -> float:
-    """Return the norm of `ours` - `theirs`, divided by the norm of `ours` after each row's mean is subtracted.
+    """Return the norm of `ours` - `theirs`, divided by the norm of `ours` minus the mean of each row of `ours`.
 
     The arrays are (V) or (T, V). The result is infinity if a value is NaN.
     """

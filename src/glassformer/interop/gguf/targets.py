@@ -1,9 +1,9 @@
 """Choose a llama.cpp architecture for a decoder, and convert tensors to its layout.
 
 A GGUF file names an architecture and contains its sizes. All else is fixed in llama.cpp's code for that architecture:
-the activation, which layers have biases, how rotary positions pair channels (github.com/ggml-org/llama.cpp,
-src/models/{llama,qwen3,starcoder2,gpt2}.cpp). A file for a model with other properties could load without an error but
-compute wrong results, so such models are refused here.
+the activation, the layers with biases, and the pairs of channels that rotary positions rotate (see
+github.com/ggml-org/llama.cpp, src/models/{llama,qwen3,starcoder2,gpt2}.cpp). A file for a model with other properties
+could load without an error but compute wrong results, so such models are refused here.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class GgufArchitecture:
     Attributes:
         name: name of the architecture in GGUF and in Hugging Face.
         fixed: settings that are fixed in llama.cpp's code but not in the Hugging Face class.
-        neighbours: whether rotary positions rotate channels 2 j and 2 j + 1 together; if not, j and j + K/2, as in
-            glassformer.
-        rms: whether norms are RMSNorm; if not, LayerNorm with a bias.
-        gated: whether the activation is SwiGLU; if not, tanh-GELU.
+        neighbours: True if rotary positions rotate channels 2 j and 2 j + 1 together, False if they rotate j and
+            j + K/2 together, as in glassformer.
+        rms: True if norms are RMSNorm, False if they are LayerNorm with a bias.
+        gated: True if the activation is SwiGLU, False if it is tanh-GELU.
         biased: whether llama.cpp requires a bias for every matrix in the blocks.
     """
 

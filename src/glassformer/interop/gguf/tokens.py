@@ -25,7 +25,7 @@ class Tokens:
     """Tokenizer fields of a GGUF file.
 
     Attributes:
-        tokens: tokens in id order, spelled with one letter for each byte (`layout.byte_letters`); special tokens by
+        tokens: tokens in id order, spelled with one letter for each byte (`layout.byte_letters`); for special tokens,
             their names.
         token_types: type of each token: `NORMAL`, `UNKNOWN` or `CONTROL`.
         merges: merges as "left right", in training order.
@@ -89,7 +89,7 @@ def read_tokens(path: Path) -> Tokens:
 def _character_tokens(symbols: list[str], special: list[str]) -> Tokens:
     """Return a character vocabulary as byte-level BPE, whose merges only build each character from its UTF-8 bytes.
 
-    A merge joins the beginning of a character with its next continuation byte, so no merge crosses characters.
+    A merge joins the beginning of a character with its next continuation byte, so no merge joins two characters.
     """
     letters = layout.byte_letters()
     *characters, unknown = symbols  # see `layout.word_level`

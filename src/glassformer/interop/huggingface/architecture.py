@@ -66,7 +66,7 @@ class Architecture:
         renamed: suffixes of tensor names, each with its suffix in older files.
         rewrites: names of the equivalent forms that bring our model closer to the class; see `equivalent_forms`.
         needs_padding: required id of the padding token, if the class computes positions from it.
-        pads_with_end: whether `pad_token_id` must be set, to the end token if the tokenizer has no padding token.
+        pads_with_end: whether `pad_token_id` must be set; without a padding token, it is the id of the end token.
         own_code: the module of this package with the class, if transformers lacks it; None: transformers has it.
     """
 
@@ -103,7 +103,8 @@ class Architecture:
             path: path of the file, for error messages.
 
         Raises:
-            GlassError: a field is missing, contradicts another, is unknown, or our models cannot express its value.
+            GlassError: a field is missing or unknown, contradicts another field, or has a value that our models cannot
+                express.
         """
         theirs = ConfigReader(values, path)
         settings: dict[str, Any] = {"family": self.family}

@@ -17,9 +17,9 @@ class HeadFields:
 
     Attributes:
         heads: name of the field for query heads.
-        kv_heads: name of the field for key and value heads; None: the class has as many as query heads.
+        kv_heads: name of the field for key and value heads; None: there are as many as query heads.
         head_width: name of the field for the head width; None: the width divided by the number of query heads.
-        default_kv: number of key and value heads if the field is missing; None: as many as query heads.
+        default_kv: number of key and value heads if the field is missing; None: the number of query heads.
         default_width: head width if the field is missing; None: the width divided by the number of query heads.
         width: name of the field for the width of the residual stream.
     """
@@ -83,7 +83,7 @@ class HeadFields:
 
 @dataclass(frozen=True)
 class Rope:
-    """Fields for rotary positions: `rope_parameters` since transformers 5, `rope_theta` and `rope_scaling` before.
+    """Fields for rotary positions: `rope_parameters` since transformers 5, earlier `rope_theta` and `rope_scaling`.
 
     Attributes:
         rotary_fraction: fraction of the head width that is rotated if `config.json` does not give it.
@@ -154,7 +154,7 @@ class Window:
     mixes: bool = False
 
     def read(self, theirs: ConfigReader) -> dict[str, Any]:
-        """Return the window; None if no layer uses it or it is longer than the context.
+        """Return the window; None if no layer uses a window, or if the window is longer than the context.
 
         Raises:
             GlassError: a field is malformed, or the layers differ.

@@ -51,7 +51,7 @@ REFUSED = {
     "gpt_neox": "Nearest: stablelm or starcoder2.",
     "distilbert": "Nearest: bert.",
 }
-"""Known architectures that our blocks cannot express, with the nearest supported one."""
+"""Known architectures that our blocks cannot express, with advice on the nearest supported architecture."""
 
 
 def architecture_named(name: str) -> Architecture:
@@ -161,7 +161,7 @@ def _refusals(architecture: Architecture, config: ModelConfig, ours: Tensors) ->
 
 
 def _tensors_fit(architecture: Architecture, config: ModelConfig, ours: Tensors) -> bool:
-    """Return whether the tensors convert to the class; tensors that it lacks must have the values that it implies."""
+    """Return whether the tensors convert to the class; tensors that the class lacks must have their implied values."""
     try:
         form, tensors = closest_form(architecture, config, ours)
         architecture.to_theirs(tensors, form)

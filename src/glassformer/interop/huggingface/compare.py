@@ -24,7 +24,7 @@ from glassformer.tasks.filling import MaskFiller
 from glassformer.text.tokenizers import frame_of
 
 LEAST_CONTEXT_FOR_MASKS = 42
-"""Context up to which texts with masks are not compared, because they may be too long as bytes."""
+"""Longest context for which texts with masks are not compared: encoded as bytes, they may exceed such a context."""
 TEXTS = (
     "The old dog sleeps in the sun.",
     "It wasn't 3,141.59 — was it?\n\n\tYes!  ",

@@ -223,8 +223,8 @@ _T5_ACTIVATIONS = {
     "gated-silu": "swiglu",
     "gated-gelu_python": "geglu",
 }
-"""T5's name of an activation -> our name. The name gated-gelu is missing, because it uses the tanh approximation,
-unlike our geglu; gated-gelu_python is exact."""
+"""T5's name of an activation -> our name. The name gated-gelu is missing, because this activation uses the
+tanh approximation, unlike our geglu; gated-gelu_python is exact."""
 
 
 class _FeedForwardField(ChoiceField):

@@ -80,7 +80,7 @@ def _hidden_size(theirs: ConfigReader) -> int:
 
 
 _OLD_NORM_SUFFIXES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
-"""Suffixes of norm names, each with its suffix in files of 2019."""
+"""Suffixes of norm names, each with the corresponding suffix in files from 2019."""
 
 
 def _bert_rules(
@@ -245,7 +245,7 @@ ROBERTA_MASKED = Architecture(
         *_MASKED_HEAD_FIELDS,
         *_ROBERTA_FIELDS,
         FixedSetting("activation", ("gelu",)),
-    ),  # in the head, independent of hidden_act
+    ),  # the activation in the head, which does not depend on hidden_act
     rules=_masked_rules(
         "roberta", rows_before(2), 1, "lm_head", {"linear": "lm_head.dense", "norm": "lm_head.layer_norm"}
     ),

@@ -27,7 +27,7 @@ STACKS = {"stack": "", "encoder": "enc", "decoder": "dec"}
 
 
 def restored_heads(config: ModelConfig, ours: Tensors) -> Form:
-    """Replace removed heads by heads with zero queries and zero output columns, which contribute nothing.
+    """Replace removed heads with heads whose queries and output columns are zero, so that they contribute nothing.
 
     Key and value heads that were removed with them become zero, too. Layers without any head get query and key norms
     with gains of one, if the model has such norms.
@@ -59,14 +59,14 @@ def restored_heads(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def _with_zero_heads(tensor: torch.Tensor, kept_heads: list[int], heads: int, K: int) -> torch.Tensor:
-    """Insert zeros for removed heads: (kept heads K, ...) -> (heads K, ...)."""
+    """Insert zeros for removed heads: (remaining heads K, ...) -> (heads K, ...)."""
     restored = tensor.new_zeros(heads, K, *tensor.shape[1:])  # (heads, K, ...)
     restored[kept_heads] = tensor.reshape(len(kept_heads), K, *tensor.shape[1:])
     return restored.flatten(0, 1)
 
 
 def sinusoids_as_table(config: ModelConfig, ours: Tensors) -> Form:
-    """Replace sinusoidal positions by a position table with the same values."""
+    """Replace sinusoidal positions with a position table with the same values."""
     if config.positions != "sinusoidal":
         return config, ours
     positions = torch.arange(config.context, device=ours[TOKENS].device)[None]  # (1, C)
@@ -80,7 +80,7 @@ def sinusoids_as_table(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def scale_inside(config: ModelConfig, ours: Tensors) -> Form:
-    """Multiply the embedding by its scale; the head keeps the unscaled matrix, so it is no longer tied."""
+    """Multiply the embedding by its scale; the head keeps the unscaled matrix and is no longer tied."""
     if not config.embedding_scale:
         return config, ours
     config, ours = untied_head(config, ours)
@@ -88,7 +88,7 @@ def scale_inside(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def untied_head(config: ModelConfig, ours: Tensors) -> Form:
-    """Replace a tied head by a head with a copy of the embedding."""
+    """Replace a tied head with an untied head that has a copy of the embedding."""
     if not config.tied:
         return config, ours
     return config.replace(tied=False), {HEAD: ours[TOKENS], **ours}
@@ -114,7 +114,7 @@ def same_biases(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def two_embeddings(config: ModelConfig, ours: Tensors) -> Form:
-    """Replace a shared embedding by two equal embeddings."""
+    """Replace a shared embedding with two equal embeddings."""
     if not config.shared_embedding:
         return config, ours
     copies = {f"source_{name}": tensor for name, tensor in ours.items() if name.startswith("embedding.")}
@@ -136,11 +136,11 @@ def centred_stream(config: ModelConfig, ours: Tensors) -> Form:
     LayerNorm subtracts the mean over the channels of a vector, and divides by the root mean square of the result. In a
     pre-norm model the residual stream is only read through norms, so its mean has no effect. If each vector that is
     added to the stream has mean 0, the subtraction does nothing, and LayerNorm equals RMSNorm (Jiang et al. 2023,
-    "Pre-RMSNorm and Pre-CRMSNorm Transformers", section 3). The head keeps the original embedding, so it is no longer
-    tied.
+    "Pre-RMSNorm and Pre-CRMSNorm Transformers", section 3). The head keeps the original embedding and is no
+    longer tied.
 
-    The model is returned unchanged unless it has rotary positions, pre-norm, LayerNorm without a bias, no embedding
-    norm, and no query or key norms.
+    The model is returned unchanged unless it is a pre-norm model with rotary positions and LayerNorm without a bias,
+    and without an embedding norm or query and key norms.
     """
     plain = config.positions == "rotary" and config.norm_order == "pre" and config.qk_norm == "none"
     if config.norm != "layernorm" or config.norm_bias or config.embedding_norm or not plain:
