@@ -3,7 +3,7 @@
 * `task.py`: the task and the shipped solution, in jupytext's percent format; the lines between `# BEGIN SOLUTION` and
   `# END SOLUTION` are removed from the learner's file
 * `check.py`: the reference functions, `cases(rng)`, `picture()` and, if the exercise is about text, `cases_on(text)`
-* `answers.py`: MISTAKES, which a check must reject by name, and ALSO_RIGHT, other correct solutions
+* `answers.py`: MISTAKES, which a check must recognize and name, and ALSO_RIGHT, other correct solutions
 * `page.md`: a title, an explanation at five levels, and three hints
 """
 

@@ -105,7 +105,7 @@ def expect_in_url(page: Page, *parts: str) -> None:
 def quiet(page: Page) -> None:
     """Wait until the page shows an idle view, or a card instead of a view.
 
-    This suffices for views that begin with a button: they show no answer yet, for which `settled` would wait.
+    Use this function for views that begin with a button: they show no answer yet, so `settled` would wait in vain.
     """
     page.wait_for_function(
         """() => document.querySelector("main p.card") !== null

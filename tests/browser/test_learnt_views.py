@@ -208,7 +208,7 @@ def test_the_tour_skips_views_that_a_run_lacks(page: Visit) -> None:
 
 @pytest.fixture
 def alone(browser: Browser, server: Served) -> Iterator[Callable[[Callable[[Route], None]], Page]]:
-    """Return a function that opens a page for which a given function answers requests for the list of runs."""
+    """Return a function that opens a page on which a given function answers the requests for the list of runs."""
     context = browser.new_context(viewport={"width": 900, "height": 800})
 
     def visit(answer: Callable[[Route], None]) -> Page:

@@ -53,7 +53,7 @@ class FewRows:
         return [*self.all_rows[offset:], *self.all_rows[: offset + 1]]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return the same rows; the limit is ignored."""
+        """Return all rows without rotation; ignore `limit`."""
         return self.all_rows
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
@@ -61,7 +61,7 @@ class FewRows:
         return "", ""
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Yield nothing, because a check reports no evaluation."""
+        """Yield nothing, because a check does not report concerns."""
         return iter(())
 
 

@@ -188,7 +188,7 @@ def loss_chart(healthy: Trained, faulty: Trained, title: str = "training loss", 
 
 
 def comparison_chart(title: str, x: str, y: str, healthy: Sequence[Point], faulty: Sequence[Point]) -> Chart:
-    """Return a chart with one curve of each model."""
+    """Return a chart with one curve for each model."""
     return Chart(title, x, y, {HEALTHY: list(healthy), FAULTY: list(faulty)})
 
 

@@ -15,7 +15,7 @@ def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
         changes: (owner, name, new value); the owner must define the name itself, not inherit it.
 
     Raises:
-        KeyError: an owner does not define the name, because the library has changed; nothing stays replaced.
+        KeyError: an owner does not define the name, because the library has changed; no attribute stays replaced.
     """
     originals: list[tuple[Any, str, Any]] = []
     try:

@@ -52,7 +52,7 @@ def with_padding(trained: Trained) -> list[Point]:
 
 
 def together(trained: Trained, prompts: list[str]) -> str:
-    """Return the continuation of the first prompt, generated in one batch with the others."""
+    """Return the continuation of the first prompt, generated in one batch with the other prompts."""
     ids = [[trained.tokenizer.start_id, *trained.tokenizer.encode(prompt)] for prompt in prompts]
     steps = generate(trained.decoder, ids, SampleConfig(tokens=12, temperature=0), cached=False)
     return trained.tokenizer.decode([step.tokens[step.rows.index(0)] for step in steps])

@@ -38,7 +38,10 @@ def fault() -> Iterator[None]:
 
 
 def probabilities(trained: Trained) -> list[Point]:
-    """Return points (p, mean probability of sampling the likeliest token) in bins of its probability p by the model."""
+    """Return points (p, mean probability of sampling the likeliest token); p is the model's probability of this token.
+
+    Positions with similar p form one point.
+    """
     tokens = trained.data.validation.source.tokens[:1024]
     ids = torch.tensor(tokens[: len(tokens) // 32 * 32].reshape(-1, 32).tolist())  # (B, T)
     with torch.no_grad():
