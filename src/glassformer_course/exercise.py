@@ -69,7 +69,7 @@ class Exercise:
 
     @cached_property
     def functions(self) -> tuple[str, ...]:
-        """Names of the functions that the learner writes: those defined both in `task.py` and in the reference."""
+        """Names of the functions that the learner writes; `task.py` and the reference both define them."""
         defined = re.findall(r"^def (\w+)\(", self.source, flags=re.MULTILINE)
         return tuple(name for name in defined if hasattr(self._check, name))
 

@@ -71,7 +71,10 @@ class Silent:
 
 
 class PlainLines:
-    """Reporter that prints lines on standard error: notes, and the progress after each evaluation and tenth of the run."""
+    """Reporter that prints lines on standard error.
+
+    The lines are notes, and the progress after each evaluation and each tenth of the run.
+    """
 
     def __init__(self) -> None:
         self._reported_fraction = -1.0

@@ -37,7 +37,8 @@ HEAD_WIDTH = {64: 16, 192: 32}
 """Maximum model width -> usual head width; `WIDE_HEAD` for wider models."""
 WIDE_HEAD = 64
 RATES = {"adamw": 3e-3, "muon": 1e-2}
-"""Optimizer -> peak learning rate of AdamW at a width of `RATE_WIDTH`; "muon": AdamW beside Muon."""
+"""Optimizer -> peak learning rate of AdamW at a width of `RATE_WIDTH`; "muon": AdamW for the tensors that Muon
+does not update."""
 MUON_RATE = 0.03
 RATE_WIDTH = 128
 MATRICES = {"decoder": 12, "encoder": 12, "encoder-decoder": 14}

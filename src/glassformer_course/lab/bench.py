@@ -108,7 +108,7 @@ class LabTrainer:
         self.step_fraction = step_fraction
 
     def run_both(self, function: Callable[[str], Result]) -> tuple[Result, Result]:
-        """Return `function(HEALTHY)` without the bug and `function(FAULTY)` with it, both in one thread."""
+        """Return `function(HEALTHY)` without the bug and `function(FAULTY)` with the bug, using one thread."""
         with threads(1):  # faster for such small models, and sums do not depend on the number of threads
             healthy = function(HEALTHY)
             with self.fault():
@@ -193,7 +193,7 @@ def comparison_chart(title: str, x: str, y: str, healthy: Sequence[Point], fault
 
 
 def last_losses(healthy: Trained, faulty: Trained) -> Number:
-    """Return the last validation loss of both models."""
+    """Return the last validation loss of each model."""
     return Number("loss", "validation loss at the end", healthy.validation[-1][1], faulty.validation[-1][1])
 
 

@@ -37,7 +37,7 @@ def fault() -> Iterator[None]:
 
 
 def weight_size(trained: Trained) -> float:
-    """Return the root mean square of all matrices together."""
+    """Return the root mean square of the elements of all matrices."""
     matrices = torch.cat([p.detach().flatten() for p in trained.model.parameters() if p.ndim >= 2])
     return float(matrices.square().mean().sqrt())
 

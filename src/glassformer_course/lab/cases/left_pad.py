@@ -59,7 +59,7 @@ def together(trained: Trained, prompts: list[str]) -> str:
 
 
 def observe(trainer: LabTrainer) -> Evidence:
-    """Compare one model on rows alone, on padded rows, and in a batch."""
+    """Compare the losses of rows with and without padding, and continuations of a prompt alone and in a batch."""
     with threads(1):
         model = trainer.train(SETTINGS, 240, files={"source": sentences(200)})
     healthy, faulty = trainer.run_both(

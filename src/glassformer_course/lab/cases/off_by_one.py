@@ -1,4 +1,4 @@
-"""Case: the causal mask is off by one, so each token also sees the next one."""
+"""Case: the causal mask is off by one, so each token also sees the next token."""
 
 from __future__ import annotations
 

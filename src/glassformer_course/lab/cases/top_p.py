@@ -22,7 +22,7 @@ P = 0.9
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Plant the bug: keep a token only if the cumulative probability up to and including it is at most p."""
+    """Plant the bug: keep a token only if the cumulative probability, including that of the token, is at most p."""
     original_probabilities = sampling.row_probabilities
 
     def faulty(logits: Tensor, settings: SampleConfig, previous: Sequence[Sequence[int]]) -> Tensor:
