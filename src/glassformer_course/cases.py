@@ -1,4 +1,4 @@
-"""Test cases and known mistakes, from which a check is made."""
+"""Test cases and known mistakes, which define the check of an exercise."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Faults:
             self.found.append(f"asked another host: {request.url}")
 
     def _failed(self, request: Request) -> None:
-        if request.failure != "net::ERR_ABORTED":  # a question that was taken back, as the next one was asked
+        if request.failure != "net::ERR_ABORTED":  # a request that the page canceled because of the next request
             self.found.append(f"failed: {request.method} {request.url}: {request.failure}")
 
 

@@ -111,7 +111,7 @@ def _case(task: str, chosen: dict[str, Any], bits: Bits, seed: int) -> Case:
     generator = torch.Generator().manual_seed(seed)
     size = 0.02 if config.model.norm == "none" else 0.2  # without norms, numbers grow from layer to layer
     with torch.no_grad():
-        for parameter in model.parameters():  # gains and biases, too: at their first values much would stay hidden
+        for parameter in model.parameters():  # also gains and biases, whose initial values would hide errors
             parameter.add_(torch.randn(parameter.shape, generator=generator) * size)
     tensors, data = pack({name: value.numpy() for name, value in model.state_dict().items()}, bits)
     rounded = unpack(tensors, data)

@@ -203,7 +203,7 @@ def test_the_tour_skips_views_that_a_run_lacks(page: Visit) -> None:
     assert {"tokens", "attention", "verification"} <= set(found)
 
 
-# what is said where there is nothing to show
+# messages of views that have nothing to show
 
 
 @pytest.fixture

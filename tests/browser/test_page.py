@@ -201,7 +201,7 @@ def sizes(page: Visit) -> Iterator[tuple[Page, dict[str, int]]]:
         found[f"{len(found)} {response.url}"] = int(response.headers.get("content-length", 0))
 
     shown.on("response", note)
-    # Roles are measured in the background, which takes seconds for so many heads, and is not what is tried here.
+    # Roles are measured in the background, which takes seconds for so many heads, and are not tested here.
     shown.route("**/roles", lambda route: route.fulfill(json={"ready": False}))
     yield shown, found
     shown.unroute_all(behavior="ignoreErrors")

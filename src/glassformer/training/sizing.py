@@ -127,7 +127,7 @@ classification on 6,600 news texts in 3 minutes (`benchmarks/results/tried.md`).
 
 
 def rules_of(task: str) -> SizingRules:
-    """Return the rules of a task; for a task that is not in `RULES`, those of a task with the same type of records."""
+    """Return the rules of a task; for a task that is not in `RULES`, return those of a task with similar records."""
     usual = {"text": "lm", "labelled": "classify", "pairs": "translate", "conversations": "lm"}
     return RULES[task if task in RULES else usual[TASK_FACTS[task].records]]
 

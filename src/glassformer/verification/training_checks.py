@@ -123,7 +123,8 @@ def _id_tensor(ids: Ids) -> Tensor:
 def accumulation(subject: VerifiedRun) -> Finding:
     """Compare the gradients of one batch with those of the same rows in micro-batches of 1.
 
-    The gradients are in float64, because those of a model with almost no loss are as small as float32 rounding errors.
+    The gradients are in float64, because the gradients of a model with a loss near 0 are as small as float32 rounding
+    errors.
     """
     rows = subject.rows
     gradients = list[Tensor]()

@@ -19,12 +19,13 @@ from glassformer_course.lab.planting import attention_with
 LETTERS = "abcdefgh"
 SETTINGS: dict[str, dict[str, Any]] = {"model": {"context": 12}, "tokenizer": {"kind": "characters"}}
 HIDDEN = 5.0
-"""Number subtracted from masked scores. Projects with this bug subtract 10,000 or more, which takes longer to learn."""
+"""Number subtracted from masked scores. Projects with this bug subtract 10,000 or more, which models need
+longer to exploit."""
 
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Plant the bug: masked scores are lowered by 5 instead of infinity."""
+    """Plant the bug: masked scores are lowered by `HIDDEN` instead of infinity."""
     with attention_with(SimpleNamespace(sqrt=math.sqrt, inf=HIDDEN)):
         yield
 
