@@ -257,7 +257,7 @@ def test_a_stopped_server_is_reported_until_it_returns(alone: Callable[[Callable
     settled(shown)
     gone = True
     expect(shown.locator(".gone")).to_be_visible(timeout=PATIENCE)
-    assert shown.locator("section.view table").count() == 1  # what was there stays
+    assert shown.locator("section.view table").count() == 1  # the view is still shown
     gone = False
     expect(shown.locator(".gone")).to_have_count(0, timeout=PATIENCE)
     settled(shown)

@@ -248,7 +248,7 @@ def test_the_views_give_the_servers_answers(
     report = share_run(ShareRequest(made, tmp_path / "book.html", examples=[TEXTS[task]]))
     package = Package.read(report.out)
     model = load_shared(report.out)
-    model.config = model.config.with_changes({"data.size": "4"})  # the file does not say: the copy meter reads little
+    model.config = model.config.with_changes({"data.size": "4"})  # a setting that the shared file lacks
     served = ServedModel("run", replace(OpenedRun.load(made), config=model.config, model=model.model))
     header = package.header
     data = base64.b64encode(package.data).decode()
