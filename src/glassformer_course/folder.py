@@ -140,7 +140,7 @@ class CourseFolder:
             record.done = record.done or verdict.passed
 
     def next_hint(self, exercise: Exercise) -> int:
-        """Return the number of the next hint; after the last hint, the last one again."""
+        """Return the number of the next hint; after the last hint, return its number again."""
         return min(self.record(exercise).hints + 1, HINTS)
 
     def note_hint(self, exercise: Exercise, number: int) -> None:

@@ -189,7 +189,7 @@ def _lock_in_process_zero(processes: Processes, lock: AbstractContextManager[Non
 
 @contextmanager
 def _threads_restored(trainer: Trainer) -> Iterator[None]:
-    """Return a context that restores the number of threads on exit if the run chose it."""
+    """Return a context that undoes the run's choice of the number of threads, if any, on exit."""
     try:
         yield
     finally:

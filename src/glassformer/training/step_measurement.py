@@ -242,8 +242,7 @@ def _raise_memory_use(stepper: Stepper, steps_taken: int, seconds: float) -> Non
 def largest_steps(stepper: Stepper, seconds: float) -> list[int]:
     """Return the early steps of a run whose batches have the most input, source, and total tokens.
 
-    Padding is counted. If rows have many different lengths, peak memory depends on the largest step, and few steps are
-    as large.
+    Padding is counted. If rows have many different lengths, the few largest steps determine the peak memory.
     """
     largest = [(0, 0), (0, 0), (0, 0)]
     deadline = time.perf_counter() + seconds

@@ -221,7 +221,7 @@ class Trainer:
             self.observer.forget_after(self.state.step)
 
     def _end_without_a_step(self, reason: str) -> None:
-        """Report that the run has ended; if it reached `train.steps` and that step was not evaluated, evaluate it."""
+        """Report that the run has ended; if step `train.steps` was reached but not evaluated, evaluate it."""
         command = self._command_to_train_longer()
         self.reporter.note(f"nothing left to train: {reason}. To train longer, change this limit: {command}")
         if self.state.step == self.config.train.steps and not self._is_evaluated:

@@ -139,7 +139,7 @@ def no_backend(subject: VerifiedRun) -> str | None:
 
 
 def _extended_prompts(subject: VerifiedRun, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
-    """Return the prompts at each step: at step i, counted from 0, i tokens of its row are added to each prompt."""
+    """Return the prompts at each step: at step i, counted from 0, each prompt is followed by i tokens of its row."""
     added = [_repeated(row.inputs.tolist(), steps) for row in subject.rows]
     return [[prompt + more[:count] for prompt, more in zip(prompts, added, strict=False)] for count in range(steps)]
 

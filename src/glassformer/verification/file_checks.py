@@ -71,7 +71,7 @@ def _required_files(listed_files: Collection[str]) -> set[str]:
 
 
 def _checkpoint_folder(subject: VerifiedRun, which: Which) -> Path:
-    """Return the checkpoint folder that `best` or `last` names, without checking it."""
+    """Return the checkpoint folder that the file `best` or `last` names, without checking the folder."""
     try:
         return subject.run.checkpoints_folder / (subject.folder / which).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):

@@ -80,7 +80,7 @@ def padding_blind(subject: VerifiedRun) -> Finding:
 
 
 def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
-    """Return the output for a batch whose first row (first source, in an encoder-decoder) has no real token."""
+    """Return the output for a batch whose first row (first source, in an encoder-decoder) contains only padding."""
     model = subject.model
     attention_mask = batch.attention_mask.clone()
     attention_mask[0] = False

@@ -92,7 +92,7 @@ def _tokens(tokenizer: Tokenizer, length: int, number: int) -> Ids:
 
 
 def cut(row: Row, length: int, opened: OpenedRun) -> Row:
-    """Cut a row of any task to at most `length` input tokens; masked rows get new masks."""
+    """Cut a row of any task to at most `length` input tokens; mask the tokens of a masked row again."""
     if row.source is not None:  # source and target get different lengths, so that a mix-up of the two is noticed
         source = np.append(row.source[: max(1, length - 2)][:-1], opened.source_tokenizer.end_id)
         return Row.of_text(row.ids[: length + 1], source=source)

@@ -87,17 +87,17 @@ class Trained:
         return [self.tokenizer.token_text(int(id)).strip() or "␣" for id in ids]
 
     def map(self, title: str, ids: Sequence[int], head: int = 0, layer: int = 0) -> Map:
-        """Return the attention map of one head; for a faulty model, call this while the bug is planted."""
+        """Return the attention map of one head; for a faulty model, call this method while the bug is planted."""
         return Map(title, self.labels(ids), self.labels(ids), rounded(self.attention_weights(ids, layer)[head]))
 
 
 class LabTrainer:
-    """Trainer of healthy and faulty models, from the same settings and seed.
+    """Trainer of healthy and faulty models, with the same settings and seed.
 
     Args:
         fault: context manager that plants the bug.
         folder: folder for texts and tokens; it must exist for as long as the models are used.
-        step_fraction: fraction of each case's training steps to take; tests take fewer.
+        step_fraction: fraction of each case's training steps to take; tests use a smaller fraction.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class LabTrainer:
         Args:
             settings: sections and fields of a `Config`, which override those of `STORIES`.
             steps: number of training steps if `step_fraction` is 1.
-            watch: called at each evaluation, the first time before training; `Trained.watched` stores its results.
+            watch: function called at each evaluation, first before training; `Trained.watched` stores its results.
             files: field of the `data` section that names a file -> content of that file.
             start: file of initial weights.
         """

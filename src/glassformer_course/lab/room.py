@@ -96,7 +96,7 @@ class LabFolder:
         Args:
             case: the case.
             note: called with a message before the models are trained.
-            step_fraction: fraction of the training steps to take; tests take fewer.
+            step_fraction: fraction of the training steps to take; tests use a smaller fraction.
 
         Raises:
             GlassError: the folder cannot be written, or a file in it is damaged.
