@@ -42,7 +42,7 @@ NAMES = (
 
 
 class Experiment(Protocol):
-    """Interface of the modules in `cases`: plant the bug, collect evidence, and check that the evidence shows it."""
+    """Interface of the modules in `cases`: plant the bug, collect evidence, and check that it shows the bug."""
 
     fault: Callable[[], AbstractContextManager[None]]
     observe: Callable[[LabTrainer], Evidence]
