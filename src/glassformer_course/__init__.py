@@ -20,7 +20,8 @@ __all__ = ["check", "hint"]
 def check(which: str | int, *functions: Function) -> bool:
     """Check functions defined in a notebook, as `glass learn check` checks a file, and print the verdict.
 
-    The whole cell of each function runs in a separate process, so put its imports and helpers in the same cell.
+    The whole cell that defines a function runs in a separate process, so put the imports and helpers of the function in
+    the same cell.
     The result is recorded in the course folder, if there is one: the notebook's working directory or its subfolder
     `glass-learn`.
 

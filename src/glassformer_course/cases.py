@@ -1,4 +1,4 @@
-"""Test cases and known mistakes, from which a check is made."""
+"""Test cases and known mistakes, which define the check of an exercise."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Case:
     """One test case: the learner's functions must give the same result as the reference functions.
 
     Args:
-        compute: calls some of the functions and returns the value to compare: numbers, strings, arrays, or lists,
-            tuples and dictionaries of these. Usually a single call (see `call`).
+        compute: function that calls some of the functions and returns the value to compare: numbers, strings, arrays,
+            or lists, tuples and dictionaries of these. Usually, it makes a single call (see `call`).
         note: short description of the case, such as "where all numbers are equal".
         description: the call as shown when the answer is wrong, such as "softmax(float64 (2, 5))", or a function that
             returns it.
@@ -47,7 +47,7 @@ class Mistake:
     """A common mistake, which a check recognizes by its results.
 
     Args:
-        name: a few words, such as "no maximum subtracted".
+        name: short name, such as "no maximum subtracted".
         why: one or two sentences that say why it is wrong and how to fix it.
         wrong: the wrong functions, by name; the other functions of the exercise are taken from the shipped solution.
     """

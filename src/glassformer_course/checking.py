@@ -24,7 +24,7 @@ def check_source(
     Args:
         exercise: the exercise to check against.
         source: Python source that defines the functions of the exercise.
-        seed: seed of the random cases; None: a new one each time.
+        seed: seed of the random cases; None: a new seed each time.
         text: the class's own text, for exercises about text.
         seconds, megabytes: time and memory limits of the answer's process.
     """

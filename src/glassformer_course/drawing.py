@@ -37,7 +37,7 @@ class Panel:
         self.columns = list(columns)
 
     def strengths(self) -> NDArray[np.float64]:
-        """Return the darkness of each cell, 0 to 1: its magnitude relative to the largest finite one."""
+        """Return the darkness of each cell, 0 to 1: its magnitude relative to the largest finite magnitude."""
         sizes = np.abs(np.where(np.isfinite(self.values), self.values, 0.0))
         return sizes / max(float(sizes.max(initial=0.0)), 1e-12)
 

@@ -3,7 +3,7 @@
 * `task.py`: the task and the shipped solution, in jupytext's percent format; the lines between `# BEGIN SOLUTION` and
   `# END SOLUTION` are removed from the learner's file
 * `check.py`: the reference functions, `cases(rng)`, `picture()` and, if the exercise is about text, `cases_on(text)`
-* `answers.py`: MISTAKES, which a check must reject by name, and ALSO_RIGHT, other correct solutions
+* `answers.py`: MISTAKES, which a check must recognize and name, and ALSO_RIGHT, other correct solutions
 * `page.md`: a title, an explanation at five levels, and three hints
 """
 
@@ -69,7 +69,7 @@ class Exercise:
 
     @cached_property
     def functions(self) -> tuple[str, ...]:
-        """Names of the functions that the learner writes: those defined both in `task.py` and in the reference."""
+        """Names of the functions that the learner writes; `task.py` and the reference both define them."""
         defined = re.findall(r"^def (\w+)\(", self.source, flags=re.MULTILINE)
         return tuple(name for name in defined if hasattr(self._check, name))
 

@@ -43,9 +43,9 @@ def chosen_folder(folder: str | None) -> Path:
 
 
 def folder_option(folder: Path) -> str:
-    """Return the option that selects a course folder in a command; empty for the folder that commands use without it.
+    """Return the option, with a space before it, that selects a course folder in a command.
 
-    The option begins with a space.
+    For the folder that commands use by default, return an empty string.
     """
     return "" if folder == chosen_folder(None) else f" --folder {quoted(folder)}"
 
@@ -133,14 +133,14 @@ class CourseFolder:
         return self.start(exercise), old_path if existed else None
 
     def note(self, verdict: Verdict) -> None:
-        """Record the result of a check. An exercise that was once solved stays done."""
+        """Record the result of a check. An exercise that was once solved stays solved."""
         with self._locked_update():
             record = self.records.setdefault(verdict.name, Record())
             record.attempts += 1
             record.done = record.done or verdict.passed
 
     def next_hint(self, exercise: Exercise) -> int:
-        """Return the number of the next hint; after the last hint, the last one again."""
+        """Return the number of the next hint; after the last hint, return its number again."""
         return min(self.record(exercise).hints + 1, HINTS)
 
     def note_hint(self, exercise: Exercise, number: int) -> None:

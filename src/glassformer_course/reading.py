@@ -16,7 +16,7 @@ from glassformer_course.exercise import Exercise
 LARGEST = 4_000_000  # bytes of a file
 ANSWER = "answer"  # tag of a notebook's answer cell
 CHECKS = ("glassformer_course", "glassformer.learn")
-"""Modules from which a notebook may import `check`; the second is that of an earlier version."""
+"""Modules from which a notebook may import `check`; the second is the name in an earlier version."""
 
 
 def read_answer(path: Path, exercise: Exercise) -> str:
@@ -73,7 +73,10 @@ def source_of(functions: tuple[Function, ...]) -> str:
 
 
 def _without_commands(source: str) -> str:
-    """Return the source of a cell without IPython commands and calls of the check; line numbers do not change."""
+    """Return the source of a cell without statements that only a notebook needs; line numbers do not change.
+
+    See `_is_notebook_statement`.
+    """
     lines = source.splitlines()
     try:
         body = ast.parse(source).body
@@ -103,8 +106,8 @@ def _is_notebook_statement(node: ast.stmt) -> bool:
 def _notebook_source(path: Path, text: str, exercise: Exercise) -> str:
     """Return the source of the answer in a notebook.
 
-    That is the cells tagged as the answer (if none is tagged, the cells that define the exercise's functions), plus
-    other cells that contain only imports and definitions.
+    The source consists of the cells tagged as the answer (if none is tagged, the cells that define the exercise's
+    functions), plus other cells that contain only imports and definitions.
     """
     try:
         cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]

@@ -102,7 +102,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def _reader(browser: Browser, server: Served) -> Iterator[BrowserContext]:
-    """Return a browser context: all pages share its cookies and its cache."""
+    """Return the browser context of all pages, which share its cookies and cache."""
     context = browser.new_context(viewport=WIDE, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE)
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.address)
@@ -114,8 +114,8 @@ def _reader(browser: Browser, server: Served) -> Iterator[BrowserContext]:
 def page(_reader: BrowserContext, server: Served) -> Iterator[Visit]:
     """Return a function that opens a view on a new page and waits for its answer.
 
-    Example: `page("attention", run="book", head=1)`. Further keywords are those of `Served.at`. If no text is given, it
-    is the text of the run in `TEXTS`. `width` is the window's width in pixels, and `scheme` its color scheme ("light"
+    Example: `page("attention", run="book", head=1)`. Further keywords are those of `Served.at`. If no text is given,
+    use the run's text in `TEXTS`. `width` is the window's width in pixels, and `scheme` its color scheme ("light"
     or "dark"). When the test ends, the fixture fails it if anything went wrong on one of its pages; with
     `refused=True`, the server may refuse requests.
     """

@@ -77,7 +77,7 @@ class Faults:
             self.found.append(f"asked another host: {request.url}")
 
     def _failed(self, request: Request) -> None:
-        if request.failure != "net::ERR_ABORTED":  # a question that was taken back, as the next one was asked
+        if request.failure != "net::ERR_ABORTED":  # a request that the page canceled because of the next request
             self.found.append(f"failed: {request.method} {request.url}: {request.failure}")
 
 
@@ -105,7 +105,7 @@ def expect_in_url(page: Page, *parts: str) -> None:
 def quiet(page: Page) -> None:
     """Wait until the page shows an idle view, or a card instead of a view.
 
-    This suffices for views that begin with a button: they show no answer yet, for which `settled` would wait.
+    Use this function for views that begin with a button: they show no answer yet, so `settled` would wait in vain.
     """
     page.wait_for_function(
         """() => document.querySelector("main p.card") !== null

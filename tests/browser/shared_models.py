@@ -30,7 +30,7 @@ GRID: dict[str, tuple[Any, ...]] = {
     "kv_heads": (None, 2, 1),
     "window": (None, 4),
 }
-"""Every combination of these values is used; the tasks take turns."""
+"""Every combination of these values is one case; the cases use the tasks in turn."""
 BESIDE: dict[str, tuple[Any, ...]] = {  # lengths that share no factor with those of `GRID`
     "norm_order": ("pre", "post", "output", "pre", "output"),
     "qk_norm": ("none", "head", "none", "whole", "none", "head", "none"),
@@ -46,7 +46,7 @@ BESIDE: dict[str, tuple[Any, ...]] = {  # lengths that share no factor with thos
     "removed_heads": ((), ("1",), (), (), ("0", "1"), (), ()),
     "pooling": ("mean", "first", "mean", "first", "mean"),
 }
-"""Further settings of each combination; the values of each setting take turns."""
+"""Further settings of the cases, which use the values of each setting in turn."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Case:
         name: task and settings.
         page: input of the page's JavaScript: settings, tensors, data, ids and source.
         logits: (T, V) or (1, C) logits of the NumPy reference, in float64.
-        torch: the same logits of the PyTorch model, in float32.
+        torch: logits of the PyTorch model for the same inputs, in float32.
         weights: (H, T, S) attention weights of the NumPy reference, by site.
     """
 
@@ -79,7 +79,7 @@ def cases(bits: Bits = 32, every: int = 1) -> list[Case]:
 
 
 def _possible(task: str, chosen: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings, changed where they exclude each other."""
+    """Return the settings, changed where they are incompatible."""
     model = {**SHAPE, **chosen}
     if model["norm"] == "none":
         model |= {"norm_order": "pre", "embedding_norm": False}
@@ -111,7 +111,7 @@ def _case(task: str, chosen: dict[str, Any], bits: Bits, seed: int) -> Case:
     generator = torch.Generator().manual_seed(seed)
     size = 0.02 if config.model.norm == "none" else 0.2  # without norms, numbers grow from layer to layer
     with torch.no_grad():
-        for parameter in model.parameters():  # gains and biases, too: at their first values much would stay hidden
+        for parameter in model.parameters():  # also gains and biases, whose initial values would hide errors
             parameter.add_(torch.randn(parameter.shape, generator=generator) * size)
     tensors, data = pack({name: value.numpy() for name, value in model.state_dict().items()}, bits)
     rounded = unpack(tensors, data)

@@ -30,7 +30,7 @@ from tests.browser.tiny_runs import TEXTS, long_text
 pytestmark = pytest.mark.thorough
 
 NEAR = 1e-6
-HEADS = {  # a run -> heads of every kind of attention that it has
+HEADS = {  # run -> a head of each type of attention layer in its model
     "book": ["dec.1.self.0"],
     "post": ["dec.0.self.1"],
     "fill": ["enc.0.self.1"],

@@ -203,12 +203,12 @@ def test_the_tour_skips_views_that_a_run_lacks(page: Visit) -> None:
     assert {"tokens", "attention", "verification"} <= set(found)
 
 
-# what is said where there is nothing to show
+# messages of views that have nothing to show
 
 
 @pytest.fixture
 def alone(browser: Browser, server: Served) -> Iterator[Callable[[Callable[[Route], None]], Page]]:
-    """Return a function that opens a page for which a given function answers requests for the list of runs."""
+    """Return a function that opens a page on which a given function answers the requests for the list of runs."""
     context = browser.new_context(viewport={"width": 900, "height": 800})
 
     def visit(answer: Callable[[Route], None]) -> Page:
@@ -257,7 +257,7 @@ def test_a_stopped_server_is_reported_until_it_returns(alone: Callable[[Callable
     settled(shown)
     gone = True
     expect(shown.locator(".gone")).to_be_visible(timeout=PATIENCE)
-    assert shown.locator("section.view table").count() == 1  # what was there stays
+    assert shown.locator("section.view table").count() == 1  # the view is still shown
     gone = False
     expect(shown.locator(".gone")).to_have_count(0, timeout=PATIENCE)
     settled(shown)

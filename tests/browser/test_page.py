@@ -1,4 +1,4 @@
-"""The whole page: with a keyboard, screen readers and phones, in light and dark, state in the URL, long texts."""
+"""The whole page: keyboard, screen readers, phones, light and dark mode, state in the URL, and long texts."""
 
 from __future__ import annotations
 
@@ -201,14 +201,14 @@ def sizes(page: Visit) -> Iterator[tuple[Page, dict[str, int]]]:
         found[f"{len(found)} {response.url}"] = int(response.headers.get("content-length", 0))
 
     shown.on("response", note)
-    # Roles are measured in the background, which takes seconds for so many heads, and is not what is tried here.
+    # Roles are measured in the background, which takes seconds for so many heads, and are not tested here.
     shown.route("**/roles", lambda route: route.fulfill(json={"ready": False}))
     yield shown, found
     shown.unroute_all(behavior="ignoreErrors")
 
 
 def test_a_long_text_stays_within_size_limits(sizes: tuple[Page, dict[str, int]], server: Served) -> None:
-    """The text has 1,024 tokens, the model 12 layers of 12 heads; show heads of several layers, and five views."""
+    """Show heads of several layers and four views for a text of 1,024 tokens, in a model with 12 layers of 12 heads."""
     shown, replies = sizes
     text = long_text(1024)
     shown.goto("about:blank")

@@ -1,4 +1,4 @@
-"""A shared file, opened from file:// without a network, computes what the library computes."""
+"""A shared file, opened from file:// without a network, computes the same results as the library."""
 
 from __future__ import annotations
 
@@ -123,11 +123,11 @@ NOT_THE_SAME = {
     "number",
     "arrival",
 }
-"""Fields of answers that are not compared: the shared file lacks their data, or draws its own random numbers."""
+"""Fields of answers that are not compared: the shared file lacks their data, or generates different random numbers."""
 
 
 def questions(task: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield names of views with questions that a shared file of the task can answer."""
+    """Yield view names and request parameters that a shared file of the task supports."""
     head = "dec.1.self.2" if task in WRITE else "enc.1.self.2"
     yield "tokens", {}
     yield "attention", {"head": head, "form": "float32"}
@@ -156,7 +156,7 @@ def questions(task: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def unlike(one: Any, other: Any, where: str = "") -> Iterator[str]:
-    """Yield the differences between an expected and a found answer, without the fields in `NOT_THE_SAME`.
+    """Yield the differences between an expected and an actual answer, except in the fields in `NOT_THE_SAME`.
 
     A float may differ by 1e-4, or by 1e-4 of its size if that is larger.
     """
@@ -248,7 +248,7 @@ def test_the_views_give_the_servers_answers(
     report = share_run(ShareRequest(made, tmp_path / "book.html", examples=[TEXTS[task]]))
     package = Package.read(report.out)
     model = load_shared(report.out)
-    model.config = model.config.with_changes({"data.size": "4"})  # the file does not say: the copy meter reads little
+    model.config = model.config.with_changes({"data.size": "4"})  # a setting that the shared file lacks
     served = ServedModel("run", replace(OpenedRun.load(made), config=model.config, model=model.model))
     header = package.header
     data = base64.b64encode(package.data).decode()

@@ -1,4 +1,4 @@
-"""The views Write, Sampling, Ablation, Two runs and Three machines show what the library computes."""
+"""The views Write, Sampling, Ablation, Two runs and Three machines show the results that the library computes."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_an_ablated_part_changes_the_output(
 
 
 def test_a_failed_measurement_of_an_ablation_is_reported(page: Visit) -> None:
-    """The loss on held-out text comes from a second, slower request; if the server refuses it, show its error."""
+    """The loss on held-out text comes from a second, slower request; if the server refuses it, show the error."""
     shown = page("ablation", "book", refused=True)
     error = {"error": {"what": "the server is busy", "remedy": "Try again with `glass serve`."}}
     shown.route(

@@ -11,7 +11,7 @@ from tests.parity.written_runs import make_run
 
 BANGLA = ["আমি বাংলায় গান গাই", "আমরা স্বাধীন দেশের মানুষ", "সে স্কুলে যায় এবং গান শেখে", "তুমি কি বাংলায় কথা বলো"]
 ARABIC = ["القط ينام في البيت", "الولد يقرأ الكتاب", "البنت تكتب رسالة"]
-LEARNT = {  # name -> what follows `glass train`
+LEARNT = {  # name -> arguments of `glass train`
     "book": [*RUNS["lm"], "--model.layers=2", "--model.positions=rotary", "--train.snapshots=3"],
     "post": [*RUNS["lm"], "--model.layers=2", "--model.norm_order=post", "--model.kv_heads=1"],
     "fill": RUNS["masked"],

@@ -1,4 +1,4 @@
-"""Compare two run folders, without times; of the run's manifest, only the text hash and the tokenizers are compared."""
+"""Compare two run folders, ignoring times; of the manifest, only the text hash and the tokenizers are compared."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def facts(run: Path) -> dict[str, Any]:
 
 
 def _top(name: str, wanted: dict[str, Any]) -> str:
-    """Return the topmost folder above a file in which no file is wanted; the file itself if there is no such folder."""
+    """Return the topmost folder above a file that contains none of the files in `wanted`, or else the file itself."""
     parts = name.split("/")
     tops = ("/".join(parts[:length]) for length in range(1, len(parts)))
     return next((top for top in tops if not any(each.startswith(f"{top}/") for each in wanted)), name)

@@ -16,7 +16,7 @@ For each room:
    up to twelve.
 3. Change one executed line at random; the line must occur exactly once in the file in both trees. Possible changes:
    flip a comparison, negate a condition, drop a `not`, swap `and` and `or`, change an operator, add 1 to a constant,
-   leave out a call, return early; in a TOML file, change a number.
+   remove a call, return early; in a TOML file, change a number.
 4. Make the change in each tree in turn, and run the tests that reach the line, quick ones first, until one fails. In
    the new tree, run the tests of the same names. If none of them notices a fault that the old tests noticed, run all
    tests of the test modules nearest to the file in the new tree. A test that also fails without the fault does not

@@ -71,14 +71,17 @@ class Silent:
 
 
 class PlainLines:
-    """Reporter that prints lines on standard error: notes, and the progress at evaluations and tenths of the run."""
+    """Reporter that prints lines on standard error.
+
+    The lines are notes, and the progress after each evaluation and each tenth of the run.
+    """
 
     def __init__(self) -> None:
         self._reported_fraction = -1.0
         self._reported_validation_loss: float | None = None
 
     def status(self, status: Status) -> None:
-        """Print a line if there is a new evaluation, or if a tenth of the run was done since the last line."""
+        """Print a line after a new evaluation, or if at least a tenth of the run was completed since the last line."""
         fraction = 0.0 if status.fraction_done is None else status.fraction_done
         is_new_evaluation = status.validation_loss != self._reported_validation_loss
         if is_new_evaluation or fraction - self._reported_fraction >= 0.1:
@@ -118,7 +121,7 @@ class LiveBar:
 
 
 def choose_reporter() -> Reporter:
-    """Return a progress bar if standard error is a terminal, else plain lines."""
+    """Return a `LiveBar` if standard error is a terminal, otherwise a `PlainLines`."""
     return LiveBar() if sys.stderr.isatty() else PlainLines()
 
 

@@ -54,7 +54,7 @@ def refuse_changes(changes: Iterable[str]) -> None:
 def note_of_edits(config: Config, file: Path, checkpoint: Path) -> str | None:
     """Return one line that lists the settings that differ from those of a checkpoint; None if there are none.
 
-    Checkpoints of older versions have no settings; then nothing is compared.
+    For a checkpoint of an older version, which contains no settings, return None.
 
     Args:
         config: settings to resume with.

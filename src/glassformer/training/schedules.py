@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from glassformer.base.config import TrainConfig
 
 LONGEST_WARMUP = 0.1
-"""Maximum fraction of a run of known length for warm-up, so that a short run reaches its peak learning rate; not used
-by "noam"."""
+"""Maximum length of the warm-up as a fraction of a run of known length, so that a short run reaches its peak learning
+rate. The schedule "noam" does not use it."""
 
 
 def rate_factor(config: TrainConfig, step: int, progress: float, plateau: float = 1.0) -> float:

@@ -50,7 +50,7 @@ TRIAL_SHARE = 1 / 60
 
 @dataclass(frozen=True)
 class Alteration:
-    """Change to the model that an experiment makes, and that no setting can make.
+    """Change to the model for an experiment, which cannot be made with settings.
 
     Runs with such a change are marked, and `open_run` rejects them unless the caller names the change.
 
@@ -141,14 +141,14 @@ def task_of(config: Config, data: Prepared, parent_text: ParentText | None) -> T
 
 
 def _set_parent_text(trainer: Trainer, parent_text: ParentText | None) -> None:
-    """Set the trainer's parent text, on which it measures forgetting; print a note if the text cannot be used."""
+    """Set the text on which the trainer measures forgetting; print a note if the text cannot be used."""
     trainer.parent_text = parent_text
     if parent_text is not None and parent_text.task is None:
         trainer.reporter.note(f"forgetting is not measured: {parent_text.reason}")
 
 
 def _refuse_frozen(random_tensors: Sequence[str], config: Config) -> None:
-    """Raise a `GlassError` if `train.freeze` names tensors with random initial values: a head for other labels."""
+    """Raise a `GlassError` if `train.freeze` names tensors with random initial values, such as a new head."""
     for part in config.train.freeze:
         names = frozen_names([part], config.model)
         if any(name.startswith(names) for name in random_tensors):
@@ -189,7 +189,7 @@ def _lock_in_process_zero(processes: Processes, lock: AbstractContextManager[Non
 
 @contextmanager
 def _threads_restored(trainer: Trainer) -> Iterator[None]:
-    """Return a context that restores the number of threads on exit if the run chose it."""
+    """Return a context that undoes the run's choice of the number of threads, if any, on exit."""
     try:
         yield
     finally:
@@ -271,7 +271,8 @@ def resume_training(
         changes: SECTION.FIELD -> new value as text; only the settings in `resumed_settings.CHANGEABLE` may change.
         reporter: reporter of progress and notes.
         alteration: change to the model with which the run started.
-        processes: processes that train this run together, in any number; None: only this process.
+        processes: processes that train this run together; their number may differ from that of earlier legs; None: only
+            this process.
         named_paths: `source` and `target` of [data], if the text was moved; None: search at the old path and near the
             run.
         seconds: function that returns the wall-clock seconds of this leg, for the time limit; None: count from now.
@@ -472,7 +473,7 @@ def try_threads(
         note: function that prints a note on the choice.
         processes: processes that train the run together.
         seconds: function that returns the wall-clock seconds of this leg.
-        earlier: wall seconds of earlier legs.
+        earlier: wall-clock seconds of earlier legs.
     """
     choice = choice_of(config, note) if processes.world_size == 1 else None
     if choice is None:

@@ -37,7 +37,8 @@ HEAD_WIDTH = {64: 16, 192: 32}
 """Maximum model width -> usual head width; `WIDE_HEAD` for wider models."""
 WIDE_HEAD = 64
 RATES = {"adamw": 3e-3, "muon": 1e-2}
-"""Optimizer -> peak learning rate of AdamW at a width of `RATE_WIDTH`; "muon": AdamW beside Muon."""
+"""Optimizer -> peak learning rate of AdamW at a width of `RATE_WIDTH`; "muon": AdamW for the tensors that Muon
+does not update."""
 MUON_RATE = 0.03
 RATE_WIDTH = 128
 MATRICES = {"decoder": 12, "encoder": 12, "encoder-decoder": 14}
@@ -120,13 +121,13 @@ RULES = {
         tokens_per_weight=4.0, weights_per_token=4.0, steps=1500, bytes_per_token=900, dropout=PAIRS_DROPOUT
     ),
 }
-"""Task -> rules. Language models were measured in runs of 10 seconds, 3 and 12 minutes with characters and Muon: the
-best models read 1 to 2 tokens per weight. Translation was measured on Multi30k in 30 minutes, classification on 6,600
-news texts in 3 minutes (`benchmarks/results/tried.md`). The other values are guesses."""
+"""Task -> rules. Language models were measured in runs of 10 seconds, 3 minutes and 12 minutes, with characters as
+tokens and Muon: the best models read 1 to 2 tokens per weight. Translation was measured on Multi30k in 30 minutes, and
+classification on 6,600 news texts in 3 minutes (`benchmarks/results/tried.md`). The other values are guesses."""
 
 
 def rules_of(task: str) -> SizingRules:
-    """Return the rules of a task; for a task that is not in `RULES`, those of a task with the same type of records."""
+    """Return the rules of a task; for a task that is not in `RULES`, return those of a task with similar records."""
     usual = {"text": "lm", "labelled": "classify", "pairs": "translate", "conversations": "lm"}
     return RULES[task if task in RULES else usual[TASK_FACTS[task].records]]
 
@@ -145,7 +146,7 @@ class SizingCase:
         seconds: seconds for training steps.
         task: task of the run.
         longest: context that fits nearly every example; None for running text.
-        like_length: whether batches have rows of similar length and a size in tokens.
+        like_length: whether each batch contains rows of similar length, and the batch size is given in tokens.
         predicted: fraction of the tokens for which logits are computed.
     """
 
@@ -317,7 +318,7 @@ def _power_of_two(number: float) -> int:
 
 
 def _heads(width: int, given_settings: Mapping[str, Any]) -> int:
-    """Return the given number of heads, or else the number whose even head width is nearest to the usual width."""
+    """Return the given number of heads, or else the number that gives an even head width nearest to the usual one."""
     if "model.heads" in given_settings:
         return int(given_settings["model.heads"])
     usual_width = next((head for limit, head in HEAD_WIDTH.items() if width <= limit), WIDE_HEAD)

@@ -55,11 +55,11 @@ SAMPLED = 16
 SEARCHED_STEPS = 1000
 """Maximum number of steps that are searched for the largest batches."""
 SETTLED = 48
-"""Number of steps after which memory hardly grows, if rows have many lengths."""
+"""Number of steps after which memory use hardly grows, if rows have many different lengths."""
 
 
 class ProbeError(GlassError):
-    """Error of a probe that failed."""
+    """Error raised if a probe fails."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ def probe(config: Config, tokens: Path, seconds: float, parent_text: ParentText 
         config: all settings.
         tokens: folder of the prepared text.
         seconds: seconds for training steps, unless two steps take longer. The start, trials of the number of threads,
-            evaluations, a sample, a checkpoint, and steps that raise memory use to that of a long run take more time.
+            evaluations, a sample, a checkpoint, and steps that raise memory use to that of a long run take additional
+            time.
         parent_text: text of the run's parent, whose rows `data.mix` uses; None: the run has no parent.
 
     Raises:
@@ -201,7 +202,7 @@ def _step(stepper: Stepper, step: int) -> None:
 
 
 def _evaluation_seconds(stepper: Stepper, rows: Sequence[Any], seconds: float) -> float:
-    """Estimate the seconds for all rows from evenly spaced rows that take about `seconds`.
+    """Estimate the seconds to evaluate all rows by evaluating evenly spaced rows for about `seconds`.
 
     If there are enough rows, at least two full forward passes run, because the second one may need more memory than the
     first one freed.
@@ -239,9 +240,9 @@ def _raise_memory_use(stepper: Stepper, steps_taken: int, seconds: float) -> Non
 
 
 def largest_steps(stepper: Stepper, seconds: float) -> list[int]:
-    """Return the early steps of a run whose batches have the most inputs, the most sources, and the most of both.
+    """Return the early steps of a run whose batches have the most input, source, and total tokens.
 
-    Padding counts. If rows have many lengths, peak memory depends on the largest step, and few steps are that large.
+    Padding is counted. If rows have many different lengths, the few largest steps determine the peak memory.
     """
     largest = [(0, 0), (0, 0), (0, 0)]
     deadline = time.perf_counter() + seconds

@@ -54,7 +54,9 @@ class Gradients:
 
 
 class Stepper:
-    """Model, optimizers and loss for training steps. Its only state is weights, optimizer state and `oom_retries`.
+    """Model, optimizers and loss for training steps.
+
+    The only state consists of the weights, the optimizer state and `oom_retries`.
 
     Attributes:
         loss: the `TrainingLoss` of the model, wrapped by `Processes.wrap`, and compiled if `train.compile` is set.
@@ -95,8 +97,8 @@ class Stepper:
     def _rows_at_once(self, rows: Sequence[Any]) -> int:
         """Return the number of rows per forward pass if `train.micro_batch` is unset.
 
-        This is all rows; on a CPU, it is as many rows as have at most `TOKENS_AT_ONCE` tokens, padding included, but at
-        least one.
+        On a CPU, it is the largest number of rows that have at most `TOKENS_AT_ONCE` tokens, padding included, but at
+        least one. On other devices, it is the number of all rows.
         """
         if self.device.type != "cpu":
             return len(rows)
@@ -109,7 +111,7 @@ class Stepper:
         return last if isinstance(last, WeightAverage) else None
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Return a context in which the model has the weights to evaluate and save: the average if there is one."""
+        """Return a context in which the model has the averaged weights, if there are any, for evaluation and saving."""
         return nullcontext() if self.average is None else self.average.exchanged()
 
     def gradient_norm(self) -> Tensor:
@@ -125,7 +127,7 @@ class Stepper:
     def update(self, gradients: Gradients, factor: float) -> None:
         """Clip the gradients, and update the weights with every learning rate at `factor` times its peak.
 
-        Return when the device has finished the step.
+        This method returns after the device has finished the step.
         """
         set_rate(self.optimizers, factor)
         self.clip(gradients.norm)

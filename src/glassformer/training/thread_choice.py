@@ -1,7 +1,7 @@
 """Choose the number of threads for training: try one thread and all threads, and use the faster number.
 
 More threads can be slower if another program uses a core, or if the model is small. The last bits of sums depend on the
-number of threads, so only runs with a time limit choose it; these are not reproducible anyway.
+number of threads, so only runs with a time limit choose it; such runs are not reproducible anyway.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from glassformer.training.clock import Seconds
 TRIAL = 1.0
 """Seconds for each trial of a number of threads; before training, less if the run has little time left."""
 EVERY = 300.0
-"""Wall seconds between two trials of the numbers of threads."""
+"""Wall-clock seconds between two trials of the numbers of threads."""
 STEPS = 2
 """Minimum number of timed steps per trial during training."""
 

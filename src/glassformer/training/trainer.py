@@ -33,7 +33,7 @@ from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import NOISE, verdict
 
 WATCHED_EVALUATIONS = 3
-"""Number of evaluations, from the start of a run, with which the task's concerns about the data are reported."""
+"""Number of evaluations at the start of a run that also report the task's concerns about the data."""
 RISING_EVALUATIONS = 3
 """Number of evaluations without improvement after which a rising validation loss is reported."""
 SHORT_SAMPLE = 16
@@ -56,11 +56,11 @@ class TrainingOutcome:
         last_step: number of completed steps.
         train_seconds: training time, without evaluations, samples and checkpoints.
         validation_share: fraction of the validation rows that were measured; below 1 only in a run with a time limit,
-            if the whole split would take more than a tenth of that time, or more than the time that is left.
+            if evaluating the whole split would take more than a tenth of the limit, or more than the remaining time.
         first_loss: for a run with a parent, the validation loss before the first step, on the rows of an evaluation
             during training; otherwise None.
         parent_losses: for a run with a parent, the losses on the parent's held-out text before the first step and at
-            `step`; None without a parent, or if that text is not available.
+            `step`; None without a parent, or if the parent's text is not available.
     """
 
     step: int
@@ -82,7 +82,7 @@ class Observer(Protocol):
     """Interface of observers of training, which must not change the model, its mode or the random state."""
 
     def observe(self, model: Model, step: int, last: bool) -> None:
-        """Observe the model before the first step and after every step; `last`: whether the run ends here."""
+        """Observe the model before the first step and after every step; `last` is True after the last step."""
 
     def forget_after(self, step: int) -> None:
         """Delete the data recorded after `step`, the step of the checkpoint being resumed."""
@@ -187,8 +187,10 @@ class Trainer:
     def begin(self) -> None:
         """Prepare the logs, and save step 0 of a new run; then check whether the run has already ended.
 
-        If it has not, measure the costs of a run with a time limit, and the losses before training of a run with a
-        parent, unless they are already known. Process 0 must hold the run's lock.
+        If it has not, measure the time of evaluations and samples (in a run with a time limit), and compute the losses
+        before the first step (in a run with a parent, unless they are already known).
+
+        Process 0 must hold the run's lock.
         """
         self.processes.on_rank_zero(self._forget_later_steps)
         if self.state.step == 0 and not self.processes.on_rank_zero(self.run.complete_checkpoints):
@@ -219,7 +221,7 @@ class Trainer:
             self.observer.forget_after(self.state.step)
 
     def _end_without_a_step(self, reason: str) -> None:
-        """Report that the run has ended; if it reached `train.steps` and that step was not evaluated, evaluate it."""
+        """Report that the run has ended; if step `train.steps` was reached but not evaluated, evaluate it."""
         command = self._command_to_train_longer()
         self.reporter.note(f"nothing left to train: {reason}. To train longer, change this limit: {command}")
         if self.state.step == self.config.train.steps and not self._is_evaluated:
@@ -309,7 +311,7 @@ class Trainer:
         return min(1.0, max(fractions)) if fractions else None
 
     def raise_non_finite(self, gradients: Gradients) -> NoReturn:
-        """Raise an error in all processes that names the first non-finite tensor; the weights are not updated.
+        """In all processes, raise an error that names the first non-finite tensor; do not update the weights.
 
         Raises:
             GlassError: always.
@@ -375,7 +377,7 @@ class Trainer:
         self.reason = self.reason or self.reason_to_end()
 
     def reason_to_end(self) -> str | None:
-        """Return the limit in the settings that has ended the run, in words; None while there are steps to take."""
+        """Return a description of the limit that has ended the run; None while there are steps to take."""
         train = self.config.train
         state = self.state
         if train.steps is not None and state.step > train.steps:
@@ -397,7 +399,10 @@ class Trainer:
     # --- evaluation and sample -----------------------------------------------------------------------------------
 
     def evaluation_is_due(self) -> bool:
-        """Return whether to evaluate this step: always the last step, other steps if due and if there is time."""
+        """Return whether to evaluate this step.
+
+        The last step is always evaluated; every `train.evaluate_every`-th step is evaluated if there is time.
+        """
         if self.ended:
             return True
         return self.state.step % self.config.train.evaluate_every == 0 and self.pace.allows_evaluation()
@@ -428,9 +433,9 @@ class Trainer:
             self._note_rising_loss(estimate.loss, state.best_loss)
 
     def _note_rising_loss(self, loss: float, best_loss: float) -> None:
-        """Report a rising validation loss, so that a person can stop the run.
+        """Report a rising validation loss, so that the user can stop the run.
 
-        It is reported at most once after each best evaluation.
+        A rising loss is reported at most once after each evaluation with the lowest loss so far.
         """
         if self.state.waited == RISING_EVALUATIONS and loss > best_loss * (1 + NOISE):
             self.reporter.note(
@@ -470,7 +475,10 @@ class Trainer:
     # --- log and checkpoint --------------------------------------------------------------------------------------
 
     def log_is_due(self) -> bool:
-        """Return whether to log this step in `metrics.jsonl`: evaluated steps, and every `train.log_every` steps."""
+        """Return whether to log this step in `metrics.jsonl`.
+
+        Evaluated steps and every `train.log_every`-th step are logged.
+        """
         return self._is_evaluated or self.state.step % self.config.train.log_every == 0
 
     def log(self) -> None:
@@ -509,7 +517,11 @@ class Trainer:
                 self.observer.observe(self.model, self.state.step, last)
 
     def checkpoint_is_due(self) -> bool:
-        """Return whether to save this step: the best or the last step, each `train.save_every`-th, and on a signal."""
+        """Return whether to save this step.
+
+        The best step, the last step, every `train.save_every`-th step, and a step after which a signal stops the run
+        are saved.
+        """
         is_best = self._is_evaluated and self.state.best_step == self.state.step
         return is_best or self.ended or self.stopping or self.state.step % self.config.train.save_every == 0
 
@@ -583,7 +595,7 @@ class Trainer:
         return self._loss_of(self.model, measured_rows, self.processes), fraction
 
     def _record_times(self, pace: Pace, fraction: float) -> None:
-        """Record the time of a run with a time limit; print a note if it took over a tenth longer than the limit."""
+        """Record the time of a run with a time limit; print a note if the run took over 1.1 times the limit."""
         if note := pace.overrun():
             self.reporter.note(note)
         ending: dict[str, Any] = {"wall_seconds": round(pace.now, 3), "validation_share": fraction}
@@ -593,6 +605,6 @@ class Trainer:
 
 
 def _shorten(text: str, max_length: int) -> str:
-    """Return a text on one line; cut it to `max_length` characters, the last one an ellipsis, if it is longer."""
+    """Return a text on one line; if it is longer than `max_length` characters, cut it and end it with an ellipsis."""
     line = " ".join(text.split())
     return line if len(line) <= max_length else line[: max_length - 1] + "…"

@@ -75,7 +75,7 @@ class LossEstimate:
 
 
 def bits_words(bits_per_byte: float | None) -> str:
-    """Return bits per byte in words, to print after the perplexity; empty for None."""
+    """Return bits per byte in words, to print after the perplexity; an empty string for None."""
     return "" if bits_per_byte is None else f", {bits_per_byte:.4f} bits per byte"
 
 

@@ -99,7 +99,7 @@ class Result:
 
 
 def format_number(number: float | None) -> str:
-    """Format a number: integers below one million in size exactly, others with two significant digits; "" for None."""
+    """Format a number: integers below one million exactly, other numbers with two significant digits; "" for None."""
     if number is None:
         return ""
     # The first comparison is False for infinity and NaN, which round() refuses.

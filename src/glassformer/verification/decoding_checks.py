@@ -1,4 +1,4 @@
-"""Checks of generation: caching, batching and onnxruntime change nothing, and beam search with one beam is greedy."""
+"""Generation checks: caching, batching and onnxruntime do not change results; beam search with one beam is greedy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ PROBABILITIES = 1e-9  # limit in nats, for float64
 def cached_logits(subject: VerifiedRun) -> Finding:
     """Compare cached with uncached logits at each step, while the rows grow by one token per step.
 
-    The first rows of a decoder are also compared around the end of its context, up to a context of `LONGEST_PAST`.
+    A decoder's first rows are also compared around the end of its context, unless the context is longer than
+    `LONGEST_PAST`.
     """
     model = subject.model
     assert isinstance(model, Decoder | EncoderDecoder)
@@ -70,12 +71,15 @@ def backend_logits(subject: VerifiedRun) -> Finding:
 
 
 def _size_note(rows_by_step: Sequence[Sequence[Sequence[int]]]) -> str:
-    """Return the number of rows and of steps."""
+    """Return a note with the number of rows and the number of steps."""
     return f"{counted(len(rows_by_step[0]), 'rows')}, {counted(len(rows_by_step), 'steps')}"
 
 
 def _growing_rows(subject: VerifiedRun) -> tuple[list[list[list[int]]], Sequence[Sequence[int]]]:
-    """Return the rows at each of up to `STEPS` steps, each time one token longer, and an encoder-decoder's sources."""
+    """Return the rows at each of up to `STEPS` steps, and the sources of an encoder-decoder.
+
+    Every row is one token longer at each step.
+    """
     if isinstance(subject.model, EncoderDecoder):
         targets = [_repeated(row.inputs.tolist(), STEPS) for row in subject.rows]
         steps = min(STEPS, subject.model.config.context)
@@ -135,7 +139,7 @@ def no_backend(subject: VerifiedRun) -> str | None:
 
 
 def _extended_prompts(subject: VerifiedRun, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
-    """Return the prompts at each step: at step i, counted from 0, i tokens of its row are added to each prompt."""
+    """Return the prompts at each step: at step i, counted from 0, each prompt is followed by i tokens of its row."""
     added = [_repeated(row.inputs.tolist(), steps) for row in subject.rows]
     return [[prompt + more[:count] for prompt, more in zip(prompts, added, strict=False)] for count in range(steps)]
 
@@ -227,7 +231,7 @@ def _beam_hypotheses(subject: VerifiedRun, beams: int, cached: bool) -> list[lis
 def _token_differences(
     pairs: Sequence[tuple[list[list[int]], list[list[int]]]], rows: Sequence[Sequence[int]], description: str
 ) -> Finding:
-    """Count the tokens that differ at the same position or that only one of two rows has."""
+    """Count the positions at which two rows have different tokens, or at which only one row has a token."""
     differing = sum(
         _count_differences(a, b) for actual, expected in pairs for a, b in zip(actual, expected, strict=True)
     )

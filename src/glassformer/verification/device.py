@@ -66,7 +66,7 @@ class DeviceAgreement:
 
     @property
     def ok(self) -> bool:
-        """Whether both distances are within their limits; NaN is not."""
+        """Whether both distances are within their limits; a NaN distance is not."""
         return self.logits <= self.limit and (self.gradients is None or self.gradients <= self.gradient_limit)
 
     def facts(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def check_devices(config: ModelConfig, devices: list[str], classify: bool = Fals
 def _in_bfloat16(
     model: Model, inputs: dict[str, Tensor], device: torch.device, reference: Computed
 ) -> list[DeviceAgreement]:
-    """Compare both uses of bfloat16: in matrix multiplications alone (training), and in all weights (generation)."""
+    """Compare `reference` with bfloat16 in matrix multiplications only (training), and in all weights (generation)."""
     mixed_result = _logits_and_gradients(copy.deepcopy(model).to(device), inputs, device, torch.bfloat16)
     bfloat16_model = copy.deepcopy(model).to(device, torch.bfloat16)
     with torch.inference_mode():

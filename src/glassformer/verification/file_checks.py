@@ -71,7 +71,7 @@ def _required_files(listed_files: Collection[str]) -> set[str]:
 
 
 def _checkpoint_folder(subject: VerifiedRun, which: Which) -> Path:
-    """Return the checkpoint folder that `best` or `last` names, without checking it."""
+    """Return the checkpoint folder that the file `best` or `last` names, without checking the folder."""
     try:
         return subject.run.checkpoints_folder / (subject.folder / which).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -128,7 +128,7 @@ def not_noted(subject: VerifiedRun) -> str | None:
 
 
 def round_trip(subject: VerifiedRun) -> Finding:
-    """Check that texts survive encoding and decoding, up to the losses that the tokenizer's settings imply."""
+    """Check that texts survive encoding and decoding, up to changes that the tokenizer's settings imply."""
     opened = subject.opened
     failed_texts = list[str]()
     text_count = 0
@@ -142,7 +142,7 @@ def round_trip(subject: VerifiedRun) -> Finding:
 
 
 def survives_round_trip(tokenizer: Tokenizer, text: str) -> bool:
-    """Return whether decoding, at once and streamed, restores the text up to losses that the settings imply."""
+    """Return whether decoding, at once and streamed, restores the text, up to changes that the settings imply."""
     ids = tokenizer.encode(text)
     special = {tokenizer.end_id, tokenizer.mask_id}
     decoded = tokenizer.decode(ids)

@@ -18,7 +18,10 @@ from glassformer.verification.verified_run import VerifiedRun, no_causal_mask
 
 
 def batched_logits(subject: VerifiedRun) -> Finding:
-    """Compare the logits of each row in a padded batch with those of the row alone; decoders also with left padding."""
+    """Compare the logits of each row in a padded batch with those of the row alone.
+
+    For decoders, also compare them with padding on the left.
+    """
     model = subject.model
     batch = subject.batch
     with inference(model):
@@ -37,9 +40,9 @@ def batched_logits(subject: VerifiedRun) -> Finding:
 
 
 def padding_blind(subject: VerifiedRun) -> Finding:
-    """Change the ids at padding, on the right and, for decoders, also on the left; the logits must not change.
+    """Change the ids of padding tokens on the right (for decoders, also on the left); the logits must not change.
 
-    The logits of a row that is all padding must be finite.
+    The logits of a row that contains only padding must be finite.
     """
     model = subject.model
     batch = subject.batch
@@ -77,7 +80,7 @@ def padding_blind(subject: VerifiedRun) -> Finding:
 
 
 def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
-    """Return the output for a batch whose first row (first source, in an encoder-decoder) has no real token."""
+    """Return the output for a batch whose first row (first source, in an encoder-decoder) contains only padding."""
     model = subject.model
     attention_mask = batch.attention_mask.clone()
     attention_mask[0] = False
@@ -91,7 +94,10 @@ def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
 
 
 def future_blind(subject: VerifiedRun) -> Finding:
-    """Change the tokens of the longest row from one of up to three positions on; earlier logits must not change."""
+    """Change the tokens of the longest row, starting at a position; earlier logits must not change.
+
+    Up to three positions are tested separately.
+    """
     model = subject.model
     batch = Batch.from_rows(subject.rows[:1])
     ids = batch.inputs  # (1, T)
@@ -136,7 +142,7 @@ def no_future(subject: VerifiedRun) -> str | None:
 
 
 def _with_random_padding(ids: Tensor, attention_mask: Tensor, generator: torch.Generator, size: int) -> Tensor:
-    """Replace the ids at padding by random ids."""
+    """Replace the ids of padding tokens with random ids."""
     return torch.where(attention_mask, ids, torch.randint(1, max(2, size), ids.shape, generator=generator))
 
 

@@ -95,7 +95,7 @@ def bf16(subject: VerifiedRun) -> Finding:
 
 
 def bf16_norms(subject: VerifiedRun) -> Finding:
-    """Count norms that compute in bfloat16 under autocast, although their sum of squares needs more than 8 bits."""
+    """Count norm layers that compute in bfloat16 under autocast, although a sum of squares needs more than 8 bits."""
     norms = [part for part in subject.model.modules() if isinstance(part, nn.LayerNorm | nn.RMSNorm)]
     inputs = [Tap(norm, "input") for norm in norms]
     outputs = [Tap(norm) for norm in norms]
@@ -112,7 +112,7 @@ def bf16_norms(subject: VerifiedRun) -> Finding:
 
 
 def no_norms(subject: VerifiedRun) -> str | None:
-    """Return the reason why the check of norms does not apply (no norms); None if it applies."""
+    """Return the reason why the check of norms does not apply (the model has no norms); None if it applies."""
     config = subject.config.model
     return "the model has no norms" if config.norm == "none" and config.qk_norm == "none" else None
 

@@ -137,7 +137,7 @@ def verify_run(
         tell: function that is called with each result.
 
     Raises:
-        GlassError: the run, a check or the device does not exist, or another process changed the weights meanwhile.
+        GlassError: the run, a check or the device does not exist, or the weights were changed during the checks.
     """
     run = open_run(folder)
     choose_device(device)
@@ -221,7 +221,7 @@ def run_check(check: Check, subject: VerifiedRun) -> Result:
 
 
 def _checkpoint_hash(run: Run, which: Which) -> tuple[str, str | None]:
-    """Return the name of a checkpoint and the hash of its weights; if either cannot be read, a remark and None."""
+    """Return the name of a checkpoint and the hash of its weights; if either cannot be read, an error text and None."""
     try:
         name = (run.folder / which).read_text(encoding="utf-8").strip()
         return name, sha256(run.checkpoints_folder / name / "model.safetensors")

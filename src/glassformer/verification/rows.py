@@ -40,7 +40,10 @@ def few_rows(opened: OpenedRun) -> tuple[list[Row], str]:
 
 
 def _validation_rows(opened: OpenedRun) -> list[Row]:
-    """Return the longest of some validation rows; none if the text is missing or was encoded with another tokenizer."""
+    """Return the `ROWS` longest of `CANDIDATES` evenly spaced validation rows, or fewer if there are not enough.
+
+    The list is empty if the encoded text is missing or was encoded with another tokenizer.
+    """
     try:
         data = stored_text(opened.files, opened.config)
     except GlassError:
@@ -54,7 +57,10 @@ def _validation_rows(opened: OpenedRun) -> list[Row]:
 
 
 def _encoded_rows(opened: OpenedRun) -> list[Row]:
-    """Return rows of `OWN_TEXT` from different positions, without unknown tokens, filled up with random tokens."""
+    """Return rows of `OWN_TEXT` that begin at different positions, without its unknown tokens.
+
+    Random tokens fill the rest of each row.
+    """
     config = opened.config
     target_start = opened.tokenizer.target_start
     end_id = opened.tokenizer.end_id
@@ -86,7 +92,7 @@ def _tokens(tokenizer: Tokenizer, length: int, number: int) -> Ids:
 
 
 def cut(row: Row, length: int, opened: OpenedRun) -> Row:
-    """Cut a row of any task to at most `length` input tokens; masked rows get new masks."""
+    """Cut a row of any task to at most `length` input tokens; mask the tokens of a masked row again."""
     if row.source is not None:  # source and target get different lengths, so that a mix-up of the two is noticed
         source = np.append(row.source[: max(1, length - 2)][:-1], opened.source_tokenizer.end_id)
         return Row.of_text(row.ids[: length + 1], source=source)

@@ -53,7 +53,7 @@ class FewRows:
         return [*self.all_rows[offset:], *self.all_rows[: offset + 1]]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return the same rows; the limit is ignored."""
+        """Return all rows without rotation; ignore `limit`."""
         return self.all_rows
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
@@ -61,7 +61,7 @@ class FewRows:
         return "", ""
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Yield nothing, because a check reports no evaluation."""
+        """Yield nothing, because a check does not report concerns."""
         return iter(())
 
 
@@ -123,7 +123,8 @@ def _id_tensor(ids: Ids) -> Tensor:
 def accumulation(subject: VerifiedRun) -> Finding:
     """Compare the gradients of one batch with those of the same rows in micro-batches of 1.
 
-    The gradients are in float64, because those of a model with almost no loss are as small as float32 rounding errors.
+    The gradients are in float64, because the gradients of a model with a loss near 0 are as small as float32 rounding
+    errors.
     """
     rows = subject.rows
     gradients = list[Tensor]()

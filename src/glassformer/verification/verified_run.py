@@ -65,7 +65,7 @@ class VerifiedRun:
 
     @cached_property
     def float64_model(self) -> Model:
-        """Model in float64, in which rounding does not change generated tokens."""
+        """Model in float64, so that rounding does not change generated tokens."""
         with torch.inference_mode(
             False
         ):  # even if the first access is in inference mode, because gradients need ordinary tensors

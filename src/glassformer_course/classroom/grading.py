@@ -23,7 +23,10 @@ FORMULA = tuple("=+-@＝＋－＠")  # including full-width forms, which East As
 
 @dataclass(frozen=True)
 class Mark:
-    """One answer of one student, as a row of the CSV. `result` is that of `Verdict`, "missing" or "unreadable"."""
+    """Mark of one answer of one student, for one row of the CSV.
+
+    `result` is one of the results of `Verdict`, "missing" or "unreadable".
+    """
 
     student: str
     number: int

@@ -7,8 +7,8 @@
   glass learn lab progress
 
 `open` prepares a healthy and a faulty model in a few seconds, shows their evidence (curves, attention maps, samples and
-numbers), and saves it in the learner's folder. `answer` grades a diagnosis: for the right one, it explains the bug and
-names its public source; a wrong one exits with code 2.
+numbers), and saves it in the learner's folder. `answer` grades a diagnosis: if the diagnosis is right, the command
+explains the bug and names a public report of it; if the diagnosis is wrong, the exit code is 2.
 """
 
 from __future__ import annotations

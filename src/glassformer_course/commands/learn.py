@@ -14,7 +14,7 @@
   glass learn assign 2 7-9 --text our-book.txt --out week-1
   glass learn grade submissions --assignment week-1 --out marks.csv
 
-Answers are plain Python and NumPy. Each is checked in a separate process, limited to 5 seconds and 1 GB (on
+Answers are plain Python and NumPy. Each answer is checked in a separate process, limited to 5 seconds and 1 GB (on
 Windows only to 5 seconds), against a reference in NumPy, on random cases and edge cases. `check` exits with code 2 if
 an answer is not right.
 """

@@ -1,1 +1,1 @@
-"""Check answers: each runs in a separate process without PyTorch; its results are compared with the reference."""
+"""Check answers: run each answer in a separate process without PyTorch, and compare its results with the reference."""

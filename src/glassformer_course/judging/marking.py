@@ -1,4 +1,4 @@
-"""Mark an answer: run every case, compare with the reference, and name the mistake if it is a known one."""
+"""Mark an answer: run every case, compare its result with that of the reference, and name a known mistake."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ def mark(
         answers: the functions to mark.
         reference: the reference functions, by name.
         cases: the test cases.
-        mistakes: returns each known mistake with all functions of the exercise; called only if a case fails.
+        mistakes: function that returns each known mistake with all functions of the exercise; it is called only if a
+            case fails.
     """
     reference_functions = LocalFunctions(reference)
     cases_run = 0
@@ -187,7 +188,8 @@ def _matching_mistake(
 
     A mistake matches if it gives the same results as the answer on every passed case, on the first failed case, on at
     least the fraction `ALIKE` of the failed cases, and on more than half of the compared cases. The failed cases
-    decide, because most mistakes change only one function of an exercise and are right in the other cases.
+    have a separate threshold, because most mistakes change only one function of an exercise and are right in the cases
+    of other functions.
     """
     failed = [each for each in compared if each.wrong]
     best = None

@@ -38,7 +38,8 @@ class Sandbox:
     Args:
         source: Python source of the answer.
         seconds: time limit for loading the source and for all calls together, after NumPy has been imported.
-        megabytes: memory limit, on Linux in addition to Python and NumPy, on macOS including them; Windows has none.
+        megabytes: memory limit; on Linux, the memory of Python and NumPy does not count; on macOS, it counts; on
+            Windows, there is no limit.
     """
 
     def __init__(self, source: str, seconds: float = SECONDS, megabytes: int = MEGABYTES) -> None:

@@ -1,8 +1,8 @@
 """Worker process that runs an answer, with Python and NumPy but without access to the reference solution.
 
 This file is run by its path, so it does not import the package. In the parent process, other modules import `encode`,
-`decode` and `call_function` from it. Messages are lines of JSON: the first contains the source and the limits, each
-later one a call. Output that the answer prints goes to standard error, with a marker before each call.
+`decode` and `call_function` from it. Messages are lines of JSON: the first line contains the source and the limits, and
+each later line contains a call. Output that the answer prints goes to standard error, with a marker before each call.
 """
 
 from __future__ import annotations

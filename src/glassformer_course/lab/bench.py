@@ -87,17 +87,17 @@ class Trained:
         return [self.tokenizer.token_text(int(id)).strip() or "␣" for id in ids]
 
     def map(self, title: str, ids: Sequence[int], head: int = 0, layer: int = 0) -> Map:
-        """Return the attention map of one head; for a faulty model, call this while the bug is planted."""
+        """Return the attention map of one head; for a faulty model, call this method while the bug is planted."""
         return Map(title, self.labels(ids), self.labels(ids), rounded(self.attention_weights(ids, layer)[head]))
 
 
 class LabTrainer:
-    """Trainer of healthy and faulty models, from the same settings and seed.
+    """Trainer of healthy and faulty models, with the same settings and seed.
 
     Args:
         fault: context manager that plants the bug.
         folder: folder for texts and tokens; it must exist for as long as the models are used.
-        step_fraction: fraction of each case's training steps to take; tests take fewer.
+        step_fraction: fraction of each case's training steps to take; tests use a smaller fraction.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class LabTrainer:
         self.step_fraction = step_fraction
 
     def run_both(self, function: Callable[[str], Result]) -> tuple[Result, Result]:
-        """Return `function(HEALTHY)` without the bug and `function(FAULTY)` with it, both in one thread."""
+        """Return `function(HEALTHY)` without the bug and `function(FAULTY)` with the bug, using one thread."""
         with threads(1):  # faster for such small models, and sums do not depend on the number of threads
             healthy = function(HEALTHY)
             with self.fault():
@@ -131,7 +131,7 @@ class LabTrainer:
         Args:
             settings: sections and fields of a `Config`, which override those of `STORIES`.
             steps: number of training steps if `step_fraction` is 1.
-            watch: called at each evaluation, the first time before training; `Trained.watched` stores its results.
+            watch: function called at each evaluation, first before training; `Trained.watched` stores its results.
             files: field of the `data` section that names a file -> content of that file.
             start: file of initial weights.
         """
@@ -188,12 +188,12 @@ def loss_chart(healthy: Trained, faulty: Trained, title: str = "training loss", 
 
 
 def comparison_chart(title: str, x: str, y: str, healthy: Sequence[Point], faulty: Sequence[Point]) -> Chart:
-    """Return a chart with one curve of each model."""
+    """Return a chart with one curve for each model."""
     return Chart(title, x, y, {HEALTHY: list(healthy), FAULTY: list(faulty)})
 
 
 def last_losses(healthy: Trained, faulty: Trained) -> Number:
-    """Return the last validation loss of both models."""
+    """Return the last validation loss of each model."""
     return Number("loss", "validation loss at the end", healthy.validation[-1][1], faulty.validation[-1][1])
 
 

@@ -42,7 +42,7 @@ NAMES = (
 
 
 class Experiment(Protocol):
-    """Interface of the modules in `cases`: plant the bug, collect evidence, and check that the evidence shows it."""
+    """Interface of the modules in `cases`: plant the bug, collect evidence, and check that it shows the bug."""
 
     fault: Callable[[], AbstractContextManager[None]]
     observe: Callable[[LabTrainer], Evidence]
@@ -58,8 +58,8 @@ class BugCase:
         name: name of its module.
         title, scene: introduction, shown before the evidence.
         answer: the right diagnosis: a key in `diagnoses.toml`.
-        tempting: wrong diagnosis -> why the evidence rules it out.
-        why: how the evidence shows the answer; names in braces are replaced by numbers of the evidence.
+        tempting: wrong diagnosis -> reason why the evidence rules it out.
+        why: explanation of how the evidence shows the answer; names in braces are replaced by numbers of the evidence.
         look: level -> advice on what to compare in the evidence.
         hints: three hints, given one at a time.
         wrong, right: the faulty code, and the corrected code.

@@ -48,7 +48,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Number:
-    """One measurement of both models.
+    """One measurement, with the values of the healthy and the faulty model.
 
     Attributes:
         name: name used in explanations.

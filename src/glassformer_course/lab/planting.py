@@ -9,13 +9,13 @@ from typing import Any
 
 @contextmanager
 def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
-    """Replace attributes of modules or classes inside the context, and restore them at the end, also on errors.
+    """Replace attributes of modules or classes inside the context, and restore them at the end, even after errors.
 
     Args:
         changes: (owner, name, new value); the owner must define the name itself, not inherit it.
 
     Raises:
-        KeyError: an owner does not define the name, because the library has changed; nothing stays replaced.
+        KeyError: an owner does not define the name, because the library has changed; no attribute stays replaced.
     """
     originals: list[tuple[Any, str, Any]] = []
     try:

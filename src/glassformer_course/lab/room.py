@@ -91,12 +91,12 @@ class LabFolder:
         write_text(self.progress_file, json.dumps({"version": 1, "cases": ordered}, indent=1) + "\n")
 
     def open(self, case: BugCase, note: Note, step_fraction: float = 1.0) -> Evidence:
-        """Return the evidence of a case from its folder; if there is none, train the models and save it.
+        """Return the evidence of a case from its folder; if there is none, train the models and save the evidence.
 
         Args:
             case: the case.
             note: called with a message before the models are trained.
-            step_fraction: fraction of the training steps to take; tests take fewer.
+            step_fraction: fraction of the training steps to take; tests use a smaller fraction.
 
         Raises:
             GlassError: the folder cannot be written, or a file in it is damaged.

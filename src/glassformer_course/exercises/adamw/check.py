@@ -59,7 +59,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def walked(step: Function, gradients: Array, rate: float, decay: float) -> list[Array]:
-    """Return the weights after each step, starting at 1."""
+    """Return the weights after each step; all initial weights are 1."""
     w = np.ones(gradients.shape[1:])
     m = np.zeros(gradients.shape[1:])
     v = np.zeros(gradients.shape[1:])

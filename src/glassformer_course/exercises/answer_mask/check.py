@@ -43,7 +43,7 @@ def answer_loss(logits: Array, targets: Ints, counts: Bools) -> float:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with one or several answers, empty messages and only questions, then for the loss."""
+    """Yield cases for `row` (one or several answers, empty messages, only questions), then cases for the loss."""
     yield call("row", [USER, ASSISTANT], [[5, 6], [7]], 0, note="where the question has two tokens and the answer one")
     yield call("row", [USER, ASSISTANT] * 2, [[5], [6, 7], [8], [9]], 0, note="where there are two answers")
     yield call("row", [ASSISTANT, USER], [[5, 6], [7]], 0, note="where the conversation begins with an answer")

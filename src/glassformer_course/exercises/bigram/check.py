@@ -35,7 +35,7 @@ def nats_per_token(ids: Ints, p: Array) -> float:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases for each function, then for a model of one text measured on another."""
+    """Yield cases for each function, then for a model of one text measured on another text."""
     yield call("count", np.array([0, 1, 0, 1, 2]), 3, note="where 0 1 occurs twice, 1 0 and 1 2 once")
     for size, length in ((3, 19), (5, 41), (7, 13)):
         yield call("count", rng.integers(size, size=length), size, note="where the tokens are random")
@@ -63,7 +63,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 def cases_on(text: str) -> Iterator[Case]:
     """Yield cases on the first 10,000 characters of a class's own text, with the last tenth held out.
 
-    Each of the `FREQUENT` most frequent characters is a token; all others are one token together.
+    Each of the `FREQUENT` most frequent characters is a token; all other characters share one token.
     """
     characters = sorted(character for character, _ in Counter(text[:10_000]).most_common(FREQUENT))
     tokens = {character: token for token, character in enumerate(characters)}

@@ -52,7 +52,7 @@ def random_weights(rng: np.random.Generator, D: int, K: int, F: int) -> dict[str
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases for the feed-forward layer, then for the block, also with outputs of 0 or later tokens changed."""
+    """Yield cases for the feed-forward layer, then for the block, including outputs of 0 and changed later tokens."""
     x = np.array([[1.0, 2.0]])
     tiny = {"up": np.array([[1.0, 0.0, -1.0], [0.0, 1.0, 0.0]]), "down": np.array([[1.0, 0.0], [0.0, 1.0], [5.0, 5.0]])}
     yield call("feedforward", x, tiny, note="where x is 1, 2 and the third hidden unit is -1, so ReLU sets it to 0")

@@ -59,7 +59,7 @@ def decode(ids: list[int], merges: list[Pair]) -> str:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases for each function, then for all together on small corpora and on many scripts."""
+    """Yield cases for each function, then for all functions together on small corpora and on many scripts."""
     yield call("best_pair", [1, 2, 3, 1, 2], note="where (1, 2) occurs twice and all other pairs once")
     yield call("best_pair", [5, 6, 1, 9, 5, 6, 1, 9], note="where (1, 9), (5, 6) and (6, 1) occur twice each: a tie")
     yield call("best_pair", [2, 1, 7, 7, 7, 2, 1], note="where (2, 1) and, overlapping, (7, 7) occur twice: a tie")

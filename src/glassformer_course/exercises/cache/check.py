@@ -65,7 +65,7 @@ def _weights(rng: np.random.Generator, D: int, d: int) -> tuple[Array, Array, Ar
 
 
 def _in_pieces(text: Array, sizes: Sequence[int], weights: Sequence[Array]) -> Callable[[Functions], Any]:
-    """Return a function that processes the text in pieces of these sizes, each with the previous cache."""
+    """Return a function that processes the text in pieces of these sizes, each with the cache of the previous piece."""
 
     def ask(functions: Functions) -> list[Array]:
         cache = (np.zeros((0, weights[1].shape[1])), np.zeros((0, weights[2].shape[1])))

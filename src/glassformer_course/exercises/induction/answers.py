@@ -50,7 +50,10 @@ def _says_the_previous(V, P):
 
 
 def _sums(weights, tokens, shift):
-    """Return the sum for each row with an earlier copy: on the copies (`shift` 0) or on the tokens after them (1)."""
+    """Return a dictionary from row to sum of weights, for the rows whose token also occurs earlier.
+
+    The weights are those on the earlier copies (`shift` 0) or on the tokens after these copies (`shift` 1).
+    """
     return {
         i: sum(weights[i, p + shift] for p in range(i) if tokens[p] == tokens[i])
         for i in range(len(tokens))

@@ -16,7 +16,7 @@ STRONG = 100.0
 
 
 def previous_token_head(V: int, P: int) -> tuple[Array, Array]:
-    """Return QK, from position i to position i - 1, and OV, from token to previous: (D, D) each."""
+    """Return QK, from position i to position i - 1, and OV, from block "token" to block "previous": (D, D) each."""
     qk, ov = np.zeros((2, 3 * V + P, 3 * V + P))
     qk[V : V + P, V : V + P] = STRONG * np.eye(P, k=-1)
     ov[:V, V + P : 2 * V + P] = np.eye(V)
@@ -24,7 +24,7 @@ def previous_token_head(V: int, P: int) -> tuple[Array, Array]:
 
 
 def induction_head(V: int, P: int) -> tuple[Array, Array]:
-    """Return QK, from token to previous, and OV, from token to next: (D, D) each."""
+    """Return QK, from block "token" to block "previous", and OV, from block "token" to block "next": (D, D) each."""
     qk, ov = np.zeros((2, 3 * V + P, 3 * V + P))
     qk[:V, V + P : 2 * V + P] = STRONG * np.eye(V)
     ov[:V, 2 * V + P :] = np.eye(V)

@@ -45,7 +45,7 @@ def loss(logits: Array, labels: Ints) -> float:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with each kind of replacement, limits, special tokens and random texts, then for the loss."""
+    """Yield cases for `hide` (kinds of replacement, limits, special tokens, random texts), then cases for the loss."""
     tokens = np.array([10, 11, 12, 13, 14])
     plain = np.zeros(5, dtype=np.bool_)
     choose = np.array([0.1, 0.1, 0.1, 0.5, 0.5])

@@ -49,7 +49,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def picture() -> Picture:
-    """Draw the product of a matrix of words with features and a matrix of questions about features."""
+    """Draw the product of a matrix of words by features and a matrix of features by questions."""
     words = np.array([[1.0, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
     questions = np.array([[2.0, 0.0], [1.0, 0.0], [-1.0, 3.0]])
     names = ["cat", "dog", "lion"]

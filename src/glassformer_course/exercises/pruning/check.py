@@ -30,7 +30,7 @@ def importance(outputs: Array, gradients: Array) -> Array:
 def remove(
     w_query: Array, w_key: Array, w_value: Array, w_output: Array, heads: int, removed: Sequence[int]
 ) -> tuple[Array, Array, Array, Array]:
-    """Return the four weights without the removed heads, by selecting the other heads along a separate axis."""
+    """Return the four weights without the removed heads, by selecting the remaining heads along a separate axis."""
     D = w_query.shape[0]
     width = w_query.shape[1] // heads
     remaining = [h for h in range(heads) if h not in removed]

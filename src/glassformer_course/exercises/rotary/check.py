@@ -22,7 +22,7 @@ def rotate(x: Array, start: int, base: float) -> Array:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with several shapes, starts and bases, then cases on lengths, scores and caches."""
+    """Yield cases with several shapes, first positions and bases, then cases on vector lengths, scores and caches."""
     yield call(
         "rotate", np.array([[1.0, 0.0], [1.0, 0.0]]), 0, BASE, note="where the pair (1, 0) is at positions 0 and 1"
     )

@@ -24,7 +24,7 @@ def _top_k(scores, k):
 
 
 def _top_p(probabilities, p):
-    """Keep each token if the tokens before it have less than p in total, without renormalizing."""
+    """Keep each token if the total probability of the tokens before it is less than p; do not renormalize."""
     if p is None:
         return probabilities
     order = np.argsort(-probabilities, kind="stable")

@@ -50,7 +50,7 @@ def draw(probabilities: Array, u: float) -> int:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with each setting alone and combined, ties, exact limits and extreme logits, then for `draw`."""
+    """Yield cases with single and combined settings, ties, exact limits and extreme logits, then cases for `draw`."""
     four = np.log(np.array([4.0, 2.0, 1.0, 1.0]))
     yield call(
         "distribution", four, 1.0, None, None, note="where the probabilities are 4 : 2 : 1 : 1 and all tokens are kept"

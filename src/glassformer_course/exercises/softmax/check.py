@@ -22,7 +22,7 @@ def softmax(x: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with one to three axes, both dtypes, large numbers, equal numbers and entries of -inf."""
+    """Yield cases with one to three axes, float32 and float64, large numbers, equal numbers and entries of -inf."""
     yield call("softmax", np.array([1.0, 2.0, 3.0]), note="where x is the single row 1, 2, 3")
     for shape in [(5,), (2, 3), (3, 2), (4, 4), (2, 3, 5), (1, 7)]:
         yield call("softmax", rng.normal(size=shape) * 3, note="where the numbers are random")

@@ -20,7 +20,7 @@ MEMORIZED = np.array([[0, 1, 2, 3, 1, 4, 2, 0, 5], [2, 1, 0, 6, 6, 3, 5, 1, 0]])
 
 
 def loss_and_gradients(weights: Weights, rows: Ints) -> tuple[float, dict[str, Array]]:
-    """Return the mean loss and the gradients, by the layers of the NumPy reference and their backward passes."""
+    """Return the mean loss and the gradients, computed with layers of the NumPy reference and their backward passes."""
     inputs = rows[:, :-1]
     targets = rows[:, 1:]
     T = inputs.shape[1]

@@ -2,7 +2,7 @@
 
 Each module has three functions:
 
-* `fault()`: context manager in which the library has the bug; afterwards, also on errors, the library is restored.
+* `fault()`: context manager in which the library has the bug; afterwards, even after errors, the library is restored.
 * `observe(trainer)`: trains and measures both models, and returns the evidence.
-* `evidence_shows_bug(evidence)`: returns whether the evidence shows what the explanation says.
+* `evidence_shows_bug(evidence)`: returns whether the evidence supports the explanation.
 """

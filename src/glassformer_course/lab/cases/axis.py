@@ -35,7 +35,7 @@ def attend(
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Plant the bug: both mistakes, in every attention layer."""
+    """Plant the bug: every attention layer makes both mistakes."""
     with attention_is(attend):
         yield
 

@@ -81,7 +81,7 @@ def observe(trainer: LabTrainer) -> Evidence:
 
 
 def evidence_shows_bug(evidence: Evidence) -> bool:
-    """Return whether the logits differ in the faulty model alone, and only after the first position."""
+    """Return whether the logits differ only in the faulty model, and only after the first position."""
     first = evidence.number("first")
     largest = evidence.number("largest")
     return max(first.healthy, first.faulty, largest.healthy) < 1e-3 < 0.1 < largest.faulty

@@ -37,7 +37,7 @@ def fault() -> Iterator[None]:
 
 
 def weight_size(trained: Trained) -> float:
-    """Return the root mean square of all matrices together."""
+    """Return the root mean square of the elements of all matrices."""
     matrices = torch.cat([p.detach().flatten() for p in trained.model.parameters() if p.ndim >= 2])
     return float(matrices.square().mean().sqrt())
 
@@ -74,7 +74,10 @@ def observe(trainer: LabTrainer) -> Evidence:
 
 
 def evidence_shows_bug(evidence: Evidence) -> bool:
-    """Return whether decay shrinks the faulty weights more and raises the loss, which is about equal without decay."""
+    """Return whether weight decay shrinks the faulty model's weights more and raises its loss.
+
+    Without weight decay, both models must have about the same loss.
+    """
     loss = evidence.number("loss")
     plain = evidence.number("plain")
     size = evidence.number("size")

@@ -70,7 +70,7 @@ def observe(trainer: LabTrainer) -> Evidence:
 
 
 def evidence_shows_bug(evidence: Evidence) -> bool:
-    """Return whether only the faulty model's measurements differ, and its loss is higher."""
+    """Return whether only the faulty model's repeated measurements differ, and its loss is higher."""
     spread = evidence.number("spread")
     loss = evidence.number("loss")
     return spread.healthy == 0 < spread.faulty and loss.faulty > loss.healthy

@@ -33,7 +33,7 @@ ROWS = 8
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Plant the bug: every head uses the projections of the first; the gradient is the weight times the error."""
+    """Plant the bug: every head uses the projections of the first head; the gradient is the weight times the error."""
     original_project = reference_attention.project
     last_weights: list[Any] = []
 
@@ -139,7 +139,7 @@ def observe(trainer: LabTrainer) -> Evidence:
 
 
 def evidence_shows_bug(evidence: Evidence) -> bool:
-    """Return whether the faulty gradient disagrees with the measured slope and its heads are equal."""
+    """Return whether the faulty model's gradient disagrees with the measured slope, and its heads are equal."""
     gradient_slope = evidence.number("said")
     measured_slope = evidence.number("slope")
     apart = evidence.number("apart")

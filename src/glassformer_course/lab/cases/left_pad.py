@@ -52,14 +52,14 @@ def with_padding(trained: Trained) -> list[Point]:
 
 
 def together(trained: Trained, prompts: list[str]) -> str:
-    """Return the continuation of the first prompt, generated in one batch with the others."""
+    """Return the continuation of the first prompt, generated in one batch with the other prompts."""
     ids = [[trained.tokenizer.start_id, *trained.tokenizer.encode(prompt)] for prompt in prompts]
     steps = generate(trained.decoder, ids, SampleConfig(tokens=12, temperature=0), cached=False)
     return trained.tokenizer.decode([step.tokens[step.rows.index(0)] for step in steps])
 
 
 def observe(trainer: LabTrainer) -> Evidence:
-    """Compare one model on rows alone, on padded rows, and in a batch."""
+    """Compare the losses of rows with and without padding, and continuations of a prompt alone and in a batch."""
     with threads(1):
         model = trainer.train(SETTINGS, 240, files={"source": sentences(200)})
     healthy, faulty = trainer.run_both(

@@ -1,4 +1,4 @@
-"""Case: the causal mask is off by one, so each token also sees the next one."""
+"""Case: the causal mask is off by one, so each token also sees the next token."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ def observe(trainer: LabTrainer) -> Evidence:
 
 
 def evidence_shows_bug(evidence: Evidence) -> bool:
-    """Return whether only the faulty model attends to the next token, it ignores later ones, and its loss is lower."""
+    """Return whether only the faulty model attends to the next token.
+
+    The faulty model must also ignore all tokens after the next one, and have a lower loss than the healthy model.
+    """
     beside = evidence.number("next")
     beyond = evidence.number("beyond")
     loss = evidence.number("loss")

@@ -78,7 +78,7 @@ def observe(trainer: LabTrainer) -> Evidence:
 
 
 def evidence_shows_bug(evidence: Evidence) -> bool:
-    """Return whether the faulty model counts more predictions and reports a loss below that of its real tokens."""
+    """Return whether the faulty model counts more predictions and reports a loss below its loss over real tokens."""
     counted = evidence.number("counted")
     loss = evidence.number("loss")
     real = evidence.number("real")

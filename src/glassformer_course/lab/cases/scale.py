@@ -23,7 +23,10 @@ def fault() -> Iterator[None]:
 
 
 def attention_width(trained: Trained) -> tuple[float, Map]:
-    """Return the effective number of tokens in the last row (mean e^entropy over heads), and the first head's map."""
+    """Return the effective number of tokens that the last token attends to, and the attention map of the first head.
+
+    The effective number is e^entropy of the attention weights, averaged over heads.
+    """
     ids = trained.tokenizer.encode(TEXT)
     weights = trained.attention_weights(ids)[:, -1]  # (H, T)
     entropy = -(weights * weights.clamp(min=1e-12).log()).sum(dim=-1)  # (H)

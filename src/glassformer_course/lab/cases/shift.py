@@ -34,7 +34,7 @@ def fault() -> Iterator[None]:
 
 
 def agreement(trained: Trained) -> list[Point]:
-    """Return points (offset, fraction of positions whose likeliest token is the one at that offset from the input)."""
+    """Return points (offset, fraction of positions whose likeliest token is the token `offset` positions later)."""
     rows = [row for row in trained.task.held_out(600) if len(row) == trained.config.model.context + 1]
     ids = torch.tensor([row.ids.tolist() for row in rows])  # (B, T + 1)
     max_offset = max(OFFSETS)
@@ -80,7 +80,7 @@ def observe(trainer: LabTrainer) -> Evidence:
 
 
 def evidence_shows_bug(evidence: Evidence) -> bool:
-    """Return whether the faulty model predicts the token after the next more often than the next one."""
+    """Return whether the faulty model predicts the second next token more often than the next token."""
     one = evidence.number("one")
     two = evidence.number("two")
     return one.healthy > two.healthy and two.faulty > one.faulty

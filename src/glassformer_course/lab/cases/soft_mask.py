@@ -19,12 +19,13 @@ from glassformer_course.lab.planting import attention_with
 LETTERS = "abcdefgh"
 SETTINGS: dict[str, dict[str, Any]] = {"model": {"context": 12}, "tokenizer": {"kind": "characters"}}
 HIDDEN = 5.0
-"""Number subtracted from masked scores. Projects with this bug subtract 10,000 or more, which takes longer to learn."""
+"""Number subtracted from masked scores. Projects with this bug subtract 10,000 or more, which models need
+longer to exploit."""
 
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Plant the bug: masked scores are lowered by 5 instead of infinity."""
+    """Plant the bug: masked scores are lowered by `HIDDEN` instead of infinity."""
     with attention_with(SimpleNamespace(sqrt=math.sqrt, inf=HIDDEN)):
         yield
 
@@ -35,13 +36,13 @@ def letters() -> str:
 
 
 def attention_to_later_tokens(trained: Trained) -> float:
-    """Return the largest fraction of any head's attention on later tokens, for the first validation row."""
+    """Return the largest fraction of attention to later tokens among all heads, for the first validation row."""
     ids = trained.task.held_out(None)[0].inputs.tolist()
     return max(float(trained.attention_weights(ids, layer).triu(1).sum(dim=-1).mean(dim=-1).max()) for layer in (0, 1))
 
 
 def see(trainer: LabTrainer, name: str) -> tuple[Trained, Map]:
-    """Return the trained model and the map of the head with the most weight on later tokens."""
+    """Return the trained model and the map of the head with the most attention to later tokens."""
     trained = trainer.train(SETTINGS, 240, attention_to_later_tokens, {"source": letters()})
     ids = trained.task.held_out(None)[0].inputs[:10].tolist()
     layer, head = divmod(
@@ -51,7 +52,7 @@ def see(trainer: LabTrainer, name: str) -> tuple[Trained, Map]:
 
 
 def observe(trainer: LabTrainer) -> Evidence:
-    """Compare the fraction of attention on later tokens during training."""
+    """Compare the fraction of attention to later tokens during training."""
     (healthy, healthy_map), (faulty, faulty_map) = trainer.run_both(lambda name: see(trainer, name))
     first, last = ([trained.watched[index][1] for trained in (healthy, faulty)] for index in (0, -1))
     return Evidence(
@@ -71,7 +72,7 @@ def observe(trainer: LabTrainer) -> Evidence:
 
 
 def evidence_shows_bug(evidence: Evidence) -> bool:
-    """Return whether only the faulty attention on later tokens is above 0, and grows during training."""
+    """Return whether only the faulty model attends to later tokens, and does so more at the end of training."""
     first = evidence.number("first")
     last = evidence.number("share")
     return last.healthy == 0 and 0 < first.faulty < 0.1 and last.faulty > 2 * first.faulty

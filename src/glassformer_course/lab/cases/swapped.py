@@ -93,7 +93,7 @@ def observe(trainer: LabTrainer) -> Evidence:
 
 
 def evidence_shows_bug(evidence: Evidence) -> bool:
-    """Return whether the faulty loss is lower and its outputs are not better."""
+    """Return whether the faulty model's loss is lower although its outputs are not better."""
     loss = evidence.number("loss")
     right = evidence.number("right")
     return loss.faulty < loss.healthy and right.faulty <= right.healthy

@@ -22,7 +22,7 @@ P = 0.9
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Plant the bug: keep a token only if the cumulative probability up to and including it is at most p."""
+    """Plant the bug: keep a token only if the cumulative probability, including that of the token, is at most p."""
     original_probabilities = sampling.row_probabilities
 
     def faulty(logits: Tensor, settings: SampleConfig, previous: Sequence[Sequence[int]]) -> Tensor:
@@ -38,7 +38,10 @@ def fault() -> Iterator[None]:
 
 
 def probabilities(trained: Trained) -> list[Point]:
-    """Return points (p, mean probability of sampling the likeliest token) in bins of its probability p by the model."""
+    """Return points (p, mean probability of sampling the likeliest token); p is the model's probability of this token.
+
+    Positions with similar p form one point.
+    """
     tokens = trained.data.validation.source.tokens[:1024]
     ids = torch.tensor(tokens[: len(tokens) // 32 * 32].reshape(-1, 32).tolist())  # (B, T)
     with torch.no_grad():

@@ -93,7 +93,7 @@ def observe(trainer: LabTrainer) -> Evidence:
 
 
 def evidence_shows_bug(evidence: Evidence) -> bool:
-    """Return whether the faulty loss jumps after loading and its model has more parameters."""
+    """Return whether the faulty model's loss jumps after loading, and the model has more parameters."""
     before = evidence.number("before")
     after = evidence.number("after")
     parameters = evidence.number("parameters")
