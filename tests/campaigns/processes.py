@@ -46,7 +46,7 @@ class Process:
         words: arguments of `glass`.
         folder: working directory.
         log: file for standard output; standard error is written to the same name with `.err` appended.
-        stop: where to stop the process, if anywhere.
+        stop: file operation before which to stop the process, or None.
         several: whether to run the command in two processes, as torchrun does.
     """
 
@@ -96,7 +96,7 @@ class Process:
         return Path(f"{self.log}.err").read_text(encoding="utf-8", errors="replace")
 
     def last_words(self) -> list[str]:
-        """Return the last two lines of standard error, without empty lines and log messages of torchrun."""
+        """Return the last two lines of standard error, excluding empty lines and log messages of torchrun."""
         lines = self.complaint().splitlines()
         return [line for line in lines if line and not TORCHRUN_LOG.match(line)][-2:]
 
@@ -149,7 +149,7 @@ def _two_processes(words: list[str], stop: Stop | None) -> int:
 
 
 def _one_of_two(words: list[str], stop: Stop | None) -> None:
-    """Run the command in one of the two processes; exit with its code if it failed."""
+    """Run the command in one of the two processes; if the command fails, exit with the same exit code."""
     if code := _run(words, None if stop is None else stop.of_rank(int(os.environ["RANK"]))):
         os._exit(code)
 

@@ -87,7 +87,7 @@ def test_rouge_in_bangla_equals_rouge_score_with_our_tokenizer() -> None:
 
 
 def spoilt(references: list[str], share: float, seed: int) -> list[str]:
-    """Return the references with some words dropped, doubled, or swapped with the word before."""
+    """Return the references with some words dropped, doubled, or swapped with the preceding word."""
     numbers = random.Random(seed)
     out = []
     for reference in references:
@@ -143,8 +143,8 @@ def their_p(ours: float) -> float:
     """Return the p-value of sacrebleu's paired bootstrap that corresponds to our p-value.
 
     sacrebleu takes absolute values before it centers them. If the differences are normal with a mean of z standard
-    errors, its p is P(|X| - E|X| > z), where ours is P(|X - z| > z): about half for clear differences, and never above
-    0.43.
+    errors, its p-value is P(|X| - E|X| > z), and ours is P(|X - z| > z). For clear differences, sacrebleu's p-value is
+    about half of ours; it is never above 0.43.
     """
     normal = NormalDist()
     z = normal.inv_cdf(1 - min(ours, 1 - 1e-9) / 2)

@@ -41,7 +41,7 @@ def target_of(name: str, written: str) -> str | None:
 
 
 def ids_of(model: gf.Transformer, text: str, target: str | None) -> list[Tensor]:
-    """Return the ids that the module is called with, (1, T) each, from the tokenizers alone."""
+    """Compute the tensors of ids, (1, T) each, for a call of the module, with the tokenizers only."""
     run = model.text_model
     if isinstance(run, Translator):
         row = [*run.tokenizer.target_start, *run.tokenizer.encode(target or "")]

@@ -33,12 +33,12 @@ pytestmark = pytest.mark.thorough
 KINDS = ("replicas", "shards")
 WORLDS = (2, 3)
 CLOSE = {"adamw": 1e-5, "muon": 1e-3}
-"""Largest difference of losses from those of one process, by optimizer: Muon orthogonalizes in bfloat16."""
+"""Largest allowed difference from the losses of one process, by optimizer: Muon orthogonalizes in bfloat16."""
 
 
 @dataclass
 class Found:
-    """Results of one process in `alone`, and of each of two and of three processes in `together`."""
+    """Results of a single process (`alone`), and of each process in groups of two and three (`together`)."""
 
     folder: Path
     alone: dict[str, Any]

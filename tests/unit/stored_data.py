@@ -1,7 +1,7 @@
 """Prepared data of every kind, and the hashes of all files that an earlier version wrote for it.
 
-`python -m tests.unit.stored_data` rewrites `tests/fixtures/stores.json`. Do so only after a change of the stored data,
-which makes older token folders unusable.
+`python -m tests.unit.stored_data` rewrites `tests/fixtures/stores.json`. Run it only after an intended change of the
+stored data; such a change makes older token folders unusable.
 """
 
 from __future__ import annotations

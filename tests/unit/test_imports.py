@@ -45,7 +45,7 @@ TOP_MODULES = ("__init__.py", "__main__.py", "learn.py")
 
 
 HEAVY = ("'torch'", "'numpy'", "'pydantic'", "'tokenizers'", "'rich'")
-"""Packages that take long to import, as a list of `sys.modules` shows them."""
+"""Packages that take long to import, written as in a printed list of `sys.modules`."""
 
 
 def packages_below(package: str) -> set[str]:

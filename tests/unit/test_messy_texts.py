@@ -323,7 +323,7 @@ def test_evaluate_reports_omitted_documents(proverbs: Path, tmp_path: Path) -> N
 
 
 def test_evaluate_reports_that_a_text_is_the_training_text(proverbs: Path, tmp_path: Path) -> None:
-    """The validation part is measured; read with other settings, the whole text is measured."""
+    """The validation part is measured; if the text is read with other settings, the whole text is measured."""
     copy = tmp_path / "another name.txt"
     shutil.copy(text_file(proverbs), copy)
     own = evaluate_run(EvaluationRequest(proverbs / "run")).facts()

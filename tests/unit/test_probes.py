@@ -82,7 +82,7 @@ def probed(name: str, model: TextModel, known: TokenCounts | None = None) -> dic
 
 
 def judging(judge: Callable[[MinimalPair], float], name: str) -> Callable[..., list[TokenScores]]:
-    """Return a replacement for `token_scores`: a good text scores `judge` of its pair, and a bad text scores 0."""
+    """Return a replacement for `token_scores`: a good text scores `judge(pair)`, and a bad text scores 0."""
     scores: dict[str, float] = {}
     for pair in corpus_pairs(name, SIZES[name], seed=3):
         scores[pair.good] = judge(pair)

@@ -63,7 +63,7 @@ print("passed")
 
 @pytest.fixture(autouse=True, scope="module")
 def _memory_for_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the many small files of short fits in memory where the system offers that."""
+    """Keep the many small files of short fits in memory if the operating system supports it."""
     tmp_path_factory.getbasetemp()  # stays on the disk
     before = tempfile.tempdir
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
