@@ -70,12 +70,12 @@ class Trained:
         return process
 
     def _named(self, which: str) -> str:
-        """Return the checkpoint that `best` or `last` names, or an empty string before there is one."""
+        """Return the checkpoint that `best` or `last` names, or an empty string if the pointer does not exist."""
         path = self.run / which
         return path.read_text(encoding="utf-8").strip() if path.exists() else ""
 
     def _step(self) -> int:
-        """Return the step that `last` names, or 0 before there is one."""
+        """Return the step that `last` names, or 0 if the pointer does not exist."""
         return int(self._named("last").removeprefix("step-") or 0)
 
     def second(self) -> Process:

@@ -1,4 +1,4 @@
-"""`glass attribute` through the real command line: every view, every model family, refusals."""
+"""`glass attribute` through the real command line: every view, every model family, errors."""
 
 from __future__ import annotations
 

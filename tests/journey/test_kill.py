@@ -1,4 +1,4 @@
-"""Training that is killed with SIGKILL at random moments, also during saves, resumes and ends with the same weights."""
+"""Training that is killed with SIGKILL at random moments, even during saves, resumes and ends with the same weights."""
 
 from __future__ import annotations
 

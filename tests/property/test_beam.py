@@ -235,7 +235,7 @@ def test_several_tokens_may_end_a_text(beams: int) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("end", [-50.0, 1.0, 2.0])
 def test_targets_of_every_length(end: float) -> None:
-    """Targets that never end, that end at once, and that end at various lengths."""
+    """Test targets that never end, that end at once, and that end at various lengths."""
     model = translator(end, positions="rotary").double()
     sources = ids((5, 8, 2, 13, 21))
     for beams, alpha in ((1, 0.6), (3, 0.0), (5, 2.0), (40, 1.0)):

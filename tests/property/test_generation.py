@@ -1,4 +1,4 @@
-"""Invariants of generation: cached equals uncached, also past the context, and rows do not depend on each other."""
+"""Invariants of generation: cached equals uncached, even past the context, and rows do not depend on each other."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_importance_is_included_in_reports() -> None:
 
 
 def looking_back() -> Decoder:
-    """Return a model in which head 0.0 attends to the previous token, head 0.1 to the same token, layer 1 uniformly."""
+    """Return a model: head 0.0 attends to the previous token, head 0.1 to the same token, and layer 1 uniformly."""
     C = 29
     K = 29
     model = build_model(

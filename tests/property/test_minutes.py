@@ -69,7 +69,7 @@ class World:
 
     @property
     def evaluating(self) -> float:
-        """Seconds of evaluations and samples during training, without the final evaluation."""
+        """Seconds of evaluations and samples during training, excluding the final evaluation."""
         return self.spent.get("evaluation", 0.0) + self.spent.get("sample", 0.0)
 
 

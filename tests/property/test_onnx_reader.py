@@ -1,4 +1,4 @@
-"""Generation with onnxruntime gives the model's logits, for all settings, also while rows join and leave."""
+"""Generation with onnxruntime gives the model's logits, for all settings, even while rows join and leave."""
 
 from __future__ import annotations
 

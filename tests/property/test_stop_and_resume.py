@@ -1,4 +1,4 @@
-"""Stopped, killed, edited or damaged: a resumed run computes the same as an uninterrupted one, or raises an error."""
+"""A stopped, killed, edited or damaged run resumes with the results of an uninterrupted run, or raises an error."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def kept(run: Run) -> dict[str, Any]:
-    """Return all results of a run without times: weights, optimizer, progress, log, samples and pointers."""
+    """Return all results of a run except times: weights, optimizer, progress, log, samples and pointers."""
     last = run.checkpoint("last")
     found: dict[str, Any] = {
         f"{file} {name}": tensor.numpy().tobytes()

@@ -43,7 +43,7 @@ def repeated() -> np.ndarray[Any, Any]:
 
 
 def distinct(length: int) -> np.ndarray[Any, Any]:
-    """Return (N, length) distinct tokens without special tokens."""
+    """Return (N, length) distinct tokens, none of which is a special token."""
     numbers_ = np.random.default_rng(2)
     return np.array([numbers_.permutation(400)[:length] for _ in range(N)])
 

@@ -1,4 +1,4 @@
-"""Unexpected text: nothing is trained on, measured or left out without a note.
+"""Unexpected text is never trained on, measured or left out without a note.
 
 Tables have separate tests; these tests cover running text, folders, encodings, the split and the metrics.
 """

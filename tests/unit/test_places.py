@@ -1,4 +1,4 @@
-"""Maps of embeddings, position curves, the shuffle test, and three importances, compared with NumPy and the model."""
+"""Maps of embeddings, position curves, shuffling and three importance measures, compared with NumPy and the model."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Estimates for training on many GPUs, compared with published sizes, by hand, and against the memory of FSDP2 in two
-processes."""
+"""Estimates for training on many GPUs, compared with published sizes, values computed by hand, and the memory of
+FSDP2 in two processes."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_a_text_from_another_source_is_refused(text: str) -> None:
 
 @pytest.mark.thorough
 def test_the_bayes_error_is_the_error_of_the_best_classifier() -> None:
-    """Compare two estimates from 30,000 texts: the error rate of the likeliest label, and the mean of 1 - its posterior."""
+    """Compare two estimates from 30,000 texts: the error rate of the likeliest label, and the mean of 1 - posterior."""
     corpus = Topics()
     size = 30_000
     wrong = []

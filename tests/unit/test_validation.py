@@ -1,4 +1,4 @@
-"""The loss over a whole text: by hand, for every grouping, with a valid interval; and its plot."""
+"""Tests of the loss over a whole text, compared with a computation by hand, of its interval, and of its plot."""
 
 from __future__ import annotations
 

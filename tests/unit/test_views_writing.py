@@ -1,4 +1,4 @@
-"""The views of generation and sampling, streaming and saving, compared with the library; and their scripts."""
+"""The views of generation and sampling, streaming, saving and the views' scripts, compared with the library."""
 
 from __future__ import annotations
 
