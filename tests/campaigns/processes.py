@@ -60,7 +60,7 @@ class Process:
             _become(words, folder, log, stop, several)
 
     def poll(self) -> int | None:
-        """Return the exit code, as `subprocess` encodes it, or None while the process runs."""
+        """Return the exit code, encoded as in `subprocess`, or None while the process runs."""
         if self.code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -75,7 +75,7 @@ class Process:
         return self.code
 
     def family(self) -> list[psutil.Process]:
-        """Return the process and all its descendants; an empty list if the process no longer exists."""
+        """Return the process and all its descendants, or an empty list if the process no longer exists."""
         with suppress(psutil.NoSuchProcess):
             own = psutil.Process(self.pid)
             return [own, *own.children(recursive=True)]
@@ -126,7 +126,7 @@ def _redirect(log: Path) -> None:
 
 
 def _two_processes(words: list[str], stop: Stop | None) -> int:
-    """Run the command in two forked processes; torchrun itself would start a new Python for each."""
+    """Run the command in two forked processes; torchrun itself would start a new Python interpreter for each."""
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 

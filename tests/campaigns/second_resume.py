@@ -79,7 +79,7 @@ class Trained:
         return int(self._named("last").removeprefix("step-") or 0)
 
     def second(self) -> Process:
-        """Resume the run in a second process, wait until it ends, and return it.
+        """Resume the run in a second process, wait until the process ends, and return the process.
 
         If the first process has ended, the second one may train; it is then killed.
         """

@@ -71,7 +71,7 @@ class Forked:
         self.pid = int(os.read(self._said, 20))
 
     def poll(self) -> int | None:
-        """Return the exit code, as `subprocess` encodes it, or None while the process runs."""
+        """Return the exit code, encoded as in `subprocess`, or None while the process runs."""
         return self.wait(0)
 
     def wait(self, timeout: float | None = None) -> int | None:

@@ -1,4 +1,4 @@
-"""Training with the NumPy reference: gradients agree with finite differences, losses with PyTorch's at each step."""
+"""Training with the NumPy reference: gradients agree with finite differences, and losses with PyTorch at each step."""
 
 from __future__ import annotations
 

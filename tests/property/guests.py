@@ -1,4 +1,4 @@
-"""Rows that join and leave a token loop, and a check that each equals the row decoded alone."""
+"""Rows that join and leave a token loop, and a check that each row equals the same row decoded alone."""
 
 from __future__ import annotations
 

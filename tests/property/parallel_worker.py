@@ -178,7 +178,7 @@ def prepare(folder: Path) -> list[Stepper]:
 
 
 def start_all(worlds: Sequence[int], folder: Path) -> dict[int, list[dict[str, Any]]]:
-    """Start groups of processes of each of these sizes in turn, and return the results of every process."""
+    """Start one group of processes of each size in turn, and return the results of every process."""
     command = ["-m", "tests.property.parallel_worker", str(folder), *map(str, worlds)]
     done = ended(begin(*command, folder=Path(__file__).parents[2]))
     assert done.returncode == 0, done.stdout + done.stderr

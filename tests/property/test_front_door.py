@@ -34,7 +34,7 @@ def opened(name: str) -> gf.Transformer:
 
 
 def target_of(name: str, written: str) -> str | None:
-    """Return the target that the methods of this run take besides the text."""
+    """Return the target that the methods of this run take in addition to the text, or None."""
     if name.startswith("classify"):
         return LABEL
     return written if name.startswith(PAIRS) else None

@@ -1,4 +1,4 @@
-"""Only one process trains in a run: a second one is refused before it changes anything."""
+"""Only one process trains a run: a second process is refused before it changes anything."""
 
 from __future__ import annotations
 

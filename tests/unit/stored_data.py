@@ -97,8 +97,8 @@ def config_of(task: str, data: dict[str, Any], tokenizer: str) -> Config:
 
 
 def stored(cache: Path, cases: Collection[str] = tuple(CASES)) -> dict[str, dict[str, Any]]:
-    """Prepare cases in the current folder; return for each its folder's name and hashes of its text, notes and
-    files."""
+    """Prepare cases in the current folder; return, for each case and tokenizer, the folder's name and hashes of the
+    text, the notes and the files."""
     found: dict[str, dict[str, Any]] = {}
     for name in cases:
         task, data = CASES[name]

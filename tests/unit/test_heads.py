@@ -1,4 +1,4 @@
-"""Head roles on constructed attention: each role is found, no other is, and uniform attention scores at chance."""
+"""Head roles on constructed attention: only the constructed role is found, and uniform attention scores at chance."""
 
 from __future__ import annotations
 

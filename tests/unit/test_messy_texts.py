@@ -263,7 +263,7 @@ def test_an_older_run_resumes_on_its_own_split(tmp_path: Path, recorded: bool) -
 
 
 def test_a_run_does_not_resume_on_another_split_of_its_text(tmp_path: Path) -> None:
-    """The encoded text is missing, and encoding it again gives other parts than the run recorded."""
+    """The encoded text is missing, and encoding the text again gives other parts than the run recorded."""
     changes = {"data__source": str(several_files(tmp_path)), "data__document": "file", "tokenizer__kind": "bytes"}
     run = small_trainer(tmp_path, **changes, train__steps=3)
     train(run)

@@ -187,7 +187,7 @@ def test_a_clear_difference_has_the_smallest_p_and_its_sign() -> None:
 
 
 def test_pairing_matters() -> None:
-    """Small differences on each example are significant although the examples differ much."""
+    """Small differences on each example are significant even if the examples vary widely."""
     numbers = simulated(10)
     easy = numbers.normal(0, 10, size=100)
     found = paired_bootstrap(mean_of(easy + 0.2 + numbers.normal(0, 0.2, size=100)), mean_of(easy), 100)

@@ -252,7 +252,7 @@ def test_labels_come_back_as_they_were(kinds: Any) -> None:
 
 
 def test_the_language_models_score_is_its_mean_log_probability(writer: TransformerLanguageModel) -> None:
-    """Recompute it token by token, with rows as in training: at most 8 visible tokens, each token predicted once."""
+    """Recompute the score by token, with rows as in training: at most 8 visible tokens, each token predicted once."""
     model = writer.text_model_.model
     tokenizer = writer.text_model_.tokenizer
     end = writer.text_model_.tokenizer.end_id

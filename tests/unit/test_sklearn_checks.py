@@ -74,7 +74,7 @@ def _memory_for_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 @parametrize_with_checks([TransformerArrayClassifier(**SMALL), *(kind(**SMALL) for kind in TEXT_ESTIMATORS)])
 def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
-    """No check is expected to fail. scikit-learn skips one unless SciPy dispatches arrays; see below."""
+    """No check is expected to fail. scikit-learn skips one check unless SciPy dispatches arrays; see below."""
     check(estimator)
 
 

@@ -136,7 +136,7 @@ def test_a_single_window_has_no_interval() -> None:
 @settings(max_examples=20, deadline=None)
 @given(length=st.integers(2, 70), context=st.integers(1, 13))
 def test_a_sliding_window_counts_every_token_once(length: int, context: int) -> None:
-    """All ids differ, and each loss identifies its token: the sum is that of all tokens once."""
+    """All ids differ and each loss identifies its token, so the sum shows that every token is counted once."""
     ids = np.arange(length)
     model = Recorder(length)
     estimate = sliding_loss(model, ids, context, CPU)
