@@ -1,4 +1,4 @@
-"""Several processes give the results of one process: gradients, losses and evaluations, even if their number changes."""
+"""Several processes give the results of one process: gradients, losses, evaluations, even if their number changes."""
 
 from __future__ import annotations
 
