@@ -25,8 +25,8 @@ REAL_TEXT = Path(__file__).resolve().parents[2] / "shared" / "data"
 ALLOWED_SKIPS = ("real text is not at", "this system", "SCIPY_ARRAY_API")
 """Prefixes of the skip reasons that `--nothing-missing` accepts: installing software would not make these tests run.
 
-The last prefix comes from a check of scikit-learn that needs this environment variable; another test runs that check in
-a subprocess with the variable set.
+The last prefix is the name of an environment variable that a check of scikit-learn needs; another test runs that check
+in a subprocess with the variable set.
 """
 
 
@@ -65,12 +65,12 @@ def refuse_skip(report: pytest.TestReport | pytest.CollectReport, config: pytest
 
 
 def pytest_sessionstart() -> None:
-    """Disable garbage collection until all tests are collected: it took a third of that time and freed nothing."""
+    """Disable garbage collection while tests are collected, because it took a third of the time and freed nothing."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Enable garbage collection again, and exclude all objects that exist by now from it."""
+    """Enable garbage collection again, and exclude all existing objects from it."""
     gc.freeze()
     gc.enable()
 

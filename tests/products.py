@@ -20,7 +20,7 @@ FAMILIES = (
     "_efficient",
     "_flash",
 )
-"""Prefixes of the names of further such operators: attention, oneDNN and fused linear layers."""
+"""Prefixes of the names of further operators that multiply matrices: attention, oneDNN and fused linear layers."""
 
 
 class BfloatProducts(TorchDispatchMode):

@@ -1,4 +1,4 @@
-"""Break the code at random, once in each package or module, and list the tests of two revisions that notice it.
+"""Break the code at random, once in each package or module, and list the tests of two revisions that notice the change.
 
 The campaign compares the tests of an old revision (`--before`) with those of a new one (`--now`). It works on copies of
 both source trees in a temporary folder, never on the checkout. The code is divided into rooms: a room is a package or a
@@ -84,7 +84,7 @@ class Outcome:
     """Result of trying one fault.
 
     Attributes:
-        room: room of the changed file.
+        room: name of the room that contains the changed file.
         fault: the changed line.
         before: the test that noticed the fault in the old tree, or None.
         now: the test that noticed the fault in the new tree, or None.
@@ -97,7 +97,7 @@ class Outcome:
 
     @property
     def lost(self) -> bool:
-        """Whether a test noticed the fault in the old tree and none did in the new one."""
+        """Whether a test noticed the fault in the old tree, but no test noticed it in the new tree."""
         return self.before is not None and self.now is None
 
     @property
@@ -190,7 +190,7 @@ class Tree:
 
     @contextlib.contextmanager
     def _broken(self, fault: Fault) -> Iterator[None]:
-        """Make the change inside the context, and restore the file afterwards."""
+        """Make the change on entry to the context, and restore the file on exit."""
         path = self.root / fault.path
         right = path.read_bytes()
         fault.write(self.root)
@@ -291,7 +291,8 @@ class Campaign:
     def _outcome(self, room: str, fault: Fault, tests: list[str], nearest: int) -> Outcome:
         """Try a fault in both trees, and return the result.
 
-        If it is noticed only in the old tree, run the `nearest` test modules nearest to the file in the new tree.
+        If the fault is noticed only in the old tree, run the first `nearest` of the test modules nearest to the file in
+        the new tree, too.
         """
         modules = list(dict.fromkeys(test.partition("::")[0] for test in tests))
         before = self.before.catcher(fault, modules, tests)

@@ -1,4 +1,4 @@
-"""Stop training at random and resume it until it ends: the result must equal an uninterrupted run, bit for bit.
+"""Stop training at random and resume it until it ends: the result must equal that of an uninterrupted run bit for bit.
 
 For each configuration, an uninterrupted run is trained first. Each round starts the same run again, stops it up to
 three times (by SIGKILL, SIGTERM or SIGINT; at a random moment, before a random file operation, or before the first
@@ -68,8 +68,8 @@ class Round:
     """Result of one round.
 
     Attributes:
-        seed: seed that repeats the round.
-        configuration, stop: names.
+        seed: seed with which the round can be repeated.
+        configuration, stop: names of the configuration and of the kind of stop.
         stopped: descriptions of where each process was stopped; processes that ended earlier are left out.
         found: differences from the uninterrupted run, and other problems.
     """
@@ -219,7 +219,7 @@ def _compare(process: Process, straight: Straight, home: Path) -> list[str]:
 
 
 def run(campaign: Campaign, chosen: Sequence[Configuration], stops: Sequence[str], seeds: range) -> list[Round]:
-    """Run a round for each seed; configurations and kinds of stop take turns."""
+    """Run a round for each seed, and cycle through the configurations and the kinds of stop."""
     rounds: list[Round] = []
     for seed in seeds:
         configuration = chosen[seed % len(chosen)]
@@ -234,7 +234,7 @@ def run(campaign: Campaign, chosen: Sequence[Configuration], stops: Sequence[str
 
 
 def table(rounds: Sequence[Round]) -> str:
-    """Return a table of rounds, processes stopped, and rounds that differ, by configuration and kind of stop."""
+    """Return a table that counts rounds, stopped processes and differing rounds by configuration and kind of stop."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for each in rounds:
         count = counts.setdefault((each.configuration, each.stop), Counter())

@@ -1,4 +1,4 @@
-"""Pytest plugin that runs chosen tests and records the outcome of each and the lines of a file that it executes.
+"""Pytest plugin that runs chosen tests and records the outcome of each test and the lines of a file that it executes.
 
 `faults.py` loads it in the source trees that it compares; the plugin imports nothing from the project.
 """
@@ -60,7 +60,7 @@ class Recorder:
         items.sort(key=is_thorough)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Record a module that cannot be imported as a failure."""
+        """Record a failure for a module that cannot be imported."""
         if report.failed:
             self._write({"id": report.nodeid, "passed": False, "failed": True, "thorough": False, "lines": []})
 
@@ -114,7 +114,7 @@ class Recorder:
 
 
 def is_thorough(item: pytest.Item) -> bool:
-    """Return whether a test is marked `thorough`: the quick suite leaves it out."""
+    """Return whether a test is marked `thorough`, which excludes it from the quick suite."""
     return item.get_closest_marker("thorough") is not None
 
 

@@ -1,4 +1,4 @@
-"""Find lines of a Python or TOML file in which one small change makes a fault."""
+"""Find small changes to single lines of a Python or TOML file that introduce faults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Mod: ast.FloorDiv,
 }
 NOT_NUMBERS = (ast.JoinedStr, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp)
-"""Operands that are not changed: `-` instead of `+` raises an error there, so every test that runs the line fails."""
+"""Operands whose operator is not changed: `-` instead of `+` raises an error, so all tests that run the line fail."""
 TOML_NUMBER = re.compile(r"^\w+ = (-?[0-9][0-9_]*(?:\.[0-9]+)?(?:e-?[0-9]+)?)\s*(?:#.*)?$")
 
 
@@ -64,7 +64,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def faults_of(path: str, tree: Path, other: Path) -> list[Fault]:
-    """Return all faults of a file on lines that occur exactly once in the file, in each of two trees."""
+    """Return all possible faults on lines that occur exactly once in the file in both trees."""
     if not (tree / path).is_file() or not (other / path).is_file():
         return []
     lines = read_lines(tree / path)
@@ -75,7 +75,7 @@ def faults_of(path: str, tree: Path, other: Path) -> list[Fault]:
 
 
 def toml_faults(path: str, lines: list[str]) -> Iterator[Fault]:
-    """Yield a fault for each number that is the whole value of a key: integers grow by 1, others are doubled."""
+    """Yield a fault for each number that is the whole value of a key: 1 is added to integers, floats are doubled."""
     for number, line in enumerate(lines, start=1):
         match = TOML_NUMBER.match(line)
         if match is None:
@@ -157,7 +157,7 @@ def changes_of(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
 
 
 def is_arithmetic(node: ast.BinOp) -> bool:
-    """Return whether neither operand is visibly text or a collection."""
+    """Return whether neither operand is a string literal, an f-string, a collection or a list comprehension."""
     return not any(
         isinstance(side, NOT_NUMBERS) or (isinstance(side, ast.Constant) and isinstance(side.value, (str, bytes)))
         for side in (node.left, node.right)

@@ -46,7 +46,7 @@ class Process:
         words: arguments of `glass`.
         folder: working directory.
         log: file for standard output; standard error is written to the same name with `.err` appended.
-        stop: where to stop the process, if anywhere.
+        stop: file operation before which to stop the process, or None.
         several: whether to run the command in two processes, as torchrun does.
     """
 
@@ -60,7 +60,7 @@ class Process:
             _become(words, folder, log, stop, several)
 
     def poll(self) -> int | None:
-        """Return the exit code, as `subprocess` encodes it, or None while the process runs."""
+        """Return the exit code, encoded as in `subprocess`, or None while the process runs."""
         if self.code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -75,7 +75,7 @@ class Process:
         return self.code
 
     def family(self) -> list[psutil.Process]:
-        """Return the process and all its descendants; an empty list if the process no longer exists."""
+        """Return the process and all its descendants, or an empty list if the process no longer exists."""
         with suppress(psutil.NoSuchProcess):
             own = psutil.Process(self.pid)
             return [own, *own.children(recursive=True)]
@@ -96,7 +96,7 @@ class Process:
         return Path(f"{self.log}.err").read_text(encoding="utf-8", errors="replace")
 
     def last_words(self) -> list[str]:
-        """Return the last two lines of standard error, without empty lines and log messages of torchrun."""
+        """Return the last two lines of standard error, excluding empty lines and log messages of torchrun."""
         lines = self.complaint().splitlines()
         return [line for line in lines if line and not TORCHRUN_LOG.match(line)][-2:]
 
@@ -126,7 +126,7 @@ def _redirect(log: Path) -> None:
 
 
 def _two_processes(words: list[str], stop: Stop | None) -> int:
-    """Run the command in two forked processes; torchrun itself would start a new Python for each."""
+    """Run the command in two forked processes; torchrun itself would start a new Python interpreter for each."""
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -149,7 +149,7 @@ def _two_processes(words: list[str], stop: Stop | None) -> int:
 
 
 def _one_of_two(words: list[str], stop: Stop | None) -> None:
-    """Run the command in one of the two processes; exit with its code if it failed."""
+    """Run the command in one of the two processes; if the command fails, exit with the same exit code."""
     if code := _run(words, None if stop is None else stop.of_rank(int(os.environ["RANK"]))):
         os._exit(code)
 

@@ -35,7 +35,10 @@ class ImportGraph:
         self.imports = {name: self._imports_of(name) for name in self.paths}
 
     def nearest_tests(self, path: str) -> list[str]:
-        """Return the test modules that reach a file, as paths in the tree, nearest first, without the campaigns."""
+        """Return the paths, relative to the tree, of the test modules that reach a file, nearest first.
+
+        Test modules of the campaigns are excluded.
+        """
         file = Path(path)
         parts = file if file.suffix == ".py" else file.parent / "__init__.py"
         target = dotted_name(parts.relative_to("src"))

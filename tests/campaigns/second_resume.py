@@ -1,9 +1,9 @@
 """Resume a run while another process trains it: the second process must be refused and must change nothing.
 
 One process trains and saves at every step. In each round a second `glass train --resume` on the same run is started at
-a random moment. When it has ended, the first process is halted and the run folder is examined: the first process must
-still train, `best` and `last` must name existing checkpoints, and the best checkpoint must be the one with the lowest
-validation loss.
+a random moment. When the second process has ended, the first one is halted and the run folder is examined: the first
+process must still train, `best` and `last` must name existing checkpoints, and the best checkpoint must be the one with
+the lowest validation loss.
 
   python -m tests.campaigns.second_resume --rounds 300 --seed 7
 
@@ -70,16 +70,16 @@ class Trained:
         return process
 
     def _named(self, which: str) -> str:
-        """Return the checkpoint that `best` or `last` names, or an empty string before there is one."""
+        """Return the checkpoint that `best` or `last` names, or an empty string if the pointer does not exist."""
         path = self.run / which
         return path.read_text(encoding="utf-8").strip() if path.exists() else ""
 
     def _step(self) -> int:
-        """Return the step that `last` names, or 0 before there is one."""
+        """Return the step that `last` names, or 0 if the pointer does not exist."""
         return int(self._named("last").removeprefix("step-") or 0)
 
     def second(self) -> Process:
-        """Resume the run in a second process, wait until it ends, and return it.
+        """Resume the run in a second process, wait until the process ends, and return the process.
 
         If the first process has ended, the second one may train; it is then killed.
         """
@@ -108,7 +108,7 @@ class Trained:
         return found
 
     def _best(self) -> list[str]:
-        """Return the checkpoints that `best` may name now: the last loss may be logged before its save ends."""
+        """Return the checkpoints that `best` may name now: a loss is logged before its checkpoint is complete."""
         content = (self.run / "metrics.jsonl").read_text(encoding="utf-8")
         lines = [json.loads(line) for line in content.splitlines(keepends=True) if line.endswith("\n")]
         measured = [(line["validation_loss"], line["step"]) for line in lines if "validation_loss" in line]
@@ -127,7 +127,7 @@ class Trained:
 
 
 def campaign(folder: Path, rounds: int, seed: int) -> Counter[str]:
-    """Run the rounds, and return how often each of `COUNTS` happened."""
+    """Run the rounds, and return the number of rounds with each of the outcomes in `COUNTS`."""
     texts = folder / "texts"
     write_texts(texts)
     words = TRAINING.arguments(texts)

@@ -21,7 +21,7 @@ class Stop:
     """The file operation before which to stop a process.
 
     Attributes:
-        watched: folder whose file operations count.
+        watched: folder in which file operations are logged and counted.
         log: file that gets a line for each operation; with several processes, `.RANK` is appended to its name.
         before: number of the operation, from 1, before which the signal is sent; None to log only.
         signal: number of the signal.

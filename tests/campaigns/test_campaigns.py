@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def changes(run: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the path and changed content of each file of a run folder that is compared."""
+    """Yield changes to the compared files of a run folder: the path of a file, and its content after one change."""
     for path in sorted(run.rglob("*")):
         name = path.relative_to(run).as_posix()
         if path.is_file() and name != "lock":

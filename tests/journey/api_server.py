@@ -21,7 +21,7 @@ TOKEN = "a-token-for-tests"
 
 @dataclass(frozen=True)
 class Served:
-    """A running server: its address, an authorized client, and the objects that it serves from."""
+    """A running server: its address, an authorized client, its generation engines and its registry of models."""
 
     url: str
     port: int

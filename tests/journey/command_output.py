@@ -26,7 +26,7 @@ def facts(*arguments: str | Path, folder: Path, text: str = "") -> dict[str, Any
 
 
 def one_object(output: str) -> dict[str, Any]:
-    """Return standard output as a JSON object; it must be exactly one line, and its numbers finite."""
+    """Return standard output as a JSON object; the output must be exactly one line, and its numbers must be finite."""
     assert output.count("\n") == 1
     assert output.endswith("\n")
     found = json.loads(output, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))

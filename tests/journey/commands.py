@@ -16,7 +16,7 @@ Running = Forked | subprocess.Popen[str]
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of commands: one thread, and no colors or width of the terminal that runs the tests."""
+    """Return the environment of commands: one thread, no colours, and a width that does not depend on the terminal."""
     return {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", "PYTHONUTF8": "1", "COLUMNS": "120"}
 
 

@@ -140,7 +140,7 @@ def new_weights(change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Set
 
 
 def twice_as_wide(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights with the shapes of another model."""
+    """Return zeros with every size doubled, so that the weights do not fit the model."""
     return {name: torch.zeros([2 * size for size in value.shape]) for name, value in weights.items()}
 
 

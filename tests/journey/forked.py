@@ -1,6 +1,6 @@
-"""Run Python in forked processes that have PyTorch loaded already, so that two seconds of loading are spent only once.
+"""Run Python in forked processes that have PyTorch loaded already, which saves two seconds of loading in each of them.
 
-The first such process starts a server, which imports the packages in `LOADED` (none of them the project's) and then
+The first request starts a server process, which imports the packages in `LOADED` (none of them the project's) and then
 only forks. Each forked process has a separate working directory, environment, set of streams and set of imported
 project modules. Signals to a process, and its end, affect no other process. Only the start of Python and the imports in
 `LOADED` are shared. On systems other than Linux, `tests.journey.commands` starts Python as usual.
@@ -71,7 +71,7 @@ class Forked:
         self.pid = int(os.read(self._said, 20))
 
     def poll(self) -> int | None:
-        """Return the exit code, as `subprocess` encodes it, or None while the process runs."""
+        """Return the exit code, encoded as in `subprocess`, or None while the process runs."""
         return self.wait(0)
 
     def wait(self, timeout: float | None = None) -> int | None:
@@ -134,7 +134,7 @@ def keep(files: list[int]) -> list[int]:
 
 
 def become(files: list[int]) -> list[str]:
-    """Set the streams, the working directory and the environment of the request, and return its words."""
+    """Set the streams, the working directory and the environment of the request; return the arguments of `python`."""
     request, *streams = files
     with open(request, encoding="utf-8") as file:  # noqa: PTH123
         asked = json.load(file)

@@ -50,7 +50,7 @@ def add_programs(folder: Path) -> None:
 
 
 def shell(command: str, folder: Path) -> str:
-    """Run a command in a shell that finds `programs/glass`, and return its standard output; it must succeed."""
+    """Run a command that must succeed in a shell that finds `programs/glass`, and return its standard output."""
     path = os.pathsep.join([str(folder / "programs"), os.environ["PATH"]])
     done = subprocess.run(
         command,
@@ -91,7 +91,7 @@ def quick_shell(command: str, folder: Path) -> str:
 
 
 def python(code: str, folder: Path) -> str:
-    """Run Python code in a separate process, and return its standard output; it must succeed."""
+    """Run Python code in a separate process that must exit with code 0, and return its standard output."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=folder,
@@ -107,10 +107,11 @@ def python(code: str, folder: Path) -> str:
 
 
 def quick(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
-    """Run a `glass` command in this process, which saves the start of a new one.
+    """Run a `glass` command in this process, which saves the time to start a new one.
 
-    `< FILE` gives the standard input. `settings` come before the command's own options, which take precedence. The
-    command must succeed; its standard output and its messages are returned.
+    `< FILE` at the end of the command names the file that is read as standard input. `settings` come before the
+    command's own options, which take precedence. The command must succeed; its standard output and its messages are
+    returned.
     """
     command, _, source = command.partition(" < ")
     glass, name, *words = shlex.split(command)

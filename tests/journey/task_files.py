@@ -32,7 +32,7 @@ BOOK = 'It was a {adjective} day when the {noun} met the {other}. "Who {verb} he
 
 
 def sentence_pairs() -> Iterator[tuple[str, str]]:
-    """Yield 360 different English sentences, each with a German-like counterpart of the same words."""
+    """Yield 360 different English sentences, each with a word-for-word translation into simplified German."""
     for ending, noun, verb, adjective in product(ENDINGS, NOUNS, VERBS, ADJECTIVES):
         german = ending.replace("again", "wieder").replace("today", "heute")
         yield (

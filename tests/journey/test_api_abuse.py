@@ -1,4 +1,4 @@
-"""No request causes a server error, whether it is made from the OpenAPI document or sent by an ill-behaved client."""
+"""Neither requests generated from the OpenAPI document nor ill-behaved clients cause a server error."""
 
 from __future__ import annotations
 

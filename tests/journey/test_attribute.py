@@ -1,4 +1,4 @@
-"""`glass attribute` through the real command line: every view, every model family, refusals."""
+"""`glass attribute` through the real command line: every view, every model family, errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_earlier_names_of_options_work(task_home: Path) -> None:
 
 
 def shown(name: str, folder: Path, *more: str) -> str:
-    """Return the output of the same command without --json."""
+    """Return the output of `glass attribute` without --json for a run and its text in `DOES`."""
     done = here("attribute", f"runs/{name}", DOES[name][1], *more, folder=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout

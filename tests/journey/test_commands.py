@@ -137,7 +137,7 @@ def test_the_reported_loss_and_verdict_belong_to_the_best_step(home: Path) -> No
 
 
 def source(kind: str, folder: Path) -> tuple[list[str], str]:
-    """Make a training source of one kind in a folder; return the arguments for it, and the standard input."""
+    """Create training data of one kind in a folder; return the arguments and the standard input for training on it."""
     text = text_file(folder).read_text(encoding="utf-8")
     lines = text.splitlines()
     match kind:

@@ -1,9 +1,9 @@
 """Run the commands and the Python code of most pages of `docs/`: each page in order, in a separate folder.
 
-The folder contains only the small files that the page names. Runs are made small by settings before the page's own
-options, and end after a few steps. Python and most commands run in this process; `glass serve` and `torchrun` run in
-separate ones. `test_readme.py` runs the README. Pages that are not in `TASKS` have separate tests
-(`scikit-learn.md`, `benchmarks.md`), no commands, or only those of the README.
+The folder contains only the small files that the page names. Settings for small runs are inserted before the page's
+own options, and runs end after a few steps. Python and most commands run in this process; `glass serve` and `torchrun`
+run in separate ones. `test_readme.py` runs the README. Pages that are not in `TASKS` have separate tests
+(`scikit-learn.md`, `benchmarks.md`), no commands, or only commands of the README.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NEEDS = {
     "heads.md": "matplotlib",
     "serve.md": "openai",
 }
-"""Packages that pages need besides the usual ones."""
+"""Optional package that each of these pages needs."""
 FILES = ("train.en", "train.de", "model.safetensors", "tokenizer.json")
 PROMISES = {
     "train": r"runs/\S+ is ready: glass (generate|classify|fill|chat) runs/",

@@ -22,7 +22,7 @@ def told(*arguments: str | Path, folder: Path) -> dict[str, Any]:
 
 
 def steps(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return all sections of one kind, also nested ones."""
+    """Return all sections of one kind, including nested ones."""
     below = [step for section in found["sections"] for step in steps(section, name)]
     return [section for section in found["sections"] if section["step"] == name] + below
 

@@ -106,7 +106,7 @@ def test_the_printed_lines_generate_text_without_a_warning(home: Path) -> None:
 
 
 def test_the_printed_lines_generate_the_text_of_glass_generate_at_temperature_0(home: Path) -> None:
-    """A greedy text with a repetition penalty is the same in both."""
+    """With a repetition penalty, too, transformers and `glass generate` write the same greedy text."""
     folder = home / "runs/greedy"
     shutil.copytree(home / "runs/gpt2", folder)
     settings = (folder / "config.toml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`glass heads` through the real command line: every task, other texts, runs without their text, refusals."""
+"""`glass heads` through the real command line: every task, given texts, runs without their text, errors."""
 
 from __future__ import annotations
 

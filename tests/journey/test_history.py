@@ -1,4 +1,4 @@
-"""`glass heads --history` through the real command line: text, HTML page, animations, and refusals."""
+"""`glass heads --history` through the real command line: text, HTML page, animations, and errors."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tests.parity.hugging_face import change_config, transformers
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder that contains `gpt2`, a model as transformers saves it."""
+    """Return a folder that contains `gpt2`, a model saved by transformers."""
     folder = tmp_path_factory.mktemp("import")
     saved(folder / "gpt2", "GPT2LMHeadModel", bytes_bpe(), **GPT2)
     return folder
@@ -397,7 +397,7 @@ def test_chat_template_files_take_precedence_over_entries(home: Path, tmp_path: 
 
 @pytest.mark.parametrize("has_own", [True, False])
 def test_a_file_named_default_is_the_default(has_own: bool, home: Path, tmp_path: Path) -> None:
-    """transformers also prefers this file, even beside `chat_template.jinja`."""
+    """transformers also prefers `additional_chat_templates/default.jinja` to `chat_template.jinja`."""
     shutil.copytree(home / "gpt2", tmp_path / "gpt2")
     bytes_bpe().save_pretrained(tmp_path / "gpt2")
     (tmp_path / "gpt2" / "additional_chat_templates").mkdir()

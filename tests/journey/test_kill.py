@@ -1,4 +1,4 @@
-"""Training that is killed with SIGKILL at random moments, also during saves, resumes and ends with the same weights."""
+"""Training that is killed with SIGKILL at random moments, even during saves, resumes and ends with the same weights."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KILLS = 20
 
 
 def wait_for_the_moment(run: Run, in_a_save: bool, numbers: random.Random) -> None:
-    """Wait for a new checkpoint, and then a random time, or with `in_a_save` until another save has begun."""
+    """Wait for a new checkpoint, and then for a random time or, with `in_a_save`, until the next save has begun."""
     deadline = time.monotonic() + 30
     before = {path.name for path in run.checkpoints_folder.glob("step-*[0-9]")}
     while time.monotonic() < deadline and {path.name for path in run.checkpoints_folder.glob("step-*[0-9]")} <= before:

@@ -1,4 +1,4 @@
-"""`glass look` through the real command line: runs of every task, one head and all, refusals; `glass heads --plot`."""
+"""`glass look` through the real command line: runs of all tasks, one or all heads, errors; `glass heads --plot`."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def long_text(tmp_path: Path) -> Path:
 
 
 def test_a_final_evaluation_that_exceeds_the_time_uses_a_part(long_text: Path, tmp_path: Path) -> None:
-    """A tenth of the time limit, the time for the final evaluation, is 12 milliseconds here."""
+    """The final evaluation may take a tenth of the time limit, which is 12 milliseconds here."""
     words = ["train", long_text.name, "--out", "run", *TINY, "--minutes", "0.002", "--data.validation_fraction", "0.5"]
     done = here(*words, "--data.split", "end", "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -86,7 +86,7 @@ def test_a_run_limited_by_steps_evaluates_all_rows_without_a_clock(tmp_path: Pat
 
 
 def test_threads_are_tried_and_recorded(tmp_path: Path) -> None:
-    """The process may use two threads, as OMP_NUM_THREADS says."""
+    """OMP_NUM_THREADS allows the process to use two threads."""
     text_file(tmp_path)
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONUTF8": "1"}
     words = [*TINY, "--minutes", "0.2", "--steps", "5", "--precision", "fp32"]

@@ -28,7 +28,7 @@ CHATML = (
 )
 MAIL = "win a 7 pound prize now"
 AS_TRANSFORMERS = 1e-4
-"""Largest allowed difference between logits here and in transformers: both use float32, but add in other orders."""
+"""Largest allowed difference between logits here and in transformers: both use float32, but sum in different orders."""
 
 
 def taught(*words: str, begin_from: str, out: str, folder: Path) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def test_an_old_run_resumes_bit_for_bit(name: str, replayed: dict[str, Replayed]
 
 
 def kind(name: str) -> str:
-    """Return precision and optimizer of a stored run; `auto` meant fp32 on CPUs."""
+    """Return the precision and the optimizer of a stored run; in version 0.1.0, `auto` meant fp32 on CPUs."""
     train = tomllib.loads((RUNS / name / "config.toml").read_text(encoding="utf-8"))["train"]
     precision = "bf16" if train["precision"] == "bf16" else "fp32"
     return f"{precision}-{train['optimizer']}"

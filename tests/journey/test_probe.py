@@ -1,4 +1,4 @@
-"""`glass probe` on tiny runs of several tasks: output, agreement with `glass evaluate`, refusals."""
+"""`glass probe` on tiny runs of several tasks: output, agreement with `glass evaluate`, errors."""
 
 from __future__ import annotations
 

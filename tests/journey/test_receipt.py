@@ -1,4 +1,4 @@
-"""`glass receipt` through the real command line: sums, agreement with other commands, the script, refusals."""
+"""`glass receipt` through the real command line: sums, agreement with other commands, the script, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No recipe multiplies in bfloat16 on a processor on which bfloat16 is slow; recipes do so where it is fast."""
+"""No recipe multiplies in bfloat16 on a processor on which bfloat16 is slow; they use bfloat16 where it is fast."""
 
 from __future__ import annotations
 

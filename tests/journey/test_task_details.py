@@ -1,4 +1,4 @@
-"""Edge cases of commands for tasks: line ends of the input, equal vocabularies, the user's own words."""
+"""Edge cases of commands for tasks: line ends of the input, equal vocabularies, text that the user wrote, flags."""
 
 from __future__ import annotations
 

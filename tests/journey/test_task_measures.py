@@ -1,4 +1,4 @@
-"""Evaluate and count runs of every task, also after they were moved without their data."""
+"""Evaluate and count runs of every task, even after they were moved without their data."""
 
 from __future__ import annotations
 

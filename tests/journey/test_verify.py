@@ -1,4 +1,4 @@
-"""`glass verify`: reports on runs of every task, the saved report, and refusals."""
+"""`glass verify`: reports on runs of every task, the saved report, and errors."""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ COUNT = 30
 
 
 def unlikely_translations(run: Path, export: Path, texts: Sequence[str] = TEXTS) -> int:
-    """Translate texts greedily with CTranslate2, and count the tokens that are not the run's likeliest ones or ties.
+    """Translate texts greedily with CTranslate2, and count the tokens that are not the run's likeliest tokens.
+
+    Tokens that tie with the likeliest token within `TIE_TOLERANCE` are not counted.
 
     Args:
         run: the run folder.
@@ -50,7 +52,7 @@ def unlikely_translations(run: Path, export: Path, texts: Sequence[str] = TEXTS)
 
 
 def _unlikely(model: Translator, text: str, ids: Sequence[int]) -> int:
-    """Return how many tokens of a translation are not the run's likeliest ones at their positions, or ties."""
+    """Return the number of tokens of a translation that are neither the run's likeliest token nor tied with it."""
     source = torch.tensor([model.prompt_ids(text)])  # (1, S)
     target = torch.tensor([[*model.tokenizer.target_start, *ids[:-1]]])  # (1, T)
     with inference(model.model):

@@ -190,7 +190,7 @@ def their_logits(model: Any) -> Tensor:
 
 @torch.no_grad()
 def our_logits(model: nn.Module) -> Tensor:
-    """Return the logits of a model of this library for `rows`, as `their_logits` does."""
+    """Return the logits (N, V) of a model of this library at the same positions as `their_logits`."""
     tokens, real, target = rows()
     if hasattr(model, "decode"):
         return model(tokens, target, real).flatten(0, 1)

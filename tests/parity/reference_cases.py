@@ -201,7 +201,8 @@ def settings_of(config: ModelConfig) -> Settings:
 def ragged(rows: int, length: int) -> Tensor:
     """Return a mask of real tokens, (rows, length), for seven rows with different padding.
 
-    The rows have no padding; padding on the right, on the left, on both sides, in the middle; one real token; none.
+    In order, the rows have no padding, padding on the right, on the left, on both sides and in the middle, one real
+    token, and no real token.
     """
     real = torch.ones(rows, length, dtype=torch.bool)
     real[1, 6:] = False

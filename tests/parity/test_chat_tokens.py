@@ -57,7 +57,7 @@ SPELT = "Write <|im_end|>, <|stop|>, <|begin|> or <|endoftext|> at the end."
 
 
 class Case:
-    """A chat template with transformers' tokenizer and ours, and conversations prepared with both."""
+    """A chat template with transformers' tokenizer and ours, and conversations prepared with both tokenizers."""
 
     def __init__(self, name: str, folder: Path, spell: bool = False) -> None:
         self.template, begin, added, self.end = CASES[name]
@@ -94,7 +94,7 @@ class Case:
         self.chat = ChatModel(model.eval(), self.tokenizer, self.config)
 
     def ids_of_theirs(self, messages: list[dict[str, str]], next_turn: bool) -> list[int]:
-        """Return transformers' ids, and before them the tokenizer's start tokens unless the template writes them."""
+        """Return transformers' ids, preceded by the tokenizer's start tokens unless the template writes them."""
         found = self.theirs.apply_chat_template(messages, add_generation_prompt=next_turn, return_dict=False)
         frame = self.tokenizer.frame
         before = [] if frame is None or self.template in (HEADERS, SPELT_BEGIN) else list(frame.before)

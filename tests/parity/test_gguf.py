@@ -1,4 +1,4 @@
-"""Exports to GGUF: llama.cpp's rules and transformers compute what the run computes, or no file is written."""
+"""Exports to GGUF: results with llama.cpp's rules and with transformers equal the run's, or no file is written."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", EXPORT_FORMS)
 def test_another_form_of_a_model_computes_the_same(name: str) -> None:
-    """The case of `sines_first` has no positions: the form reorders sinusoids, and the rest must compute the same."""
+    """For `sines_first` the model has no positions: that form reorders only sinusoids, so nothing changes here."""
     config = tiny(**FORMS[name])
     model = as_if_trained(config)
     form, tensors = apply_forms([EXPORT_FORMS[name]], config.replace(vocab_size=V), dict(model.state_dict()))

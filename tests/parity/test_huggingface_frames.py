@@ -66,7 +66,7 @@ def byte_bpe(mask: bool = True) -> Any:
 
 
 def unigram(single: str) -> Any:
-    """Return a tokenizer like Marian's and mBART's, with languages as special tokens.
+    """Return a tokenizer like Marian's and mBART's, with language codes as special tokens.
 
     Args:
         single: template of a text and its special tokens.
@@ -135,7 +135,7 @@ def their_fillings(model: Any, words: Any, text: str, special: frozenset[int]) -
 
 @pytest.fixture(scope="module")
 def fillers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the Hugging Face models of all `FILLERS`, and in `runs` the imported runs."""
+    """Return a folder with the Hugging Face models of all `FILLERS`; its folder `runs` contains the imported runs."""
     home = tmp_path_factory.mktemp("fillers")
     for name, (kind, words, values) in FILLERS.items():
         save(home / name, kind, words(), **values)

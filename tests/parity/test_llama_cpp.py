@@ -83,7 +83,7 @@ def written_here(run: Path) -> list[list[int]]:
 
 
 def apart(run: Path, prompt: str, written: list[int], token: int) -> float:
-    """Return how much lower the run's logit of a next token is than its largest logit."""
+    """Return the difference between the run's largest logit for the next token and its logit of `token`."""
     model = OpenedRun.load(run, device="cpu").writer
     with torch.inference_mode():
         logits = model.model(torch.tensor([[*model.prompt_ids(prompt), *written]]))[0, -1]  # (V)
@@ -95,7 +95,7 @@ def apart(run: Path, prompt: str, written: list[int], token: int) -> float:
 def test_llama_cpp_generates_what_the_run_generates(
     name: str, biases: tuple[str, ...], tied: bool, starts: bool, tmp_path: Path
 ) -> None:
-    """Models without biases are tested in all combinations of tied head and start token, others in two of them."""
+    """Models without biases are tested in all combinations of tied head and start token, models with biases in two."""
     run = made(tmp_path, name, biases, tied, starts)
     report = exported(tmp_path)
     assert report.architecture == name
@@ -135,7 +135,7 @@ def test_llama_cpp_tokenizes_characters_and_omits_unknown_ones(tmp_path: Path) -
 
 
 def read_there(path: Path, text: str) -> int:
-    """Return the number of tokens that llama.cpp makes of a text."""
+    """Return the number of tokens into which llama.cpp splits a text."""
     return int(run_llama_cpp(path, 71, [{"prompt": text, "n_predict": 1}])[0]["tokens_evaluated"])
 
 

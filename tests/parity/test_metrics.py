@@ -72,7 +72,7 @@ def test_rouge_equals_the_rouge_score_package_on_english(theirs: Any, real_text:
 
 
 def test_rouge_in_bangla_equals_rouge_score_with_our_tokenizer() -> None:
-    """rouge-score's tokenizer finds no words in Bangla; with our tokenizer its scores agree with ours."""
+    """The tokenizer of rouge-score finds no words in Bangla; with our tokenizer, rouge-score gives our scores."""
     scorer = pytest.importorskip("rouge_score.rouge_scorer")
     hypothesis = "আমি বাংলায় গান গাই।"
     reference = "আমি বাংলার গান গাই, আমি আমার আমিকে চিরদিন।"
@@ -87,7 +87,7 @@ def test_rouge_in_bangla_equals_rouge_score_with_our_tokenizer() -> None:
 
 
 def spoilt(references: list[str], share: float, seed: int) -> list[str]:
-    """Return the references with some words dropped, doubled, or swapped with the word before."""
+    """Return the references with some words dropped, doubled, or swapped with the preceding word."""
     numbers = random.Random(seed)
     out = []
     for reference in references:
@@ -108,7 +108,7 @@ def spoilt(references: list[str], share: float, seed: int) -> list[str]:
 @pytest.mark.parametrize("language", ["German", "Bangla"])
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_bleu_and_chrf_equal_sacrebleu(language: str, lowercase: bool, real_text: Path, tmp_path: Path) -> None:
-    """Scores equal those of the `sacrebleu` command on the same files, and those of its functions."""
+    """Scores equal those of the `sacrebleu` command on the same files, and those of sacrebleu's functions."""
     sacrebleu = pytest.importorskip("sacrebleu")
     if language == "German":
         references = lines(real_text / "multi30k" / "test_2016_flickr.de.gz", 300)
@@ -143,8 +143,8 @@ def their_p(ours: float) -> float:
     """Return the p-value of sacrebleu's paired bootstrap that corresponds to our p-value.
 
     sacrebleu takes absolute values before it centers them. If the differences are normal with a mean of z standard
-    errors, its p is P(|X| - E|X| > z), where ours is P(|X - z| > z): about half for clear differences, and never above
-    0.43.
+    errors, its p-value is P(|X| - E|X| > z), and ours is P(|X - z| > z). For clear differences, sacrebleu's p-value is
+    about half of ours; it is never above 0.43.
     """
     normal = NormalDist()
     z = normal.inv_cdf(1 - min(ours, 1 - 1e-9) / 2)

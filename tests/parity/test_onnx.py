@@ -1,4 +1,4 @@
-"""Exports to ONNX: onnxruntime computes what the run computes, or no file is written."""
+"""Exports to ONNX: the results of onnxruntime equal those of the run, or no file is written."""
 
 from __future__ import annotations
 

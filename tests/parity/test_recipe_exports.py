@@ -31,7 +31,7 @@ GENERAL = [
     name for name in recipe_names() if name not in (*PUBLISHED, *WITHOUT_MODEL) and not name.startswith("tutorial-")
 ]
 TARGETS = {"lm": ("hf", "onnx", "gguf"), **dict.fromkeys(PAIRS, ("hf", "onnx", "ctranslate2"))}
-"""Export targets of a task; other tasks have hf and onnx."""
+"""Export targets of a task; tasks that are not listed have the targets hf and onnx."""
 
 
 def task_of(recipe: str) -> str:

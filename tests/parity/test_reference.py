@@ -108,7 +108,7 @@ def test_many_choices_at_once(case: Case, padded: bool) -> None:
 
 
 def test_every_setting_is_known_and_tested() -> None:
-    """Fail if the reference lacks a setting of the model, or if no case changes a setting of the forward pass."""
+    """Fail if the reference lacks a setting of the model, or if a setting of the forward pass is changed in no case."""
     names = set(ModelConfig.model_fields)
     assert {field.name for field in fields(Settings)} == names
     defaults = config_of(Case("decoder", {}))
@@ -145,7 +145,7 @@ def test_loss_and_its_gradients(kind: str, smoothing: float) -> None:
 
 
 def test_weights_of_a_run_in_float32() -> None:
-    """With float32 weights, as read from a file, one call gives the model's logits to float32's precision."""
+    """With float32 weights, as read from a file, one call gives the model's logits to within float32 precision."""
     torch.set_default_dtype(torch.float32)
     config = config_of(Case("decoder", {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu"}))
     model = grown_model(config)
@@ -168,7 +168,7 @@ def test_buckets_of_all_distances(buckets: int, farthest: int, causal: bool) -> 
 
 
 def test_the_reference_imports_only_numpy() -> None:
-    """The reference imports only NumPy and the standard library; it loads neither torch, pydantic nor scipy."""
+    """The reference imports only NumPy and the standard library; it does not load torch, pydantic or scipy."""
     folder = Path(glassformer.numpy_reference.__file__).parent
     found: set[str] = set()
     for path in folder.glob("*.py"):

@@ -1,4 +1,4 @@
-"""Training with the NumPy reference: gradients agree with finite differences, losses with PyTorch's at each step."""
+"""Training with the NumPy reference: gradients agree with finite differences, and losses with PyTorch at each step."""
 
 from __future__ import annotations
 
@@ -59,9 +59,10 @@ def _double() -> Iterator[None]:
 
 
 def batch_for(config: ModelConfig, kind: str, step: int) -> NumpyBatch:
-    """Return a batch to learn: rows that count in steps of 1 to 3.
+    """Return a batch to learn: rows of numbers that increase by 1, 2 or 3 modulo `MASK`.
 
-    A decoder predicts the next numbers, an encoder masked ones, a classifier the step, an encoder-decoder a copy.
+    A decoder predicts the next numbers, an encoder predicts masked numbers, a classifier predicts the increment, and an
+    encoder-decoder copies the row.
     """
     draw = np.random.default_rng([7, step])
     pace = draw.integers(1, 4, (ROWS, 1))

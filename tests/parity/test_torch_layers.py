@@ -40,7 +40,7 @@ def shape(order: str, activation: str) -> ModelConfig:
 
 
 def attention_pairs(ours: Attention, theirs: nn.MultiheadAttention) -> list[tuple[str, Tensor, str, slice]]:
-    """Return (our name, our parameter, their name, rows of theirs) for each parameter.
+    """Return (our name, our parameter, PyTorch's name, rows of PyTorch's parameter) for each parameter.
 
     PyTorch stores queries, keys and values in one matrix.
     """
@@ -57,7 +57,7 @@ def attention_pairs(ours: Attention, theirs: nn.MultiheadAttention) -> list[tupl
 
 
 def pairs_of(block: Block, layer: nn.Module) -> list[tuple[str, Tensor, Tensor, slice]]:
-    """Return (name, our parameter, their parameter, rows of theirs) for every parameter of the block."""
+    """Return (name, our parameter, PyTorch's parameter, rows of PyTorch's parameter) for each parameter of a block."""
     cross = block.cross is not None
     found = []
     for part, theirs in [("attention", "self_attn"), *([("cross", "multihead_attn")] if cross else [])]:

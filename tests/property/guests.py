@@ -1,4 +1,4 @@
-"""Rows that join and leave a token loop, and a check that each equals the row decoded alone."""
+"""Rows that join and leave a token loop, and a check that each row equals the same row decoded alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAYS = (
     SampleConfig(temperature=0, repetition_penalty=1.3, tokens=1),
     SampleConfig(temperature=1.5, top_p=0.9, tokens=50, seed=11),
 )
-"""Sampling settings of the rows; with the longest prompts, a row is about three contexts long."""
+"""Sampling settings of the rows; a row with the longest prompt grows to about three times the context."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ def alone(model: Decoder | EncoderDecoder, guest: Guest) -> list[TokenStep]:
 
 
 def agree(model: Decoder | EncoderDecoder, guest: Guest, close: float = 1e-5) -> None:
-    """Compare tokens, logits (to `close`) and end reasons; a cancelled row is compared as far as it came."""
+    """Compare tokens, logits (to `close`) and end reasons; a cancelled row is compared up to its last step."""
     steps = alone(model, guest)
     if guest.ended == "gone":
         steps = steps[: len(guest.written)]

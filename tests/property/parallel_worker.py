@@ -77,7 +77,7 @@ def trained(folder: Path, name: str, processes: Processes, stop: int | None = No
 
 
 def finished(trainer: Trainer, stop: int | None = None) -> Trainer:
-    """Train to the end, or until one process asks to stop."""
+    """Train to the end; with `stop`, the last process gets a stop signal during that step."""
     if stop is not None and trainer.processes.rank == trainer.processes.world_size - 1:
         stop_during(trainer, stop)
     assert (train(trainer) is None) == (stop is not None)
@@ -105,7 +105,7 @@ def refusal(folder: Path, name: str, processes: Processes, **changes: Any) -> st
 
 
 def full_disk(folder: Path, name: str, processes: Processes, **changes: Any) -> str:
-    """Return the error of a save whose last step fails in the first process, as this process sees it."""
+    """Return the error that this process raises if the last step of a save fails in the first process."""
     config = small_config(folder, **STILL, **changes)
     with new_training(config, folder / name, Silent(), processes=processes) as trainer:
         refuse = OSError(errno.ENOSPC, "No space left on device")
@@ -118,7 +118,7 @@ def full_disk(folder: Path, name: str, processes: Processes, **changes: Any) -> 
 
 
 def second_start(folder: Path, name: str, processes: Processes) -> str:
-    """Return the error of a resume while the run folder is locked, as this process sees it."""
+    """Return the error that this process raises if a run is resumed while its folder is locked."""
     with ExitStack() as held:
         processes.on_rank_zero(lambda: held.enter_context(folder_lock(folder / name)))
         try:
@@ -178,7 +178,7 @@ def prepare(folder: Path) -> list[Stepper]:
 
 
 def start_all(worlds: Sequence[int], folder: Path) -> dict[int, list[dict[str, Any]]]:
-    """Start groups of processes of each of these sizes in turn, and return the results of every process."""
+    """Start one group of processes of each size in turn, and return the results of every process."""
     command = ["-m", "tests.property.parallel_worker", str(folder), *map(str, worlds)]
     done = ended(begin(*command, folder=Path(__file__).parents[2]))
     assert done.returncode == 0, done.stdout + done.stderr

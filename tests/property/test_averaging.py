@@ -52,7 +52,7 @@ def test_the_average_follows_its_definition(kind: str, decay: float, tmp_path: P
 
 
 def test_late_steps_have_the_largest_weight_in_last() -> None:
-    """The mean of the numbers 0 to 99 is 49.5; this average is about 90 % of the largest."""
+    """The mean of the numbers 0 to 99 is 49.5, but their average of kind "last" is about 90."""
     average = 0.0
     for count in range(1, 101):
         average += 9 / (count + 8) * (count - 1 - average)

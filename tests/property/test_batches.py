@@ -36,7 +36,7 @@ class Numbers:
 
 
 def store_of(folder: Path, lengths: list[int], first: int = 0, name: str = "s") -> TokenStore:
-    """Return a store of documents of these lengths; all tokens but end tokens are distinct, counted from `first`."""
+    """Return a store of documents of these lengths; tokens other than end tokens are distinct, counted from `first`."""
     writer = StoreWriter(folder / name, Numbers())  # type: ignore[arg-type]
     for length in lengths:
         writer.add(["x" * length], [list(range(first, first + length))], [True])
@@ -166,7 +166,7 @@ def test_stream_rows_are_sampled_evenly_from_all_positions(folder: Path) -> None
 
 
 def test_the_order_of_samples_never_changes(folder: Path) -> None:
-    """These numbers must never change: a run that is resumed on any machine must continue the same order."""
+    """These numbers must never change: a run that is resumed on any machine must continue in the same order."""
     store = store_of(folder, [1000])
     assert [int(row.inputs[0]) for row in training_rows(store, STREAM, 7, 5, 1337, 42, END)] == STREAM_ORDER
     assert [shuffled(position, 11, seed=1337, epoch=2) for position in range(11)] == SHUFFLED

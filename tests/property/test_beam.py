@@ -220,7 +220,7 @@ def test_targets_of_a_ragged_batch(positions: str, heads: int, window: int | Non
 
 @pytest.mark.parametrize("beams", [1, 2, 4])
 def test_several_tokens_may_end_a_text(beams: int) -> None:
-    """As many hypotheses as beams continue, even if most of the likeliest continuations end."""
+    """As many hypotheses continue as there are beams, even if most of the likeliest continuations end."""
     model = writer(end=1.0)
     model.head.bias[[2, 3, 4]] += 1.0  # type: ignore[index, operator, union-attr]
     starts = ids([3, 9, 5, 4])
@@ -235,7 +235,7 @@ def test_several_tokens_may_end_a_text(beams: int) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("end", [-50.0, 1.0, 2.0])
 def test_targets_of_every_length(end: float) -> None:
-    """Targets that never end, that end at once, and that end at various lengths."""
+    """Test targets that never end, that end at once, and that end at various lengths."""
     model = translator(end, positions="rotary").double()
     sources = ids((5, 8, 2, 13, 21))
     for beams, alpha in ((1, 0.6), (3, 0.0), (5, 2.0), (40, 1.0)):
@@ -251,7 +251,7 @@ def test_targets_of_every_length(end: float) -> None:
 @settings(max_examples=15)
 @given(seed=st.integers(0, 1000), end=st.sampled_from([None, 3, 1]), alpha=st.sampled_from([0.0, 0.6, 3.0]))
 def test_one_beam_is_greedy_decoding(seed: int, end: int | None, alpha: float) -> None:
-    """Beam search with one beam equals greedy decoding, also past the context limit."""
+    """Beam search with one beam equals greedy decoding, even past the context limit."""
     starts = [tokens(1, n, seed=seed + n)[0].tolist() for n in (4, 13, 1)]
     greedy = SampleConfig(tokens=19, temperature=0)
     narrow = SampleConfig(tokens=19, beams=1, length_penalty=alpha)

@@ -1,4 +1,4 @@
-"""Chat models: only answers are targets, a chat uses the tokens of training, long conversations keep their end."""
+"""Chat models: only answers are targets, a chat uses the tokens of training, truncated conversations keep their end."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_chat_reads_the_tokens_of_training(tmp_path: Path, kind: str, template
 
 
 def test_the_last_question_is_always_kept(tmp_path: Path) -> None:
-    """The last question is kept, also if the conversation begins with an answer."""
+    """The last question is kept, even if the conversation begins with an answer."""
     config = config_of("characters", context=60)
     data = prepared(tmp_path, config)
     chat = ChatModel(model_of(config, data), data.tokenizer, config)
@@ -228,7 +228,7 @@ def test_the_words_of_a_question_do_not_change_the_targets(tmp_path: Path) -> No
 
 
 def test_text_and_conversation_rows_share_a_batch(tmp_path: Path) -> None:
-    """As with `data.mix`: in a row without a loss mask every target counts."""
+    """As with `data.mix`, every target counts in a row without a loss mask."""
     config = config_of()
     data = prepared(tmp_path, config)
     row = ChatTask(config, data).rows(0)[0]

@@ -219,7 +219,7 @@ def beginnings(grammar: Grammar, pieces: tuple[Piece, ...], reach: int = 12) -> 
 
 
 def clash(one: set[str], other: set[str]) -> bool:
-    """Return whether some text could begin in both ways."""
+    """Return whether a text can begin with a string of each set."""
     return any(a.startswith(b) or b.startswith(a) for a in one for b in other)
 
 

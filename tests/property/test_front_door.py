@@ -34,14 +34,14 @@ def opened(name: str) -> gf.Transformer:
 
 
 def target_of(name: str, written: str) -> str | None:
-    """Return the target that the methods of this run take besides the text."""
+    """Return the target that the methods of this run take in addition to the text, or None."""
     if name.startswith("classify"):
         return LABEL
     return written if name.startswith(PAIRS) else None
 
 
 def ids_of(model: gf.Transformer, text: str, target: str | None) -> list[Tensor]:
-    """Return the ids that the module is called with, (1, T) each, from the tokenizers alone."""
+    """Compute the tensors of ids, (1, T) each, for a call of the module, with the tokenizers only."""
     run = model.text_model
     if isinstance(run, Translator):
         row = [*run.tokenizer.target_start, *run.tokenizer.encode(target or "")]

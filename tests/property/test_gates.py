@@ -97,7 +97,7 @@ def test_gates_of_one_change_nothing_and_gates_of_zero_remove_a_head(family: str
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gates_of_zero_equal_removed_heads(family: str) -> None:
-    """The logits equal those of a model without these heads, also with gates on the remaining heads."""
+    """The logits equal those of a model without these heads, even with gates on the remaining heads."""
     changes: dict[str, Any] = {"kv_heads": 2, "attention_bias": True, "positions": "alibi"}
     model = model_of(family, **changes).double()
     given = inputs(family, PAD)

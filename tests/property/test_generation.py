@@ -1,4 +1,4 @@
-"""Invariants of generation: cached equals uncached, also past the context, and rows do not depend on each other."""
+"""Invariants of generation: cached equals uncached, even past the context, and rows do not depend on each other."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_reader_treats_each_row_as_if_alone_while_rows_leave(
 
 
 def test_a_row_moved_to_another_slot_keeps_its_window() -> None:
-    """The first row has shifted its window long ago; the second row, now in its slot, shifts at the next token."""
+    """The second row is moved to the slot of the first, whose window shifted long ago, and shifts at the next token."""
     model = small(positions="learned")
     rows = prompts((35, 29))
     cached = CachedReader(model, steps=60)

@@ -84,7 +84,7 @@ def test_importance_is_included_in_reports() -> None:
 
 
 def looking_back() -> Decoder:
-    """Return a model in which head 0.0 attends to the previous token, head 0.1 to the same token, layer 1 uniformly."""
+    """Return a model: head 0.0 attends to the previous token, head 0.1 to the same token, and layer 1 uniformly."""
     C = 29
     K = 29
     model = build_model(
@@ -150,7 +150,7 @@ def test_copying_scores_equal_those_of_the_whole_matrix(norm: str, kv_heads: int
 
 
 def test_raised_logits_equal_the_heads_contribution() -> None:
-    """Without norms, removing a head of the last layer changes the centred logits by that amount."""
+    """Without norms, removing a head of the last layer changes the centred logits by the raised logits."""
     model = decoder(tiny(norm="none"))
     ids = tokens(2, 11)
     head = 4

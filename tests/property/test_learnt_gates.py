@@ -59,7 +59,7 @@ def by_hand(found: Stepper, how: L0, first: int) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("micro", [None, 2])
 def test_gates_follow_the_gradient_of_loss_plus_penalty(micro: int | None) -> None:
-    """Gates equal those of plain gradient steps, also if a step is split into batches with the same random gates."""
+    """Gates equal those of plain gradient steps, even if a step is split into batches with the same random gates."""
     how = L0(0.02, steps=9, gate_rate=0.4, gates_alone=True)
     first = 7
     wanted = by_hand(stepper(), how, first)

@@ -67,7 +67,7 @@ class Counted(list[int]):
 
 
 def test_a_repetitive_text_takes_linear_time() -> None:
-    """The states of its automaton form one long chain; following the chain from each state would take quadratic
+    """The states of the text's automaton form one long chain; following the chain from each state would take quadratic
     time."""
     automaton = meter._Automaton("a" * 3_000)
     automaton.record_matches("b" + "a" * 9, 0, 10, 0, 4)

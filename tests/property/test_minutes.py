@@ -69,7 +69,7 @@ class World:
 
     @property
     def evaluating(self) -> float:
-        """Seconds of evaluations and samples during training, without the final evaluation."""
+        """Seconds of evaluations and samples during training, excluding the final evaluation."""
         return self.spent.get("evaluation", 0.0) + self.spent.get("sample", 0.0)
 
 
@@ -243,7 +243,7 @@ def test_processes_of_a_run_share_its_time_without_the_pauses(tmp_path: Path) ->
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_time_is_reserved_to_evaluate_on_the_parents_text(stopped: bool, tmp_path: Path) -> None:
-    """A resumed run also reserves this time, although it does not measure the parent's text at its start."""
+    """A resumed run also reserves time to evaluate on the parent's text, although it does not do so at its start."""
     train(small_trainer(tmp_path, "parent", train__steps=4))
     parent = Parent.open(tmp_path / "parent")
     costs = Costs(evaluation=0.09, sample=0.001)

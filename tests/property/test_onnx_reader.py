@@ -1,4 +1,4 @@
-"""Generation with onnxruntime gives the model's logits, for all settings, also while rows join and leave."""
+"""Generation with onnxruntime gives the model's logits, for all settings, even while rows join and leave."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_rows_are_dropped_permuted_and_duplicated(positions: str) -> None:
 
 
 def test_the_cache_of_a_prompt_is_reused_or_copied() -> None:
-    """One row with room to grow, whose tensors are reused; then a second row in a larger cache."""
+    """The tensors of one row with room to grow are reused; a second, longer row needs a larger cache."""
     model = decoder(tiny(positions="rotary"))
     reader = onnx_reader(model, threads=1)
     rows = prompts((5,))

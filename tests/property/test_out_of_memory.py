@@ -45,7 +45,7 @@ class Listener(Silent):
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that makes forward passes of more than `most` rows raise, and returns the list of sizes."""
+    """Return a function that makes forward passes of more than `most` rows fail, and returns a list of all sizes."""
     own = TrainingLoss.forward
     tried = []
 

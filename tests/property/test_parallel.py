@@ -1,4 +1,4 @@
-"""Several processes give the results of one: gradients, losses, evaluations, and runs resumed by any number."""
+"""Several processes give the results of one process: gradients, losses, evaluations, even if their number changes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ pytestmark = pytest.mark.thorough
 KINDS = ("replicas", "shards")
 WORLDS = (2, 3)
 CLOSE = {"adamw": 1e-5, "muon": 1e-3}
-"""Largest difference of losses from those of one process, by optimizer: Muon orthogonalizes in bfloat16."""
+"""Largest allowed difference from the losses of one process, by optimizer: Muon orthogonalizes in bfloat16."""
 
 
 @dataclass
 class Found:
-    """Results of one process in `alone`, and of each of two and of three processes in `together`."""
+    """Results of a single process (`alone`), and of each process in groups of two and three (`together`)."""
 
     folder: Path
     alone: dict[str, Any]
@@ -165,7 +165,7 @@ def test_a_damaged_shard_is_detected(found: Found) -> None:
 
 @pytest.mark.parametrize(("was", "now"), [("adamw", "muon"), ("muon", "adamw")])
 def test_sharded_state_of_another_optimizer_is_refused(found: Found, tmp_path: Path, was: str, now: str) -> None:
-    """The checkpoint has no settings, like one of an older version; the state itself is compared."""
+    """The checkpoint has no settings, like a checkpoint of an older version; the state itself is compared."""
     shutil.copytree(found.folder / f"broken-{was}", tmp_path / "run")
     change_state(Run(tmp_path / "run"), lambda facts: facts.pop("settings"))
     edit("run/config.toml", f'optimizer = "{was}"', f'optimizer = "{now}"')(tmp_path)

@@ -81,7 +81,7 @@ def test_a_child_resumes_bit_for_bit_without_its_parent(task: str, tmp_path: Pat
 
 
 def test_a_childs_text_is_encoded_again_with_the_tokenizer_of_its_parent(tmp_path: Path) -> None:
-    """The tokenizer is not trained on the child's text, which would change it."""
+    """The tokenizer is not trained again on the child's text, because that would change the tokenizer."""
     parent = parent_of("classify", tmp_path)
     lines = [f"aab {i} {'xyz'[i % 3] * (1 + i % 5)}\t{['odd', 'even'][i % 2]}\n" for i in range(60)]
     (tmp_path / "labels.tsv").write_text("".join(lines), encoding="utf-8")
@@ -220,7 +220,7 @@ def test_a_frozen_output_matrix_costs_no_gradient(tmp_path: Path) -> None:
 
 
 def test_pruning_a_run_with_frozen_parts_works(tmp_path: Path) -> None:
-    """Optimizers that are created again give the parameters the same numbers as in the run's checkpoints."""
+    """Optimizers that are created again assign the same indices to the parameters as the run's checkpoints."""
     parent = parent_of("lm", tmp_path)
     child = child_of(parent, tmp_path, train__freeze="layers.0")
     train(child)

@@ -141,7 +141,7 @@ def values_of(model: Model, given: dict[str, Any], name: str) -> Tensor:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_are_patched_independently(family: str) -> None:
-    """A batch with a different head ablated in each row equals single passes; likewise at different positions."""
+    """A batch with a different ablated head, or a different patched position, in each row equals single passes."""
     model = model_of(family)
     given = inputs(family, PAD)
     names = [name for name in patchable(model) if name.split(".")[-1].isdigit()][::5][:7]

@@ -274,7 +274,7 @@ def test_invalid_removals_are_refused_in_two_lines() -> None:
 
 
 def steps(model: Model, optimizers: list[Any], rows: TaskRows, frozen: dict[str, Tensor] | None, count: int) -> None:
-    """Take training steps; with `frozen`, heads have these gates."""
+    """Take `count` training steps, with the gates in `frozen` if it is given."""
     batch = rows.batch(rows.rows)
     for _ in range(count):
         with gated(model, frozen or {}):

@@ -68,7 +68,7 @@ SOME: tuple[dict[str, Any], ...] = (
 )
 """Settings of models with some heads removed."""
 LIMITS = {torch.float64: 1e-10, torch.float32: 1e-4}
-"""How far the sum of all parts may be from the logit."""
+"""Largest allowed difference between the sum of all parts and the logit."""
 
 
 def classifier(**changes: Any) -> Classifier:

@@ -36,7 +36,7 @@ def test_gradients_are_equal_bit_for_bit(task: str, precision: str, tmp_path: Pa
 
 
 def kept_bytes(trainer: Trainer) -> int:
-    """Return the bytes that the forward pass of a step saves for the backward pass, without weights."""
+    """Return the number of bytes that the forward pass of a step saves for the backward pass, excluding weights."""
     weights = {parameter.data_ptr() for parameter in trainer.model.parameters()}
     kept: dict[int, int] = {}
 

@@ -90,8 +90,7 @@ def of_attention(site: str, own: AttentionTrace) -> dict[str, Tensor]:
 
 
 def test_the_size_of_a_recording_equals_the_estimate() -> None:
-    """Six layers of eight heads, width 256, 256 tokens, all kinds of tensors: at most 63 MB, and exactly the
-    estimate."""
+    """All kinds of tensors for 256 tokens need at most 63 MB with six layers of eight heads and width 256."""
     config = ModelConfig(layers=6, heads=8, width=256, context=256)
     model = build_model(config, 4096)
     found = record(model, torch.arange(256)[None], keep=ALL_TENSOR_KINDS)
@@ -150,7 +149,7 @@ def test_recorded_heads_keep_their_numbers_after_removal() -> None:
 
 @pytest.mark.parametrize("choice", [{}, {"kv_heads": 2, "positions": "rotary"}, {"positions": "alibi"}], ids=str)
 def test_cached_generation_records_the_last_row_of_the_full_trace(choice: dict[str, Any]) -> None:
-    """Two prompts of different lengths; the pattern of each step is the last row of an uncached trace."""
+    """Two prompts have different lengths; the pattern of each step is the last row of an uncached trace."""
     model = decoder(tiny(**choice))
     settings = SampleConfig(tokens=6, temperature=0)
     texts: list[list[int]] = [[3, 4, 5, 6, 7], [8, 9]]

@@ -1,4 +1,4 @@
-"""Only one process trains in a run: a second one is refused before it changes anything."""
+"""Only one process trains a run: a second process is refused before it changes anything."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_second_new_run_is_refused_while_the_first_creates_the_folder(tmp_path
 
 
 def test_attempts_to_resume_a_training_run_do_not_change_it(tmp_path: Path) -> None:
-    """Before and after some saves, a second command tries to resume the run; the run ends as if left alone."""
+    """Before and after some saves, a second command tries to resume the run; its results are unaffected."""
     straight = small_trainer(tmp_path, "straight", train__save_every=1)
     loop.train(straight)
     refused: list[str] = []
@@ -100,7 +100,7 @@ def test_only_one_of_two_new_runs_in_one_folder_is_created(tmp_path: Path) -> No
 
 
 def test_a_pointer_written_by_another_program_loses_no_checkpoint(tmp_path: Path) -> None:
-    """Pointers are written from the state of training and never read back, so the best checkpoint stays."""
+    """Pointers are written from the state of training and never read back, so the best checkpoint is kept."""
     trainer = small_trainer(tmp_path)
     best: list[str] = []
     save = trainer.save_checkpoint

@@ -1,4 +1,4 @@
-"""Every setting of tokenizer, data and sample changes some result."""
+"""Every setting in the sections tokenizer, data and sample changes a result."""
 
 from __future__ import annotations
 

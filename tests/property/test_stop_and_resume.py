@@ -1,4 +1,4 @@
-"""Stopped, killed, edited or damaged: a resumed run computes the same as an uninterrupted one, or raises an error."""
+"""A stopped, killed, edited or damaged run resumes with the results of an uninterrupted run, or raises an error."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def kept(run: Run) -> dict[str, Any]:
-    """Return all results of a run without times: weights, optimizer, progress, log, samples and pointers."""
+    """Return all results of a run except times: weights, optimizer, progress, log, samples and pointers."""
     last = run.checkpoint("last")
     found: dict[str, Any] = {
         f"{file} {name}": tensor.numpy().tobytes()
@@ -134,7 +134,7 @@ def test_a_finished_run_prints_how_to_continue(folder: Path) -> None:
 
 
 def test_a_micro_batch_lowered_for_memory_stays_low(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory runs out once, in step 3. Stopped and resumed later or not, the run computes the same."""
+    """Memory runs out once, in step 3. The run computes the same, whether or not it is stopped and resumed."""
     own = TrainingLoss.forward
 
     def train_with_little_memory(name: str, stop: int | None) -> Trainer:
@@ -437,7 +437,7 @@ def test_a_resume_without_a_step_is_not_recorded(folder: Path) -> None:
 
 
 def test_a_run_of_a_later_version_is_recognized(folder: Path) -> None:
-    """The settings have a name that this version does not know, which is not an error of the user."""
+    """The settings contain a name that this version does not know, which is not an error of the user."""
     edit("run/manifest.json", '"format": 1', '"format": 2')(folder)
     edit("run/config.toml", "\nlayers = ", "\ndepth = ")(folder)
     for command in (RESUME, ("generate", "run", "the"), ("evaluate", "run")):

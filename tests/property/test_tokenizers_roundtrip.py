@@ -1,4 +1,4 @@
-"""Tokenizers on any text: the promised round trip, splits that change nothing, and streams that equal the whole."""
+"""Tokenizers on any text: decoding restores it as promised, and splits and streaming change no tokens or characters."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def test_shared_embeddings_of_source_and_target_are_distinguished() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nothing_is_left_behind(family: str) -> None:
-    """Other hooks stay, the trace's hooks are removed, and the mode of each module and gradients are restored."""
+    """The trace removes only its own hooks, and restores the mode of each module and the gradient setting."""
     model = model_of(family, dropout_residual=0.3).train().requires_grad_(True)
     model.embedding.eval()
     seen: list[int] = []

@@ -366,7 +366,7 @@ def test_with_a_lowered_limit_the_last_weights_are_evaluated(tmp_path: Path) -> 
 
 
 def test_a_run_resumed_with_steps_ends_at_the_steps(tmp_path: Path) -> None:
-    """A run with a time limit that is resumed with steps loses its time limit, and the other way round."""
+    """A run with a time limit that is resumed with steps loses its time limit, and vice versa."""
     timed = small_trainer(tmp_path, "run", train__steps=None, train__minutes=0.0005)
     train(timed)
     more = timed.state.step + 3

@@ -213,7 +213,7 @@ def test_generation_respects_context_and_settings(tokens_: int) -> None:
 
 
 def test_the_repetition_penalty_ignores_the_start_token() -> None:
-    """That token also ends the target; if it were counted, every target would be longer."""
+    """The start token also ends the target; if it were counted, every target would be longer."""
     model = small(20.0)
     [step] = list(generate(model, sources((4,)), SampleConfig(temperature=0, repetition_penalty=100, tokens=9), END))
     assert step.tokens == (END,)

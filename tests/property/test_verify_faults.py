@@ -41,8 +41,7 @@ from tests.property.trainers import LINES, small_config
 Patch = pytest.MonkeyPatch
 SLOW = {"resume", "moved", "export-hf"}
 TEXTS = {"cached-text", "batched-text", "beam-cached", "beam-one", "backend-logits"}
-"""Checks that may also notice the faults of other checks: whether a text changes with its logits depends on the
-text."""
+"""Checks that may also notice the faults of other checks, because changed logits change some texts but not others."""
 MODEL = {"layers": 2, "heads": 4, "head_width": 6, "width": 14, "hidden": 22, "context": 29}
 TRAIN = {"steps": 30, "batch": 8, "warmup": 0, "learning_rate": 0.01, "threads": 1, "evaluate_every": 30}
 

@@ -31,7 +31,7 @@ def inputs(family: str, real: Tensor | None) -> dict[str, Tensor | None]:
 
 
 def logits_of(model: Model, given: dict[str, Tensor | None]) -> Tensor:
-    """Return the model's logits for inputs as `inputs` returns them."""
+    """Return the model's logits for inputs in the format of `inputs`."""
     order = [given[name] for name in ("tokens", "target", "real") if name in given]
     return model(*order)
 

@@ -1,7 +1,7 @@
 """Exact accuracy of simple heuristics on the minimal pairs of `agreement`, by cell.
 
-The design of the pairs is known: chains of 1 to 4 nouns, equally often; half of them have no noun before the subject,
-a quarter has one with the subject's number, and a quarter has one with the other number.
+The design of the pairs is known: chains of 1 to 4 nouns are equally frequent; half of them have no noun before the
+subject, a quarter have a noun with the subject's number, and a quarter have a noun with the other number.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def grid_of(*vary: str, seeds: int = 3) -> Grid:
 
 
 def result(loss: float, **more: Any) -> dict[str, Any]:
-    """Return a result as a cell reports it."""
+    """Return a result in the format that a cell reports."""
     return {
         "loss": loss,
         "bits_per_byte": loss / 3,

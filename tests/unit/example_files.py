@@ -70,7 +70,7 @@ def notes(found: Prepared) -> str:
 def encoded(
     task: Task, data: DataConfig, tokenizers: tuple[Tokenizer, Tokenizer], labels: tuple[str, ...], folder: Path
 ) -> tuple[RecordStore, list[str]]:
-    """Encode data for evaluation with these tokenizers of source and target; return it with its notes."""
+    """Encode data for evaluation with these tokenizers of source and target; return the data and the notes."""
     kind = RECORD_KINDS[task]
     by_role = {kind.roles[-1]: tokenizers[1], kind.roles[0]: tokenizers[0]}
     found = encode_evaluation_data(kind, data, by_role, folder, labels)

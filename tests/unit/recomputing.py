@@ -14,7 +14,7 @@ from glassformer.numpy_reference.activations import activate
 from glassformer.numpy_reference.settings import CHOICES
 
 NAMES = {**{name: name for name in CHOICES["activation"]}, "silu": "swiglu"}
-"""Names of activations in formulas -> in the NumPy reference."""
+"""Name of an activation in formulas -> its name in the NumPy reference."""
 
 
 class Bench:
@@ -76,7 +76,7 @@ class Bench:
         return self.value(formula)
 
     def hidden(self, shape: tuple[int, ...]) -> Any:
-        """Return the positions hidden by a causal mask and a window."""
+        """Return a boolean matrix (T, S), True where the causal mask or the window masks a key."""
         back = np.arange(shape[0])[:, None] - np.arange(shape[1])
         return ((back < 0) & self.causal) | (abs(back) >= (self.window or shape[1]))
 

@@ -1,4 +1,4 @@
-"""Runs of each family, trained on an available text and served by a registry, and requests to their views."""
+"""Runs of each family whose training text is available, served by a registry, and requests to their views."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def make(folder: Path, learnt: dict[str, list[str]]) -> None:
 
 
 def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> Any:
-    """Return the answer of a view to a JSON body."""
+    """Return the response of a view to a JSON body: a dict, or a `Binary`."""
     view = find_view(name)
     opened = registry.open(run)
     asked = view.parse(json.dumps({"text": TEXTS[run], **question}).encode())
@@ -61,7 +61,7 @@ def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> Any:
 
 
 def library(opened: ServedModel) -> AnyTextModel:
-    """Open the run with the library alone."""
+    """Open the run with the library, without the views."""
     return OpenedRun.load(opened.folder, device="cpu").text_model
 
 

@@ -1,7 +1,7 @@
 """Prepared data of every kind, and the hashes of all files that an earlier version wrote for it.
 
-`python -m tests.unit.stored_data` rewrites `tests/fixtures/stores.json`. Do so only after a change of the stored data,
-which makes older token folders unusable.
+`python -m tests.unit.stored_data` rewrites `tests/fixtures/stores.json`. Run it only after an intended change of the
+stored data; such a change makes older token folders unusable.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def config_of(task: str, data: dict[str, Any], tokenizer: str) -> Config:
 
 
 def stored(cache: Path, cases: Collection[str] = tuple(CASES)) -> dict[str, dict[str, Any]]:
-    """Prepare cases in the current folder; return for each its folder's name and hashes of its text, notes and
-    files."""
+    """Prepare cases in the current folder; return, for each case and tokenizer, the folder's name and hashes of the
+    text, the notes and the files."""
     found: dict[str, dict[str, Any]] = {}
     for name in cases:
         task, data = CASES[name]

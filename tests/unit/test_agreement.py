@@ -41,7 +41,7 @@ def nouns_of(text: str) -> list[tuple[str, str, int]]:
 
 
 def structure(text: str) -> tuple[str, str, list[tuple[str, str]], str]:
-    """Return the subject, its number, the nouns between it and the verb, and the verb's number, from the text alone."""
+    """Parse a text: return the subject, its number, the nouns between subject and verb, and the verb's number."""
     front = text.partition(", ")[0] if ", " in text else ""
     (subject, number, _), *rest = [noun for noun in nouns_of(text) if noun[2] >= len(front)]
     words = re.findall(r"\w+", text)
@@ -192,7 +192,7 @@ def test_pairs_are_not_documents() -> None:
 
 
 def test_probabilities_of_all_sentences_about_keys_sum_correctly() -> None:
-    """One document in 24 has this subject, two thirds have no noun before it, and the chain has zero or one noun."""
+    """One document in 24 has this subject; two thirds of these documents have no noun before the subject."""
     corpus = Agreement(most=1)
     texts = []
     for number in (0, 1):

@@ -1,4 +1,4 @@
-"""Baselines: normalized, correct on small cases by hand, and ordered on real and generated text."""
+"""Baselines are normalized, agree with small cases computed by hand, and rank as expected on longer texts."""
 
 from __future__ import annotations
 

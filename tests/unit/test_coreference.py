@@ -1,4 +1,4 @@
-"""The coreference corpus: twins, partial scores, held-out combinations, probabilities."""
+"""The coreference corpus: twin sentences, partial scores, held-out combinations, probabilities."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_encoded_parts_equal_the_whole(case: str, folder: Path) -> None:
 
 
 def test_documents_longer_than_the_memory_limit_are_encoded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long documents arrive in several pieces: here some lines, and every file."""
+    """Long documents are read in several pieces; here some lines and all files are long enough."""
     monkeypatch.setattr(documents, "MAX_PENDING_CHARACTERS", 90)
     for name, settings in {"lines": {**LINES, "duplicates": "near", "max_words": 22}, "files": {"clean": True}}.items():
         data = DataConfig(source=str(folder / "texts"), **settings)

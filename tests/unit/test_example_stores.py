@@ -1,4 +1,4 @@
-"""Prepared examples: tokenizers see only the training part, and stores are reproducible and never half-made."""
+"""Prepared examples: tokenizers see only the training part, and stores are reproducible and never incomplete."""
 
 from __future__ import annotations
 

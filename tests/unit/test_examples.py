@@ -1,4 +1,4 @@
-"""Example files with common faults: refused with a two-line error, or left out and counted; and the split."""
+"""Tests of faulty example files, which are refused or whose faulty examples are left out, and of the split."""
 
 from __future__ import annotations
 

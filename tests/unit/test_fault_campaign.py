@@ -1,4 +1,4 @@
-"""The fault campaign: the mutations it makes, the tests it runs, and that it detects a weaker suite."""
+"""The fault campaign makes the expected mutations, runs the expected tests, and detects a weaker suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Head roles on constructed attention: each role is found, no other is, and uniform attention scores at chance."""
+"""Head roles on constructed attention: only the constructed role is found, and uniform attention scores at chance."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def repeated() -> np.ndarray[Any, Any]:
 
 
 def distinct(length: int) -> np.ndarray[Any, Any]:
-    """Return (N, length) distinct tokens without special tokens."""
+    """Return (N, length) distinct tokens, none of which is a special token."""
     numbers_ = np.random.default_rng(2)
     return np.array([numbers_.permutation(400)[:length] for _ in range(N)])
 
 
 def pointing(ids: np.ndarray[Any, Any], to: Callable[[int, list[int]], list[int]]) -> np.ndarray[Any, Any]:
-    """Return (N, 1, T, T) weights spread over the keys that `to` names for each query; if none, on key 1 (or 0)."""
+    """Return (N, 1, T, T) weights spread over the keys that `to` returns for a query; without keys, on key 1 (or 0)."""
     weights = np.zeros((len(ids), 1, ids.shape[1], ids.shape[1]))
     for row, tokens in enumerate(ids.tolist()):
         for query in range(len(tokens)):
@@ -75,12 +75,12 @@ def share(tally: RoleTally) -> float:
 
 
 def chance(tally: RoleTally) -> float:
-    """Return the chance of the first head."""
+    """Return the score that the first head would have by chance."""
     return float(tally.chance[:, 0].sum() / tally.rows.sum())
 
 
 def earlier(query: int, tokens: list[int]) -> list[int]:
-    """Return the earlier positions of the same token."""
+    """Return the earlier positions of the query's token."""
     return [place for place in range(query) if tokens[place] == tokens[query]]
 
 
@@ -207,7 +207,7 @@ def test_uniform_attention_scores_chance_in_every_role(both_sides: bool) -> None
 
 
 def digest(*arrays: Any) -> str:
-    """Return the hash of all bytes."""
+    """Return a hash of all bytes of the arrays."""
     return hashlib.sha256(b"".join(np.asarray(array).tobytes() for array in arrays)).hexdigest()
 
 

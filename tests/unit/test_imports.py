@@ -45,7 +45,7 @@ TOP_MODULES = ("__init__.py", "__main__.py", "learn.py")
 
 
 HEAVY = ("'torch'", "'numpy'", "'pydantic'", "'tokenizers'", "'rich'")
-"""Packages that take long to import, as a list of `sys.modules` shows them."""
+"""Packages that take long to import, written as in a printed list of `sys.modules`."""
 
 
 def packages_below(package: str) -> set[str]:
@@ -58,7 +58,7 @@ def packages_below(package: str) -> set[str]:
 
 
 def imports_of(path: Path) -> set[str]:
-    """Return the packages that a file imports from, also inside functions and for type checkers."""
+    """Return the packages that a file imports from, including imports inside functions and for type checkers."""
     packages: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("glassformer."):

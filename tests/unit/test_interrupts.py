@@ -63,7 +63,7 @@ def test_an_error_without_an_interrupt_is_an_internal_error(
 
 
 class BusyStream(io.StringIO):
-    """A stream in the middle of a write: Python refuses a second one from a signal handler."""
+    """A stream in the middle of a write: Python refuses a second write from a signal handler."""
 
     def write(self, text: str) -> int:
         raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")

@@ -1,4 +1,4 @@
-"""Files in a learner's folder or handed in: course.json, edited notebooks, names for the CSV."""
+"""Files in a learner's folder and files handed in: course.json, edited notebooks, names for the CSV."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reference solutions of nine exercises, rotary to training_loop, compared with PyTorch, our model and differences."""
+"""Reference solutions, rotary to training_loop, compared with PyTorch, the library's model and finite differences."""
 
 from __future__ import annotations
 

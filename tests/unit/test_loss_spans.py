@@ -1,4 +1,4 @@
-"""Records with loss spans: surveyed, split and stored like all others, with exact boundaries."""
+"""Records with loss spans are surveyed, split and stored like all other records, with exact boundaries."""
 
 from __future__ import annotations
 

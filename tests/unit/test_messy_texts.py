@@ -1,4 +1,4 @@
-"""Unexpected text: nothing is trained on, measured or left out without a note.
+"""Unexpected text is never trained on, measured or left out without a note.
 
 Tables have separate tests; these tests cover running text, folders, encodings, the split and the metrics.
 """
@@ -263,7 +263,7 @@ def test_an_older_run_resumes_on_its_own_split(tmp_path: Path, recorded: bool) -
 
 
 def test_a_run_does_not_resume_on_another_split_of_its_text(tmp_path: Path) -> None:
-    """The encoded text is missing, and encoding it again gives other parts than the run recorded."""
+    """The encoded text is missing, and encoding the text again gives other parts than the run recorded."""
     changes = {"data__source": str(several_files(tmp_path)), "data__document": "file", "tokenizer__kind": "bytes"}
     run = small_trainer(tmp_path, **changes, train__steps=3)
     train(run)
@@ -323,7 +323,7 @@ def test_evaluate_reports_omitted_documents(proverbs: Path, tmp_path: Path) -> N
 
 
 def test_evaluate_reports_that_a_text_is_the_training_text(proverbs: Path, tmp_path: Path) -> None:
-    """The validation part is measured; read with other settings, the whole text is measured."""
+    """The validation part is measured; if the text is read with other settings, the whole text is measured."""
     copy = tmp_path / "another name.txt"
     shutil.copy(text_file(proverbs), copy)
     own = evaluate_run(EvaluationRequest(proverbs / "run")).facts()

@@ -65,7 +65,7 @@ def by_words(score: dict[str, float]) -> object:
 
 
 def agrees_with(which: int) -> object:
-    """Return a model that prefers the verb that agrees with the first (1) or last (4) noun of the sentence."""
+    """Return a model that prefers the verb that agrees with the first noun (word 1) or the last noun (word 4)."""
 
     def model(texts: Sequence[str]) -> list[TokenScores]:
         found = []
@@ -118,7 +118,7 @@ def given_tokens(tokens: dict[str, TokenScores]) -> object:
 
 
 def test_only_tokens_after_the_given_character_count() -> None:
-    """After a difference of equal length, the scores of the difference itself do not matter."""
+    """If scoring starts after the words that differ, the scores of these words do not matter."""
     tokens = given_tokens(
         {"a cat sat": [(1, -1.0), (5, -9.0), (9, -2.0)], "a cow sat": [(1, -1.0), (5, -0.1), (9, -3.0)]}
     )

@@ -1,4 +1,4 @@
-"""Muon: batched matrices take the same steps as single ones and as in PyTorch's Muon."""
+"""Muon: batched matrices take the same steps as single matrices, and the same steps as in PyTorch's Muon."""
 
 from __future__ import annotations
 

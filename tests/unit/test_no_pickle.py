@@ -1,4 +1,4 @@
-"""Nothing in the library or the course reads or writes a pickle, because a foreign file must never run code."""
+"""Nothing in the library or the course reads or writes a pickle, because an untrusted file must never run code."""
 
 from __future__ import annotations
 

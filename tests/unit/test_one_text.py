@@ -1,4 +1,4 @@
-"""One text in one run, two runs compared, ablated parts, the beam tree: checked by independent computations."""
+"""Surprisal of a text in one or two runs, ablated parts and the beam tree, checked by independent computations."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def test_a_part_of_a_long_text_equals_that_part_of_the_whole(models: dict[str, A
 
 
 def test_ablated_generation_is_the_same_with_and_without_a_cache(models: dict[str, AnyTextModel]) -> None:
-    """Generation under ablation equals plain forward passes, also with the mask removed."""
+    """Generation under ablation equals plain forward passes, even with the mask removed."""
     model = models["book"]
     for off in ((), ("dec.0.self.1", "dec.positions"), ("dec.mask",)):
         found = AblatedModel(model.model, Ablation(off))

@@ -1,4 +1,4 @@
-"""`OpenedRun`: the parts of a run belong together, its text is opened lazily, and its repr is useful."""
+"""`OpenedRun`: its loss and its text model fit the run, its text is opened lazily, and its repr is useful."""
 
 from __future__ import annotations
 

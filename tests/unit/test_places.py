@@ -1,4 +1,4 @@
-"""Maps of embeddings, position curves, the shuffle test, and three importances, compared with NumPy and the model."""
+"""Maps of embeddings, position curves, shuffling and three importance measures, compared with NumPy and the model."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_position_curves_equal_the_models_values(positions: str, family: str) ->
 
 
 def case_of(family: str, **changes: Any) -> AttributionCase:
-    """Return a tiny model with random tokens; the output is the last one of a decoder, or that of position 2."""
+    """Return a tiny model with random tokens, and an output at the last position (decoder) or at position 2."""
     if family == "encoder-decoder":
         return AttributionCase(
             encoder_decoder(**changes), tokens(1, 9), tokens(1, 6, seed=1), (Output(2, (2,), 5, True),)

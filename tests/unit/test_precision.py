@@ -180,7 +180,7 @@ def test_timing_does_not_change_threads_or_random_state() -> None:
 
 
 def test_a_restricted_processor_computes_in_float32(tmp_path: Path) -> None:
-    """torch still lists the instructions, but the timing is not misled."""
+    """torch still lists the disabled instructions, but the measured speeds show that they are not used."""
     code = (
         "import torch; from glassformer.model.precision import *; "
         "print(choose_precision('auto', torch.device('cpu')), processor_speeds().ratio)"

@@ -1,4 +1,4 @@
-"""Probes with known models: perfect, heuristic and indifferent ones; and files of user-provided pairs."""
+"""Probes of perfect, heuristic and indifferent models, and files of user-provided pairs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def probed(name: str, model: TextModel, known: TokenCounts | None = None) -> dic
 
 
 def judging(judge: Callable[[MinimalPair], float], name: str) -> Callable[..., list[TokenScores]]:
-    """Return a replacement for `token_scores`: a good text scores `judge` of its pair, and a bad text scores 0."""
+    """Return a replacement for `token_scores`: a good text scores `judge(pair)`, and a bad text scores 0."""
     scores: dict[str, float] = {}
     for pair in corpus_pairs(name, SIZES[name], seed=3):
         scores[pair.good] = judge(pair)
@@ -170,7 +170,7 @@ def test_frequency_baselines_use_the_training_text() -> None:
 def looking_up(rows: Sequence[Sequence[int]]) -> list[RowScores]:
     """Return the scores of a perfect induction head.
 
-    It predicts the token that followed the previous occurrence of the current token, or token 0 if there was none.
+    The head predicts the token that followed the previous occurrence of the current token, or token 0 if there is none.
     """
     found = []
     for row in rows:

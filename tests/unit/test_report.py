@@ -1,4 +1,4 @@
-"""The output of a report: text, or one JSON object on a line."""
+"""The output of a report: text, or one JSON object on one line."""
 
 from __future__ import annotations
 

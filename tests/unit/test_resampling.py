@@ -48,7 +48,7 @@ def test_a_lower_level_gives_the_narrower_interval_of_that_level() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("figure", ["mean", "ratio"])
 def test_95_percent_intervals_cover_the_truth_about_95_percent_of_the_time(figure: str) -> None:
-    """The coverage over 800 simulated test sets is about 95 %, as that of the textbook interval on the same sets.
+    """The coverage over 800 simulated test sets is about 95 %, like that of the textbook interval on the same sets.
 
     The percentile bootstrap is known to cover about one point less here, and even less on skewed data.
     """
@@ -187,7 +187,7 @@ def test_a_clear_difference_has_the_smallest_p_and_its_sign() -> None:
 
 
 def test_pairing_matters() -> None:
-    """Small differences on each example are significant although the examples differ much."""
+    """Small differences on each example are significant even if the examples vary widely."""
     numbers = simulated(10)
     easy = numbers.normal(0, 10, size=100)
     found = paired_bootstrap(mean_of(easy + 0.2 + numbers.normal(0, 0.2, size=100)), mean_of(easy), 100)
@@ -221,7 +221,7 @@ def test_wilson_without_and_with_all_right() -> None:
 
 
 def test_one_example_has_no_interval() -> None:
-    """All its resamples are equal; an interval of zero width would wrongly claim certainty."""
+    """All resamples of one example are equal; an interval of zero width would wrongly claim certainty."""
     statistic = mean_of([0.7])
     assert bootstrap_interval(statistic, 1) is None
     tests = (paired_bootstrap(statistic, mean_of([0.2]), 1), paired_permutation([0.7], [0.2]))

@@ -1,4 +1,4 @@
-"""ROUGE compared with values by hand and a slow implementation, and in scripts that other implementations drop."""
+"""ROUGE equals values computed by hand and a slow implementation, even in scripts that other implementations drop."""
 
 from __future__ import annotations
 

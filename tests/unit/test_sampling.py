@@ -126,7 +126,7 @@ def test_the_penalty_makes_seen_tokens_less_likely_whatever_their_sign_and_only_
 
 
 def test_the_order_is_penalty_temperature_top_k_top_p() -> None:
-    """For each pair of adjacent steps, the case is one in which the reverse order keeps other tokens."""
+    """For each pair of adjacent steps, test a case in which the reverse order would keep other tokens."""
     penalty_first = probabilities(
         torch.tensor([3.0, 2.0, 1.0]), SampleConfig(temperature=1, top_k=1, repetition_penalty=4), [0]
     )

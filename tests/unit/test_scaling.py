@@ -1,5 +1,5 @@
-"""Estimates for training on many GPUs, compared with published sizes, by hand, and against the memory of FSDP2 in two
-processes."""
+"""Estimates for training on many GPUs, compared with published sizes, values computed by hand, and the memory of
+FSDP2 in two processes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def train_a_step(rank: int, folder: str, config: ModelConfig, world: int) -> Non
 
 
 def kept_bytes(tensor: torch.Tensor) -> int:
-    """Return the bytes of this process's part of a tensor."""
+    """Return the size in bytes of this process's part of a tensor."""
     part = tensor.to_local() if isinstance(tensor, DTensor) else tensor
     return part.numel() * part.element_size()
 

@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
 
 async def inner(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with the length of the body; the app behind the access middleware."""
+    """Answer with the length of the body, as the app behind the access middleware."""
     if scope["path"] == "/api/fault":
         raise KeyError("inner")
     message = await receive()

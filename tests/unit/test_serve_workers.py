@@ -1,4 +1,4 @@
-"""The threads of the server: requests that wait for one run leave the others free, and shortages are reported."""
+"""The server's threads: requests that wait for a run do not block others; full queues and memory are reported."""
 
 from __future__ import annotations
 

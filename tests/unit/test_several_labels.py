@@ -1,4 +1,4 @@
-"""Records with several labels: surveyed, split and stored like all others."""
+"""Records with several labels are surveyed, split and stored like all other records."""
 
 from __future__ import annotations
 

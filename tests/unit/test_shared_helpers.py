@@ -10,7 +10,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 EMBEDDED = re.compile(r"^\s*(?:from|import)\s.*\btest_\w+", re.MULTILINE)
-"""An import line, also inside the text of a program that a test runs in another process."""
+"""Pattern of an import line, even in the text of a program that a test runs in another process."""
 
 
 def imported_modules(source: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Sizes for a text, a time and a speed: they fit, they grow, and settings of the user are kept."""
+"""Sizes chosen for a text, a time limit and a speed: they are valid, grow with time, and keep the user's settings."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ ESTIMATORS = (TransformerArrayClassifier, TransformerClassifier, TransformerLang
 
 @pytest.fixture(autouse=True, scope="module")
 def _memory_for_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the many small files of short fits in memory where the system offers that."""
+    """Keep the many small files of short fits in memory if the operating system supports it."""
     tmp_path_factory.getbasetemp()  # stays on the disk
     before = tempfile.tempdir
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -252,7 +252,7 @@ def test_labels_come_back_as_they_were(kinds: Any) -> None:
 
 
 def test_the_language_models_score_is_its_mean_log_probability(writer: TransformerLanguageModel) -> None:
-    """Recompute it token by token, with rows as in training: at most 8 visible tokens, each token predicted once."""
+    """Recompute the score by token, with rows as in training: at most 8 visible tokens, each token predicted once."""
     model = writer.text_model_.model
     tokenizer = writer.text_model_.tokenizer
     end = writer.text_model_.tokenizer.end_id

@@ -63,7 +63,7 @@ print("passed")
 
 @pytest.fixture(autouse=True, scope="module")
 def _memory_for_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the many small files of short fits in memory where the system offers that."""
+    """Keep the many small files of short fits in memory if the operating system supports it."""
     tmp_path_factory.getbasetemp()  # stays on the disk
     before = tempfile.tempdir
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -74,7 +74,7 @@ def _memory_for_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 @parametrize_with_checks([TransformerArrayClassifier(**SMALL), *(kind(**SMALL) for kind in TEXT_ESTIMATORS)])
 def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
-    """No check is expected to fail. scikit-learn skips one unless SciPy dispatches arrays; see below."""
+    """No check is expected to fail. scikit-learn skips one check unless SciPy dispatches arrays; see below."""
     check(estimator)
 
 

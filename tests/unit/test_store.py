@@ -1,4 +1,4 @@
-"""Prepared text: made once, found again, remade when anything changes, complete or absent."""
+"""Prepared text is made once, found again, made again when anything changes, and never incomplete."""
 
 from __future__ import annotations
 

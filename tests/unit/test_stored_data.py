@@ -1,4 +1,4 @@
-"""Data prepared by earlier versions equals data prepared now: folder names, files, notes; and it is reused."""
+"""Data prepared by an earlier version has the same folder name, files and notes as data prepared now, and is reused."""
 
 from __future__ import annotations
 

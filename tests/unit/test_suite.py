@@ -11,7 +11,7 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 SOURCE = TESTS.parent / "src" / "glassformer"
 MODULES = {path.stem for path in SOURCE.glob("*.py")} - {"__init__", "__main__"}
-"""The modules directly in `glassformer`, without `__init__` and `__main__`."""
+"""The modules directly in `glassformer`, except `__init__` and `__main__`."""
 ROOMS = sorted({path.parent.name for path in SOURCE.glob("*/__init__.py")} | MODULES)
 
 
@@ -32,7 +32,7 @@ def has_quick_test(tree: ast.Module) -> bool:
 
 
 def imported(tree: ast.Module) -> set[str]:
-    """Return the dotted names of all modules and objects that a module imports, also inside functions."""
+    """Return the dotted names of all modules and objects that a module imports, including imports inside functions."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

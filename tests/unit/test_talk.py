@@ -14,7 +14,7 @@ HELD_OUT = find_conversation_corpus("talk-held-out")
 
 
 def asked(messages: list[dict[str, str]]) -> list[tuple[str, str, str]]:
-    """Return the stated facts, the question and the answer of each question."""
+    """Return, for each question, the stated facts, the question and its answer."""
     told, _, first = messages[0]["content"].rpartition(". ")
     told += "."
     questions = [first, *(message["content"] for message in messages[2::2])]

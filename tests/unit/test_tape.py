@@ -1,4 +1,4 @@
-"""The tape: every printed formula can be parsed, and gives the displayed numbers from earlier ones."""
+"""The tape: every printed formula can be parsed, and computes the displayed numbers from earlier numbers."""
 
 from __future__ import annotations
 

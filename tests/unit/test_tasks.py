@@ -1,4 +1,4 @@
-"""Every table with a line per task has a line for all tasks."""
+"""Every table with one entry per task has an entry for every task."""
 
 from __future__ import annotations
 

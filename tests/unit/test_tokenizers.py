@@ -77,7 +77,7 @@ def test_each_kind_has_its_tokens(of_kind: Callable[[str], Tokenizer]) -> None:
 
 
 def test_marks_stay_with_their_letters() -> None:
-    """One Bangla word is one piece before BPE, so a large enough vocabulary has it as one token."""
+    """One Bangla word is one piece before BPE, so a large enough vocabulary contains it as one token."""
     text = "বিশ্ববিদ্যালয়ের ক্ষুদ্র "
     tokenizer = trained("bpe", [text * 50])
     assert len(tokenizer.encode("বিশ্ববিদ্যালয়ের ক্ষুদ্র")) == 2

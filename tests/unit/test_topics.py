@@ -40,7 +40,7 @@ def test_a_text_from_another_source_is_refused(text: str) -> None:
 
 @pytest.mark.thorough
 def test_the_bayes_error_is_the_error_of_the_best_classifier() -> None:
-    """Over 30,000 texts: the errors of the largest posterior, and the errors that these posteriors expect."""
+    """Compare two estimates from 30,000 texts: the error rate of the likeliest label, and the mean of 1 - posterior."""
     corpus = Topics()
     size = 30_000
     wrong = []
@@ -60,7 +60,7 @@ def test_the_bayes_error_is_the_error_of_the_best_classifier() -> None:
 
 
 def test_the_bayes_error_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One or two sentences of one or two gaps: all sequences of topics, with their probability under every label."""
+    """Enumerate all sequences of topics in one or two sentences of one or two gaps, with the probability per label."""
     monkeypatch.setattr(module, "FRAMES", ("NOUN.", "NOUN NOUN."))
     corpus = Topics(own=0.5, other=0.3, fewest=1, most=2)
     right = 0.0

@@ -1,4 +1,4 @@
-"""The store of trained runs that tests share: made once, copied completely, remade after any change."""
+"""Trained runs that tests share are made once, copied completely, and made again after any change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The translation corpora: correct by hand, by an independent agreement check, and with one answer per source."""
+"""The translation corpora pass checks by hand and an independent agreement check, and have one answer per source."""
 
 from __future__ import annotations
 

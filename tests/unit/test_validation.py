@@ -1,4 +1,4 @@
-"""The loss over a whole text: by hand, for every grouping, with a valid interval; and its plot."""
+"""Tests of the loss over a whole text, compared with a computation by hand, of its interval, and of its plot."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_measuring_changes_neither_the_mode_nor_the_random_numbers() -> None:
 
 
 def test_the_interval_treats_windows_as_independent() -> None:
-    """For windows of equal length: 1.96 standard errors of window means; four times as many windows halve it."""
+    """For windows of equal length, the interval is 1.96 standard errors of their means; four times as many halve it."""
     model = decoder(tiny(context=CONTEXT, layers=1))
     rows = rows_of([12] * 64)
     means = np.array([np.mean(row) for row in by_hand(model, rows)])
@@ -110,7 +110,7 @@ def test_the_interval_treats_windows_as_independent() -> None:
 
 
 def test_the_interval_contains_the_true_loss_about_95_times_in_100() -> None:
-    """Windows of unequal length whose tokens share a loss; treating tokens as independent would be overconfident."""
+    """Tokens of a window share a loss, so an interval that treats tokens as independent would be too narrow."""
     numbers = np.random.default_rng(5)
     inside = 0
     model = Recorder(32)
@@ -136,7 +136,7 @@ def test_a_single_window_has_no_interval() -> None:
 @settings(max_examples=20)
 @given(length=st.integers(2, 70), context=st.integers(1, 13))
 def test_a_sliding_window_counts_every_token_once(length: int, context: int) -> None:
-    """All ids differ, and each loss identifies its token: the sum is that of all tokens once."""
+    """All ids differ and each loss identifies its token, so the sum shows that every token is counted once."""
     ids = np.arange(length)
     model = Recorder(length)
     estimate = sliding_loss(model, ids, context, CPU)
@@ -215,7 +215,7 @@ def test_the_picture_shows_both_curves_and_the_entropy() -> None:
 
 
 def test_labels_never_overlap() -> None:
-    """Three curves that end at the same position, at the top and at the bottom."""
+    """Three curves end at the same position, at the top and at the bottom."""
     for end in (0.5, 5.0):
         root = drawn([(10, 2.0), (20, end)], [(10, 2.1), (20, end)], entropy=end)
         names = ("training", "validation", "true entropy")

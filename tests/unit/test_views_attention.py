@@ -1,4 +1,4 @@
-"""The attention views of the server compared with traces of the library, for every family; and their scripts."""
+"""The attention views of the server and their scripts, compared with traces of the library for every family."""
 
 from __future__ import annotations
 

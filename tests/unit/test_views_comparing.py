@@ -270,6 +270,6 @@ def test_each_family_predicts_from_its_visible_tokens(registry: ModelRegistry, s
 
 @pytest.mark.thorough
 def test_the_scripts_print_the_numbers(home: Path, scripts: list[Script]) -> None:
-    """This runs after all other tests of this file."""
+    """This test runs after all other tests of this file."""
     assert len(scripts) >= 20
     check_scripts(scripts, home)

@@ -72,7 +72,7 @@ def scripts() -> list[tuple[str, list[float]]]:
 
 
 def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> dict[str, Any]:
-    """Return the answer of a view to a JSON body."""
+    """Return the response of a view to a JSON body."""
     view = find_view(name)
     opened = registry.open(run)
     reply = view.reply(opened, view.parse(json.dumps(question).encode()))
@@ -82,7 +82,7 @@ def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> dict[s
 
 
 def wait(registry: ModelRegistry, run: str, name: str, *path: str, **question: Any) -> dict[str, Any]:
-    """Ask until the background work at `path` in the answer has ended, and return the answer."""
+    """Repeat a request until the background work at `path` in the response has ended, and return the response."""
     for _ in range(3000):  # the machine may be busy
         answer = ask(registry, run, name, **question)
         work = answer
@@ -399,7 +399,7 @@ def test_background_tasks_are_kept_per_checkpoint(registry: ModelRegistry) -> No
 
 @pytest.mark.thorough
 def test_the_scripts_print_the_numbers(home: Path, scripts: list[tuple[str, list[float]]]) -> None:
-    """All run in one process, after all other tests of this file."""
+    """All scripts run in one process, after all other tests of this file."""
     assert len(scripts) == 7
     mark = "=== the next script"
     code = "\n".join(f"print({mark!r})\nexec(compile({script!r}, 'script', 'exec'), {{}})" for script, _ in scripts)

@@ -1,4 +1,4 @@
-"""The views of generation and sampling, streaming and saving, compared with the library; and their scripts."""
+"""The views of generation and sampling, streaming, saving and the views' scripts, compared with the library."""
 
 from __future__ import annotations
 
@@ -448,6 +448,6 @@ def test_an_encoder_samples_nothing(registry: ModelRegistry) -> None:
 
 @pytest.mark.thorough
 def test_the_scripts_print_the_numbers(home: Path, scripts: list[Script]) -> None:
-    """This runs after all other tests of this file."""
+    """This test runs after all other tests of this file."""
     assert len(scripts) >= 8
     check_scripts(scripts, home)
