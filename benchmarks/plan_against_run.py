@@ -49,9 +49,12 @@ CASES: dict[str, tuple[list[str], str]] = {
     ),
     "masked, context 128": ([*TAGORE, "--task", "masked"], f"{MIDDLE} model.context=128 train.batch=16"),
     "classify, any length": (NEWS, f"{SMALL} model.context=256 train.batch=32 tokenizer.vocab_size=4000"),
-    "classify, like length": (NEWS, f"{SMALL} model.context=256 train.batch_tokens=2048 tokenizer.vocab_size=4000"),
+    "classify, similar length": (NEWS, f"{SMALL} model.context=256 train.batch_tokens=2048 tokenizer.vocab_size=4000"),
     "translate, any length": (PAIRS, f"{SMALL} model.context=96 train.batch=32 tokenizer.vocab_size=4000"),
-    "translate, like length": (PAIRS, f"{MIDDLE} model.context=96 train.batch_tokens=2048 tokenizer.vocab_size=4000"),
+    "translate, similar length": (
+        PAIRS,
+        f"{MIDDLE} model.context=96 train.batch_tokens=2048 tokenizer.vocab_size=4000",
+    ),
     "chat": (["talk", "--task", "chat", "--data.size", "4000"], f"{MIDDLE} model.positions=alibi train.precision=bf16"),
     "translate, characters": (PAIRS, f"{CHARACTERS} {SMALL} model.context=160 train.batch=16"),
 }

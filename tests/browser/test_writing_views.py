@@ -1,4 +1,4 @@
-"""The views Write, Sampling, Ablation, Two runs and Three machines show the results that the library computes."""
+"""The views Write, Sampling, Ablation, Two runs and Three model families show the library's results."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_a_finished_run_prints_how_to_continue(folder: Path) -> None:
 
 
 def test_a_micro_batch_lowered_for_memory_stays_low(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory runs out once, in step 3. The run computes the same, whether or not it is stopped and resumed."""
+    """Memory runs out once, in step 3. The results are the same whether or not the run is stopped and resumed."""
     own = TrainingLoss.forward
 
     def train_with_little_memory(name: str, stop: int | None) -> Trainer:

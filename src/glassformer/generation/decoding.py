@@ -148,7 +148,7 @@ class TokenLoop:
             self.reader.select([])
 
     def step(self) -> TokenStep:
-        """Generate one more token for each row that is read to its end.
+        """Generate one more token for each row whose tokens have all been read (a long prompt may take several steps).
 
         Raises:
             GlassError: the logits are not finite.

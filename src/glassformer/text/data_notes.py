@@ -167,8 +167,8 @@ def overlap_notes(survey: Survey, validation_survey: Survey | None, held_out: He
         subject = f"of {counted(len(validation_record_hashes), f'validation {record_noun}')} also occur"
         notes.append(f"{counted(repeated_records, subject, f'{subject}s')} in the training split{hint}")
     if repeated_texts > 0:
-        more = counted(repeated_texts, f"more validation {text_noun} occur", f"more validation {text_noun[:-1]} occurs")
-        notes.append(f"{more} in the training split, with other {answer_noun}{hint}")
+        subject = counted(repeated_texts, f"validation {text_noun} occur", f"validation {text_noun[:-1]} occurs")
+        notes.append(f"{subject} in the training split, with other {answer_noun}{hint}")
     return notes
 
 

@@ -235,7 +235,7 @@ def _usual_width(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _refuse_wide_rows(rows: Sequence[Sequence[str]], width: int, name: str) -> None:
-    """Raise a `GlassError` if most rows have more than `width` fields, the number of columns."""
+    """Raise a `GlassError` if most rows have a non-empty field beyond the first `width`, the number of columns."""
     wide = sum(len(row) > width and any(map(str.strip, row[width:])) for row in rows[1:])
     if 2 * wide > len(rows):
         raise GlassError(

@@ -45,8 +45,7 @@ TEXTS = (
 def checkpoints(subject: VerifiedRun) -> Finding:
     """Check the SHA-256 and size of every file in the best and in the last checkpoint."""
     files = 0
-    for which in BOTH:
-        folder = _checkpoint_folder(subject, which)
+    for folder in dict.fromkeys(_checkpoint_folder(subject, which) for which in BOTH):
         check_folder(folder)
         listed_files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
         if unlisted := sorted(_required_files(listed_files) - listed_files.keys()):
@@ -249,5 +248,5 @@ CHECKS = (
     ),
     Check("vocabulary", "the tokenizer is the one used in training", 0, "files that differ", vocabulary, not_noted),
     Check("tokenizer", "decoding restores encoded text", 0, "texts that are not restored", round_trip),
-    Check("moved", "a moved run without its text gives the same output", 0, "texts that differ", moved),
+    Check("moved", "a moved run without its text gives the same output", 0, "outputs that differ", moved),
 )

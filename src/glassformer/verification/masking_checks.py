@@ -113,7 +113,7 @@ def future_blind(subject: VerifiedRun) -> Finding:
                 max_distance,
                 *(distance(b[:, :position], a[:, :position]) for a, b in _logit_pairs(subject, batch, changed_ids)),
             )
-    return Finding(max_distance, f"{length} tokens, changed from position {', '.join(map(str, cuts))} on")
+    return Finding(max_distance, f"{length} tokens, changed from position {' or '.join(map(str, cuts))} on")
 
 
 def _logit_pairs(subject: VerifiedRun, batch: Batch, changed_ids: Tensor) -> list[tuple[Tensor, Tensor]]:

@@ -1,4 +1,4 @@
-"""Mark an answer: run every case, compare its result with that of the reference, and name a known mistake."""
+"""Mark an answer: compare it with the reference case by case until one fails, then look for a matching mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/** The answer of one of the three machines for the text. */
+/** The answer of the model of one family for the text. */
 import { RequestState } from "./request-state.svelte";
 
 export interface TokenLosses {

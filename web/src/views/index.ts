@@ -35,7 +35,7 @@ export const VIEWS: readonly ViewEntry[] = [
   },
   { name: "ablation", title: "Ablation", group: "Why", usesText: true, load: () => import("./Ablation.svelte") },
   { name: "compare", title: "Two runs", group: "Compare", usesText: true, load: () => import("./Compare.svelte") },
-  { name: "machines", title: "Three machines", group: "Compare", usesText: false, load: () => import("./Machines.svelte") },
+  { name: "machines", title: "Three model families", group: "Compare", usesText: false, load: () => import("./Machines.svelte") },
   { name: "tokens", title: "Tokens", group: "Read", usesText: true, load: () => import("./Tokens.svelte") },
   { name: "tape", title: "Forward tape", group: "Read", usesText: true, load: () => import("./Tape.svelte") },
   { name: "attention", title: "Attention map", group: "Read", usesText: true, load: () => import("./Attention.svelte") },

@@ -99,7 +99,7 @@ def find_tensors(folder: Path) -> TensorFiles:
     if index.exists():
         weight_map = read_json(index, "a model").get("weight_map")
         if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
-            raise GlassError(f"{index} has no weight_map", "Copy it again from the model's source.")
+            raise GlassError(f"{index} has no valid weight_map", "Copy it again from the model's source.")
         outside = [name for name in weight_map.values() if Path(name).name != name]
         if outside:
             raise GlassError(
