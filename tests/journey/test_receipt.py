@@ -156,7 +156,7 @@ def test_the_text_output_has_parts_sources_and_the_sampling(task_home: Path) -> 
         ),
         ("translate", ["the old dog sleeps .", "--step", "999"], "the generated text", "Give step 1"),
         ("masked", ["It was a day"], "there is no [MASK]", "Write [MASK]"),
-        ("masked", ["a [MASK]", "--mask", "2"], "there is no [MASK] number 2", "the text has one"),
+        ("masked", ["a [MASK]", "--mask", "2"], "there is no [MASK] number 2", "the text has only one"),
         (
             "lm",
             ["It", "--tokens", "3", "--step", "4"],
