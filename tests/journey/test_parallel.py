@@ -135,7 +135,7 @@ def test_a_child_trained_by_several_processes_equals_one_by_one_process(way: tup
 
 
 def test_a_sharded_run_is_limited_by_minutes(tmp_path: Path) -> None:
-    """The run evaluates before its first step, in which the buffers for sharding are allocated."""
+    """The run evaluates before its first step, so evaluation allocates the sharding buffers that training reuses."""
     text_file(tmp_path)
     limited = torchrun("proverbs.txt", "--minutes", "0.1", *SETTINGS, "--shard", "--out", "short", folder=tmp_path)
     done = ended(limited)

@@ -212,7 +212,7 @@ def test_direct_effects_are_empty_where_undefined() -> None:
 
 
 def removable(family: str) -> list[str]:
-    """Return the removable heads of the stacks of a family."""
+    """Return the names of the heads that the tests remove from a model of this family."""
     return list(some_heads("encoder" if family == "classifier" else family))
 
 

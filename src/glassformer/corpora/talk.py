@@ -132,7 +132,7 @@ class Talk:
     @property
     def summary(self) -> str:
         """Return the one-line description that `glass data list` prints."""
-        last = "; the last question of each is never asked in the corpus talk" if self.held_out else ""
+        last = "; each ends with a question about a fact that the corpus talk never asks about" if self.held_out else ""
         return f"conversations: facts about people, questions about them, and the right answers{last}"
 
     def recommended(self, task: str) -> Mapping[str, str]:

@@ -8,11 +8,11 @@
             passes[-1]["dec.0.self.pattern"]  # (rows, H, T, S) for the prompt, then (rows, H, 1, S) per new token
 
 `glassformer.inspection.catalogue.TENSOR_KINDS` lists the tensors that can be recorded, and `HOOK_POINTS` in the same
-module lists where they are recorded. Each value is a tensor of the model's forward pass, copied by a hook. Layers with
-recorded scores or patterns compute attention step by step instead of by the fused kernel, so the logits differ by up to
-1e-4 (in float32) from those of an unobserved pass. Otherwise, the logits are bit-equal, except in generation: rounding
-may differ there, because the faster implementation of a step (`glassformer.generation.fast`) is not used while hooks
-are registered.
+module lists where they are recorded. Each value is a tensor of the model's forward pass, copied by a hook, except
+`head_output`, which the hook computes from `z`. Layers with recorded scores or patterns compute attention step by step
+instead of by the fused kernel, so the logits differ by up to 1e-4 (in float32) from those of an unobserved pass.
+Otherwise, the logits are bit-equal, except in generation: rounding may differ there, because the faster implementation
+of a step (`glassformer.generation.fast`) is not used while hooks are registered.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def size_run(
         batch = candidate.train.batch
         step_description = counted(batch, f"rows of up to {shape.context} tokens")
         if candidate.train.batch_tokens is not None:
-            step_description = f"{candidate.train.batch_tokens:,} tokens in rows of up to {shape.context}"
+            step_description = f"rows of up to {shape.context} tokens, at most {candidate.train.batch_tokens:,} tokens"
         note(f"measuring {counted(shape.layers, 'layers')} of width {shape.width}, with {step_description} per step")
         probe_result = probe(candidate, data.folder, seconds)
         tokens = plan_run(candidate, data, None).tokens_per_step

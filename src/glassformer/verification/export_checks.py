@@ -49,7 +49,7 @@ CHECKS = (
         "export-hf",
         "the run gives the same results after its export to Hugging Face",
         1,
-        "of the export's limits",
+        "times the limit of each comparison",
         export_hf,
         not_exported,
     ),

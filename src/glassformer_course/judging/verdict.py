@@ -19,12 +19,12 @@ class Verdict:
         number, name, title: number, name and title of the exercise.
         result: right; wrong; unwritten (it still raises NotImplementedError); broken (the file does not load, or a
             function is missing); stopped (it exceeded a limit, or its process ended).
-        cases_run: number of cases run, including the failed one.
+        cases_run: number of cases run, including the failed one; 0 if no case was run or the check was stopped.
         lines: explanation, from the failed case to the known mistake; empty if the answer is right.
         mistake: name of the known mistake, or "".
         seconds: duration of the check.
         seed: seed of the random cases.
-        printed: output that the answer printed.
+        printed: beginning of what the answer printed while it was loaded and in one call: the failed call or the last.
     """
 
     number: int

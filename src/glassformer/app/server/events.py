@@ -101,7 +101,7 @@ async def events_of(request: Request, registry: ModelRegistry, name: str) -> Res
         )
     after = request.headers.get("last-event-id") or request.query_params.get("after")
     if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 16):
-        raise RefusedRequestError(f"after = {after[:40]!r} is not a step", "Give a whole number, or remove after.")
+        raise RefusedRequestError(f"after = {after[:40]!r} is not a step", "Give a whole number, or remove `after`.")
     follower = await to_thread.run_sync(Follower, run, None if after is None else int(after))
 
     async def stream() -> AsyncIterator[ServerSentEvent]:

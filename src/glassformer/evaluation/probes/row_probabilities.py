@@ -154,7 +154,7 @@ def token_scores(model: ScorableModel, texts: Sequence[str]) -> list[TokenScores
         texts: texts as returned by `as_written`.
 
     Raises:
-        GlassError: a text is empty, or longer than the context of the run.
+        GlassError: a text has no tokens, or more tokens than the run can read (see `max_row_tokens`).
     """
     rows = [checked_row(model, text) for text in texts]
     return scored(model.tokenizer, rows, [-row_scores.nats for row_scores in score_rows(model, rows)])

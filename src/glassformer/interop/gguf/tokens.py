@@ -28,7 +28,7 @@ class Tokens:
         tokens: tokens in id order, spelled with one letter for each byte (`layout.byte_letters`); for special tokens,
             their names.
         token_types: type of each token: `NORMAL`, `UNKNOWN` or `CONTROL`.
-        merges: merges as "left right", in training order.
+        merges: merges as "left right", in order of priority.
         end_id: the token that ends a document.
         unknown_id: the token for symbols outside the vocabulary; None if every text can be encoded.
         start_id: the start token, which may precede a text; None: the end token.

@@ -169,7 +169,7 @@ def _file_names(
 
 
 def _check_sinusoids(architecture: Architecture, theirs: Tensors, config: ModelConfig) -> None:
-    """Raise a `GlassError` if a file's table of sinusoids does not contain sinusoids."""
+    """Raise a `GlassError` if a table of sinusoids in the file differs from the table that the class requires."""
     for rule in architecture.rules:
         table = theirs.get(rule.theirs) if isinstance(rule, Sinusoids) else None
         if (

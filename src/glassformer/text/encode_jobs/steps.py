@@ -146,7 +146,7 @@ def _part_split_pieces(job: EncodingJob, number: int) -> Iterator[SplitPiece]:
 
 
 def _pieces(path: Path) -> Iterator[RecordPiece]:
-    """Yield the documents of a part as they were read, numbered from 0."""
+    """Yield the pieces of a part's documents as they were read; the documents are numbered from 0."""
     number = 0
     first = True
     with path.open("rb") as file:

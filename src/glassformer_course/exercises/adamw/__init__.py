@@ -1,1 +1,1 @@
-"""Exercise: AdamW."""
+"""Exercise: a step of AdamW, with decoupled weight decay."""

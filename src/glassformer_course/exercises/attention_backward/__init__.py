@@ -1,1 +1,1 @@
-"""Exercise: attention, backward."""
+"""Exercise: gradients of attention."""

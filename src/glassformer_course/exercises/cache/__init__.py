@@ -1,1 +1,1 @@
-"""Exercise: KV cache."""
+"""Exercise: attention with a KV cache and rotary positions."""

@@ -1,1 +1,1 @@
-"""Exercise: norms, backward."""
+"""Exercise: gradients of LayerNorm and RMSNorm."""

@@ -1,1 +1,1 @@
-"""Exercise: padding."""
+"""Exercise: attention and means that ignore padding."""
