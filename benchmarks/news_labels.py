@@ -3,7 +3,7 @@
 The baselines are TF-IDF with logistic regression, and the most frequent class.
 
 Splits AG News (a CSV file of class, title, description) into a test part with the same number of texts of each class
-and a training part with all other texts, and runs the command line on them; the test part is used only for the final
+and a training split with all other texts, and runs the command line on them; the test split is used only for the final
 evaluation.
 
     python benchmarks/news_labels.py ag_news_test.csv

@@ -1,4 +1,4 @@
-"""Time until the loss on the whole validation part reaches a target: our recipe and a published one.
+"""Time until the loss on the whole validation split reaches a target: our recipe and a published one.
 
 One row has the time of training only, the other the time of the whole command from start to end.
 

@@ -39,7 +39,7 @@ LEARNING_RATE = 0.01
 
 @dataclass
 class Costs:
-    """The cost of each action as a fraction of `minutes`; `evaluation` is for the whole validation part."""
+    """The cost of each action as a fraction of `minutes`; `evaluation` is for the whole validation split."""
 
     minutes: float = 1.0
     before: float = 0.05

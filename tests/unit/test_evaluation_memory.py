@@ -1,4 +1,4 @@
-"""Measuring a loss needs the same memory for a large validation part as for a small one."""
+"""Measuring a loss needs the same memory for a large validation split as for a small one."""
 
 from __future__ import annotations
 

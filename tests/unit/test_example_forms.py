@@ -140,7 +140,7 @@ def test_a_generated_corpus_is_validated_on_other_pairs(tmp_path: Path) -> None:
     assert list(found.validation.texts()) == texts(other)
     assert "reverse: generated corpus, 60 examples, seed 3" in found.notes
     assert "reverse: generated corpus, 60 examples, seed 4" in found.notes
-    assert "the seed of a generated validation part is data.seed + 1" in found.notes
+    assert "the seed of a generated validation split is data.seed + 1" in found.notes
     assert "60 of 60 validation pairs also occur" not in notes(found)  # short ones may be drawn again
 
 

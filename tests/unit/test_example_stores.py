@@ -1,4 +1,4 @@
-"""Prepared examples: tokenizers see only the training part, and stores are reproducible and never incomplete."""
+"""Prepared examples: tokenizers see only the training split, and stores are reproducible and never incomplete."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def test_labels_that_occur_once_are_learnt_and_named(write: Write, tmp_path: Pat
     assert {"odd", "rare"} <= {label for _, label in found.train.texts()}
 
 
-# A separate validation part
+# A separate validation split
 
 
 def test_separate_validation_data_is_used(write: Write, tmp_path: Path) -> None:

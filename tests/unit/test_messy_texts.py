@@ -172,7 +172,7 @@ def split_files(folder: Path, sizes: list[int], **changes: object) -> tuple[dict
 @pytest.mark.parametrize(
     ("sizes", "train", "validation"),
     [
-        ([100_000, 27], [90_024], [9_976, 27]),  # the last file alone would be the whole validation part
+        ([100_000, 27], [90_024], [9_976, 27]),  # the last file alone would be the whole validation split
         ([50_000, 50_000], [50_000, 40_000], [10_000]),  # one of two files would be half of the text
         ([10_000] * 10, [10_000] * 9, [10_000]),  # a whole file is exactly the share
         ([45_000, 46_000, 9_000], [45_000, 46_000], [9_000]),  # near enough from below
@@ -323,7 +323,7 @@ def test_evaluate_reports_omitted_documents(proverbs: Path, tmp_path: Path) -> N
 
 
 def test_evaluate_reports_that_a_text_is_the_training_text(proverbs: Path, tmp_path: Path) -> None:
-    """The validation part is measured; if the text is read with other settings, the whole text is measured."""
+    """The validation split is measured; if the text is read with other settings, the whole text is measured."""
     copy = tmp_path / "another name.txt"
     shutil.copy(text_file(proverbs), copy)
     own = evaluate_run(EvaluationRequest(proverbs / "run")).facts()

@@ -55,7 +55,7 @@ def test_stores_contain_the_text(kind: Any, source: Path, tmp_path: Path) -> Non
     validation = "".join(made.validation.source.iter_text(made.tokenizer, chunk_tokens=97))
     if kind in ("bytes", "bpe", "unigram"):
         assert (train, validation) == (TEXT[: -len(held)], held)
-    elif kind != "words":  # the validation part may hold symbols that training never saw
+    elif kind != "words":  # the validation split may hold symbols that training never saw
         assert train == TEXT[: -len(held)]
     assert made.tokenizer.encode(held) == made.validation.source.tokens[:-1].tolist()
     for store, text in ((made.train.source, TEXT[: -len(held)]), (made.validation.source, held)):

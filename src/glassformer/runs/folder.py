@@ -346,7 +346,10 @@ class Run:
                 shutil.rmtree(path, ignore_errors=True)
 
     def clean_up(self) -> None:
-        """Finish or remove files that a killed process left incomplete. The caller must hold the run's lock."""
+        """Undo or complete interrupted replacements of checkpoints, and remove partial files of killed processes.
+
+        The caller must hold the run's lock.
+        """
         with convert_os_errors(self.folder):
             for old in self.checkpoints_folder.glob(f"step-*{OLD}"):
                 restore_folder(old.with_name(old.name.removesuffix(OLD)))

@@ -227,7 +227,7 @@ def _cache_inputs(
 ) -> dict[str, Any]:
     """Return all inputs that determine the result, in a form that gives the same folder names as older versions.
 
-    The settings `windows` and `too_long` are not included, because they only affect how rows are cut later.
+    The settings `windows` and `too_long` are not included, because they only affect how rows are made later.
     """
     kind = source.kind
     data = source.data

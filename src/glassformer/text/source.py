@@ -282,7 +282,7 @@ def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: boo
             # Another seed, so that validation and training records differ if both come from the same corpus.
             corpus_data = data.model_copy(update={"seed": data.seed + 1}) if validation else data
             source = _from_corpus(kind, corpus_data, location, "validation_target" if validation else "target", target)
-            seed_notes = ("the seed of a generated validation part is data.seed + 1",) if validation else ()
+            seed_notes = ("the seed of a generated validation split is data.seed + 1",) if validation else ()
             yield replace(source, notes=(*source.notes, *seed_notes))
         elif target is not None:
             yield _from_parallel_files(

@@ -23,7 +23,7 @@ from glassformer.text.source import Source
 MOST_MARKS = 8_000_000  # documents of running text whose hashes are kept to count duplicates (64 MB)
 MOST_LABELS = 65_536
 BUCKETS = 1 << 16
-REPEATED = {"exact": "repeated documents", "near": "nearly repeated documents"}
+REPEATED = {"exact": "duplicate documents", "near": "duplicate or near-duplicate documents"}
 
 
 class KeptPiece(NamedTuple):

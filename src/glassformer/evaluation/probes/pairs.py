@@ -21,7 +21,8 @@ from glassformer.text.tokenizers import Tokenizer
 
 ABOUT = {
     "agreement": "does the verb agree with its subject across other nouns, in combinations absent from the corpus",
-    "coreference": "which noun fits the adjective, scored after the noun, in combinations absent from the corpus",
+    "coreference": "which noun fits the adjective, in combinations absent from the corpus; "
+    "only the text after the noun is scored",
     "brackets": "does the closing bracket match, by the number of brackets in between",
 }
 

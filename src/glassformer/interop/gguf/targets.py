@@ -1,9 +1,9 @@
 """Choose a llama.cpp architecture for a decoder, and convert tensors to its layout.
 
-A GGUF file names an architecture and contains its sizes. All else is fixed in llama.cpp's code for that architecture:
-the activation, the layers with biases, and the pairs of channels that rotary positions rotate (see
-github.com/ggml-org/llama.cpp, src/models/{llama,qwen3,starcoder2,gpt2}.cpp). A file for a model with other properties
-could load without an error but compute wrong results, so such models are refused here.
+A GGUF file names an architecture and contains its sizes, the norm epsilon and the rotary base. The rest is fixed in
+llama.cpp's code for that architecture: the activation, the layers with biases, and the pairs of channels that rotary
+positions rotate (see github.com/ggml-org/llama.cpp, src/models/{llama,qwen3,starcoder2,gpt2}.cpp). A file for a model
+with other properties could load without an error but compute wrong results, so such models are refused here.
 """
 
 from __future__ import annotations
