@@ -140,7 +140,7 @@ def measure(browser: Browser, url: str, options: argparse.Namespace) -> dict[str
 
 
 def main() -> None:
-    """Measure, and print and write JSON."""
+    """Measure, print the results, and write them as JSON if `--out` is given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--width", type=int, default=48)
     parser.add_argument("--head-width", type=int, default=4)

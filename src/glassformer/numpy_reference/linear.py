@@ -1,4 +1,4 @@
-"""Linear layer and embedding lookup."""
+"""Linear layer, and backward pass of a table lookup."""
 
 from __future__ import annotations
 

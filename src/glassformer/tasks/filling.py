@@ -37,7 +37,7 @@ class MaskFiller:
         config: settings of the run.
 
     Raises:
-        GlassError: the model is not an encoder, or the tokenizer has no mask token or another vocabulary size.
+        GlassError: the model is not an encoder, the tokenizer has no mask token, or their vocabulary sizes differ.
     """
 
     MASK = "[MASK]"

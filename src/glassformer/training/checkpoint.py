@@ -185,7 +185,7 @@ def flattened(optimizers: list[Optimizer]) -> tuple[dict[str, Tensor], dict[str,
 
 
 def _unflatten(optimizers: list[Optimizer], tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-    """Load state that `flattened` returned into the optimizers."""
+    """Load into the optimizers the state that `flattened` returned."""
     for i, optimizer in enumerate(optimizers):
         state_dict = optimizer.state_dict()
         state: dict[int, dict[str, Any]] = {}

@@ -100,7 +100,7 @@ def grade(arguments: argparse.Namespace) -> int:
 
 
 def _lines(marks: list[Mark]) -> list[str]:
-    """Return one line per student: the number of right answers, then the mistake or result of every other answer."""
+    """Return one line per student: the number of right answers, then the mistake or result of each remaining answer."""
     students = sorted({mark.student for mark in marks})
     width = max(map(len, students))
     lines = []

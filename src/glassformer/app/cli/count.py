@@ -1,4 +1,4 @@
-"""Count the parameters, bytes, FLOPs and KV cache of a model without building it; estimate training on many GPUs.
+"""Count the parameters, bytes, FLOPs and KV cache of a model without allocating it; estimate training on many GPUs.
 
 glass count shakespeare-nano
 glass count runs/book
