@@ -22,6 +22,7 @@ from tests.journey.task_files import write_all
 pytestmark = pytest.mark.thorough
 
 DOCS = ROOT / "docs"
+EXERCISES = ROOT / "src" / "glassformer_course" / "exercises"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 LISTS = ("README.md", "index.md", "commands.md", "glossary.md", "library.md", "settings.md")
 """Pages that only link to others, or are filled in when the book is built."""
@@ -67,10 +68,14 @@ PROMISES = {
 """Pattern that must occur in the output of each command, whatever the model has learnt."""
 
 
+def without_blocks(path: Path) -> str:
+    """Return the text of a page without its code blocks."""
+    return re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
 def spans(page: str) -> list[str]:
     """Return the `code` spans of a page, outside its blocks."""
-    text = re.sub(r"^```.*?^```$", "", (DOCS / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    return re.findall(r"`([^`\n]+)`", text)
+    return re.findall(r"`([^`\n]+)`", without_blocks(DOCS / page))
 
 
 def follow(block: Block, folder: Path) -> list[str]:
@@ -144,6 +149,14 @@ def test_every_quoted_message_is_in_the_source(page: str) -> None:
     for message in messages:
         for part in message.replace("[MASK]", "…").split("…"):
             assert part.strip() in code, part
+
+
+def test_no_line_of_text_begins_with_a_percent_sign() -> None:
+    """MyST, which builds the book, reads such a line as a comment and leaves it out."""
+    pages = [*DOCS.glob("*.md"), *(DOCS / "book").glob("*.md"), *EXERCISES.glob("*/page.md")]
+    assert len(pages) > 80
+    found = [f"{path.name}: {line}" for path in pages for line in re.findall(r"(?m)^ *%.*", without_blocks(path))]
+    assert found == []
 
 
 def test_the_index_names_every_page() -> None:
