@@ -1,8 +1,9 @@
 """Data and fit of the loss band of `glass plan`: short language-model runs of many sizes on several texts.
 
-`collect` trains with random texts and sizes, and appends a line for each run to a file, so that it can be stopped and
-continued. `add` appends finished runs of task lm. `fit` fits the formula of `glassformer.training.forecast` to that
-file, prints its coefficients, and prints how often the loss of a run on an unseen text is inside its band.
+`collect` trains with random texts and sizes, and appends a line for each run to a file, so that it can be stopped at
+any time; to continue, give another --seed, because the same seed repeats the same runs. `add` appends finished runs of
+task lm. `fit` fits the formula of `glassformer.training.forecast` to that file, prints its coefficients, and prints how
+often the loss of a run on an unseen text is inside its band.
 
     python benchmarks/loss_band.py collect --texts ~/texts --minutes 30
     python benchmarks/loss_band.py add runs/one runs/two

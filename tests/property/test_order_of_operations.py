@@ -32,7 +32,10 @@ CHOICES: list[dict[str, Any]] = [
 
 
 def forward(config: ModelConfig, model: Decoder, ids: Tensor, dropout: bool = False) -> Tensor:
-    """Return logits (1, T, V) of ids (1, T) from the weights alone, with dropout in the order of the model."""
+    """Return logits (1, T, V) of ids (1, T), computed without the model's modules except rotations and score biases.
+
+    If `dropout` is true, dropout is applied in the same order as in the model, so that the random numbers agree.
+    """
     weights = dict(model.named_parameters())
     H = config.heads
     G = config.G

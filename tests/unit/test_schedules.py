@@ -1,4 +1,4 @@
-"""Schedules compared with their formulas and PyTorch's schedulers, and the verdicts on learning curves."""
+"""Schedules compared with formulas, plateau with PyTorch's scheduler, and the verdicts on learning curves."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def unknown_concern(data: Prepared) -> Iterator[str]:
     if unknown_fraction > UNKNOWN:
         yield (
             f"up to {unknown_fraction:.1%} of the tokens are unknown: "
-            "increase tokenizer.vocab_size, or set tokenizer.kind = bpe, so that the model can read them"
+            "increase tokenizer.vocab_size, or set tokenizer.kind = bpe, in a new run without --from"
         )
 
 

@@ -65,7 +65,7 @@ class VerifiedRun:
 
     @cached_property
     def float64_model(self) -> Model:
-        """Model in float64, so that rounding does not change generated tokens."""
+        """Model in float64, for checks of logits, gradients and generated tokens without float32 rounding errors."""
         with torch.inference_mode(
             False
         ):  # even if the first access is in inference mode, because gradients need ordinary tensors

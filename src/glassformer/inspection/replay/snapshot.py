@@ -148,7 +148,8 @@ def read_snapshot(path: Path) -> Snapshot:
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error, *MALFORMED) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise GlassError(
-            f"{path} is damaged: {reason}", "Copy it again, or delete it; the other snapshots do not depend on it."
+            f"{path} is damaged or cannot be read: {reason}",
+            "Copy it again, or delete it; the other snapshots do not depend on it.",
         ) from None
 
 
