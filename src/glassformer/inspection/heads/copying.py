@@ -29,7 +29,7 @@ def no_direct_path(model: Model, stack: str, part: str) -> str | None:
     if isinstance(model, Classifier):
         return "the model's logits are of labels, not of tokens"
     if isinstance(model, EncoderDecoder) and stack == "enc":
-        return "the output of an encoder's heads reaches no logit directly"
+        return "the output of the encoder's heads reaches no logit directly"
     if part == "cross" and getattr(model, "source_embedding", None) is not None:
         return "source and target have separate embeddings"
     if model.config.norm_order != "pre":
