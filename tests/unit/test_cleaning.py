@@ -108,7 +108,7 @@ def test_duplicates_are_removed_before_the_split(tmp_path: Path) -> None:
         data = DataConfig(source=str(tmp_path / "t.txt"), document="line", min_words=3, duplicates=duplicates)
         found = prepare(RECORD_KINDS["lm"], data, TokenizerConfig(kind="bytes"), tmp_path / "cache")
         made[duplicates] = len(found.train) + len(found.validation)
-        assert ("left out 1 repeated document" in found.notes) == (duplicates == "exact"), found.notes
+        assert ("left out 1 duplicate document" in found.notes) == (duplicates == "exact"), found.notes
     assert made == {"keep": 42, "exact": 41, "near": 40}
 
 

@@ -10,5 +10,5 @@ export const COMPARE: Explanation = {
     researcher: "The differences are log-likelihood ratios of each part of the text. The surprisals of a masked run sum to a negative pseudo-log-likelihood with two-sided context. It is not the negative log-likelihood of the text, and not directly comparable with that of a decoder.",
   },
   formula: "Δ = −ln p₁(part) − (−ln p₂(part))",
-  check: "the surprisal of each part is the sum of the surprisals of its tokens, computed from the run alone.",
+  check: "for each run, the surprisal of each part is the sum of the surprisals of its tokens, computed without the other run.",
 };

@@ -92,7 +92,7 @@ def _target(opened: ServedModel, question: LossQuestion) -> str | None:
     """Return the target to score: the given target, or else the greedy output; None if the model has no targets."""
     if not isinstance(opened.model, Translator):
         if question.target is not None:
-            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove target.")
+            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove `target`.")
         return None
     return question.target if question.target is not None else opened.subject(question.text).target
 

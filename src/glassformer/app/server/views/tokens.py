@@ -57,7 +57,7 @@ def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
         ]
     else:
         if question.target is not None:
-            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove target.")
+            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove `target`.")
         expected, ids = _encode_text(opened, question.text)
         sides = [_side_entry("text", question.text, expected, tokenizer, ids, counts)]
     return {
