@@ -51,7 +51,7 @@ CHAT.levels.school = "Ask the model something. It writes an answer piece by piec
 CHAT.levels.student = "The model reads the question as one text and continues it, one token at a time, until it ends the answer or reaches the maximum number of tokens. In a shared file, each question is answered separately, without the earlier ones.";
 CHAT.levels.practitioner = "The question is formatted with the run's chat template, as in training and in `glass chat`. In a shared file, each question is answered separately, without the earlier ones.";
 CHAT.check = "greedy text and beam search match `glass chat` with the weights in this file; sampling uses the same probabilities, but other random numbers.";
-SAMPLING.check = "each stage sums to 1 over the whole vocabulary and matches the library; sampling uses other random numbers than the library.";
+SAMPLING.check = "each stage sums to 1 over the whole vocabulary and matches the library with the weights in this file; sampling uses other random numbers than the library.";
 for (const level of LEVELS) {
   if (level !== "school") HEADS.levels[level] += " In a shared file, roles and importance are not available.";
 }
