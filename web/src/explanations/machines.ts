@@ -10,5 +10,5 @@ export const MACHINES: Explanation = {
     researcher: "The encoder's token surprisals are pseudo-log-likelihoods with two-sided context; those of the decoder sum to −ln p(text | its first token). The difference at a token shows how much the encoder gains from two-sided context, for these two runs. Losses of different tasks are not comparable.",
   },
   formula: "decoder: p(xᵢ | x₁…xᵢ₋₁)\nencoder: p(xᵢ | all but xᵢ)\nencoder-decoder: p(yᵢ | y₁…yᵢ₋₁, x)",
-  check: "the decoder's predictions do not change with later tokens, and each number equals that of the run alone.",
+  check: "the decoder's predictions do not change with later tokens, and each number is the same as without the other two runs.",
 };

@@ -48,10 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--importance", action="store_true", help="also measure how much the validation loss depends on each head"
     )
     parser.add_argument(
-        "--sort",
-        choices=(*SORTS, FORMER_SORT),
-        metavar=f"{{{','.join(SORTS)}}}",
-        help="order of the heads (default: layer, then number)",
+        "--sort", type=_current_sort, choices=SORTS, help="order of the heads (default: layer, then number)"
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write a picture of all scores: .png or .svg")
     parser.add_argument("--checkpoint", choices=("best", "last"), help="checkpoint to load (default: best)")
@@ -87,8 +84,6 @@ def run(arguments: argparse.Namespace) -> int:
         rows = opened.held_out(opened.config.train.evaluate_tokens)
         report = report.with_importance(head_importance(opened.model, rows))
     heads = [head_report for head_report in report.heads if selected_head in (None, head_report.head)]
-    if arguments.sort == FORMER_SORT:
-        _note(f"--sort {FORMER_SORT} is now --sort layer")
     heads.sort(key=lambda head_report: _sort_key(head_report, arguments.sort))
     if arguments.plot is not None:
         _plot(heads, arguments.plot)
@@ -156,6 +151,14 @@ def _is_file(text: str) -> bool:
         return Path(text).is_file()
     except (OSError, ValueError):
         return False
+
+
+def _current_sort(name: str) -> str:
+    """Return the current name of an order of the heads."""
+    if name == FORMER_SORT:
+        _note(f"--sort {FORMER_SORT} is now --sort layer")
+        return "layer"
+    return name
 
 
 def _sort_key(head_report: HeadReport, sort: str | None) -> tuple[float, ...] | tuple[str, float]:
