@@ -92,7 +92,7 @@ def pair_groups(
         "twins, all right",
         results.twins,
         results.twins_chance,
-        {rule: twins.value for rule, twins in rule_twins.items() if twins is not None},
+        {rule: proportion.value for rule, proportion in rule_twins.items() if proportion is not None},
     )
     return [*groups, twins]
 
