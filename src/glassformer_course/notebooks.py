@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 from glassformer.base.errors import GlassError
+from glassformer.base.packages import install_command
 from glassformer_course.exercise import Exercise
 from glassformer_course.reading import ANSWER
 
@@ -23,7 +24,7 @@ def notebook(exercise: Exercise, level: str) -> str:
         import jupytext
         import nbformat
     except ImportError:
-        raise GlassError("notebooks need jupytext", 'pip install -c constraints.txt -e ".[notebooks]"') from None
+        raise GlassError("notebooks need jupytext", install_command("notebooks")) from None
     document = jupytext.reads(exercise.stub, fmt="py:percent")
     for cell in document.cells:
         if cell.cell_type == "code":

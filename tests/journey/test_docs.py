@@ -47,10 +47,7 @@ PROBE = re.compile(r"--probe [\d.]+")
 NEEDS = {
     "translate.md": "sacrebleu",
     "summarize.md": "sacrebleu",
-    "compare.md": "matplotlib",
     "data.md": "datatrove",
-    "look.md": "matplotlib",
-    "heads.md": "matplotlib",
     "serve.md": "openai",
 }
 """Optional package that each of these pages needs."""

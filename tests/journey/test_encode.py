@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.base.packages import install_command
 from tests.journey.commands import glass, here, start
 from tests.property.trainers import text_file
 
@@ -130,7 +131,7 @@ def test_a_missing_package_is_named_with_its_extra(folder: Path, monkeypatch: py
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "--engine datatrove needs the package orjson",
-        'pip install -c constraints.txt -e ".[cluster]"',
+        install_command("cluster"),
     ]
     assert not (folder / "out.encoding").exists()
 

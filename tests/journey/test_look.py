@@ -13,8 +13,6 @@ from glassformer.base.locks import folder_lock
 from tests.journey.commands import here
 from tests.journey.task_runs import DOES, TASKS, TINY, refused
 
-pytest.importorskip("matplotlib")
-
 PNG = b"\x89PNG\r\n"
 
 

@@ -114,7 +114,6 @@ def test_effects_and_curves_are_reported(home: Path) -> None:
 
 
 def test_a_picture_is_drawn(home: Path) -> None:
-    pytest.importorskip("matplotlib")
     words = ("prune", "runs/lm", "--curve", "--random-orders", "2", "--plot", "curve.svg", *FEW)
     assert here(*words, folder=home).returncode == 0
     picture = (home / "curve.svg").read_text(encoding="utf-8")

@@ -142,6 +142,6 @@ def test_a_missing_package_is_reported_before_any_work(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(GlassError, match=rf"needs the package {package}\n") as refused:
         onnx_export.export(ExportRequest(run, tmp_path / "deep" / "out", note=said.append))
-    assert ".[export]" in refused.value.remedy
+    assert "[export]" in refused.value.remedy
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
     assert said == []

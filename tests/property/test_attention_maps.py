@@ -18,7 +18,6 @@ from glassformer.model.build import build_model
 from glassformer.model.transformer import Model
 
 V = 53
-pytest.importorskip("matplotlib")
 
 
 def made(family: str, **more: object) -> Model:

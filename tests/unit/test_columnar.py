@@ -12,6 +12,7 @@ import pytest
 from glassformer.base import packages
 from glassformer.base.config import DataConfig, Task, TokenizerConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.packages import install_command
 from glassformer.text.columnar import json_lines
 from glassformer.text.prepare import Prepared, prepare
 from glassformer.text.records import RECORD_KINDS
@@ -116,4 +117,4 @@ def test_without_the_package_the_installation_is_explained(tmp_path: Path, monke
     monkeypatch.setattr(packages, "installed", lambda name: name != "pyarrow")
     with pytest.raises(GlassError, match="needs the package pyarrow") as refused:
         list(json_lines(path, path.name))
-    assert '".[parquet]"' in refused.value.remedy
+    assert refused.value.remedy == install_command("parquet")

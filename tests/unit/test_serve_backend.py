@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.app.cli.main import main
+from glassformer.base.packages import install_command
 
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "onnxruntime-int8"])
@@ -19,4 +20,4 @@ def test_a_missing_backend_is_refused_before_the_server_starts(
     assert main(["serve", str(tmp_path), "--no-open", "--port", "0", "--backend", backend]) == 2
     problem, remedy = capsys.readouterr().err.splitlines()
     assert problem == "generation with onnxruntime needs the package onnxruntime"
-    assert remedy == 'pip install -c constraints.txt -e ".[backends]"'
+    assert remedy == install_command("backends")

@@ -31,6 +31,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from glassformer.app.cli.main import main
 from glassformer.base.errors import GlassError
+from glassformer.base.packages import install_command
 from glassformer.interop.sklearn import (
     RefusedError,
     TransformerArrayClassifier,
@@ -605,5 +606,5 @@ def test_imports_are_lazy() -> None:
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.splitlines() == [
         "these estimators need the package scikit-learn",
-        'pip install -c constraints.txt -e ".[sklearn]"',
+        install_command("sklearn"),
     ]

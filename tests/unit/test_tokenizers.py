@@ -16,6 +16,7 @@ import tokenizers
 from glassformer.app.cli.texts import warn_unknown
 from glassformer.base.config import TOKENIZER_KINDS, TokenizerConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.packages import install_command
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from glassformer.text.tokenizers.sample import BLOCK, OVERHEAD, draw
 from tests.unit.trained_tokenizers import ENGLISH, SIZES, TEXT, trained
@@ -310,7 +311,7 @@ def test_without_sentencepiece_the_remedy_is_one_command(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(GlassError) as caught:
         trained("unigram")
-    assert caught.value.remedy == 'pip install -c constraints.txt -e ".[tok]"'
+    assert caught.value.remedy == install_command("tok")
 
 
 @pytest.mark.thorough

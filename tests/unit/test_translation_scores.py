@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.base.errors import GlassError
+from glassformer.base.packages import install_command
 from glassformer.evaluation.resampling import bootstrap_interval, paired_bootstrap
 from glassformer.evaluation.translation import (
     TOKENIZATIONS,
@@ -157,5 +158,5 @@ def test_without_sacrebleu_the_installation_is_explained() -> None:
     for score in (translation_scores, sentence_statistics):
         with pytest.raises(GlassError, match="need the package sacrebleu") as told:
             score(["a"], ["a"])
-        assert told.value.remedy == 'pip install -c constraints.txt -e ".[metrics]"'
+        assert told.value.remedy == install_command("metrics")
     assert suitable_tokenization(BANGLA) == "intl"

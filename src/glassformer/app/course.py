@@ -9,9 +9,9 @@ from __future__ import annotations
 from types import ModuleType
 
 from glassformer.base.errors import GlassError
+from glassformer.base.packages import install_command
 
 GROUP = "glassformer.course"
-INSTALL = "Reinstall glassformer, which includes the course: pip install -c constraints.txt -e ."
 
 
 def course_module(name: str) -> ModuleType:
@@ -25,6 +25,7 @@ def course_module(name: str) -> ModuleType:
     """
     from importlib.metadata import entry_points  # slow: it reads the entry points of all installed packages
 
+    remedy = f"Reinstall glassformer, which includes the course: {install_command()}"
     for entry in entry_points(group=GROUP, name=name):
         try:
             module: ModuleType = entry.load()
@@ -32,6 +33,6 @@ def course_module(name: str) -> ModuleType:
             package = entry.module.partition(".")[0]
             if error.name != package:
                 raise
-            raise GlassError(f"the course is not installed: there is no package {package}", INSTALL) from None
+            raise GlassError(f"the course is not installed: there is no package {package}", remedy) from None
         return module
-    raise GlassError(f"the course is not installed: no package declares {GROUP}", INSTALL)
+    raise GlassError(f"the course is not installed: no package declares {GROUP}", remedy)

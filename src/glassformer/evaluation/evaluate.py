@@ -11,6 +11,7 @@ from glassformer.backends.choosing import choose_engine
 from glassformer.base.backends import BackendName
 from glassformer.base.config import EXAMPLES, PAIRS, TASK_FACTS, WRITERS, Config, DataConfig, parse_changes
 from glassformer.base.errors import GlassError
+from glassformer.base.packages import install_command
 from glassformer.base.wording import counted
 from glassformer.corpora import CORPORA
 from glassformer.evaluation.chat_report import chat_report
@@ -297,9 +298,7 @@ def _evaluate_examples(request: EvaluationRequest, model: AnyTextModel, folder: 
         return label_report(model, text, examples, estimate, unknown_share, train, corpus, other, notes)
     indices = evenly_spaced_records(store, request.examples, used_mask)
     if not can_score():
-        note(
-            'BLEU and chrF++ are left out, because they need sacrebleu: pip install -c constraints.txt -e ".[metrics]"'
-        )
+        note(f"BLEU and chrF++ are left out, because they need sacrebleu: {install_command('metrics')}")
     for text_model in (model, other):
         if isinstance(text_model, Translator | ChatModel):
             text_model.engine = choose_engine(request.backend, text_model.model, text_model.config.sample, len(indices))

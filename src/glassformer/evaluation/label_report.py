@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.base.errors import GlassError
+from glassformer.base.packages import install_command
 from glassformer.base.wording import counted, listed
 from glassformer.corpora import CORPORA, LabelledCorpus
 from glassformer.evaluation.classification import (
@@ -179,7 +180,7 @@ def _baselines(
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.linear_model import LogisticRegression
     except ImportError:
-        return [(*majority_row[:3], f'{majority_row[3]}; for {LINEAR}: pip install -c constraints.txt -e ".[sklearn]"')]
+        return [(*majority_row[:3], f"{majority_row[3]}; for {LINEAR}: {install_command('sklearn')}")]
     if len(labels) > LINEAR_LABELS:
         return [
             (

@@ -18,6 +18,7 @@ import regex
 from numpy.typing import NDArray
 
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.packages import install_command
 from glassformer.base.wording import counted
 from glassformer.evaluation.resampling import Indices
 from glassformer.evaluation.rouge import UNSPACED
@@ -186,9 +187,7 @@ def _metrics() -> ModuleType:
     try:
         import sacrebleu.metrics
     except ImportError:
-        raise GlassError(
-            "BLEU and chrF++ need the package sacrebleu", 'pip install -c constraints.txt -e ".[metrics]"'
-        ) from None
+        raise GlassError("BLEU and chrF++ need the package sacrebleu", install_command("metrics")) from None
     return sacrebleu.metrics
 
 

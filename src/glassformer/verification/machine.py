@@ -22,7 +22,6 @@ from glassformer.verification.device import computes_in, usable_cores
 
 EXTRAS = {
     "tok": (("sentencepiece",), "unigram tokenizers"),
-    "plots": (("matplotlib",), "plots"),
     "metrics": (("sacrebleu",), "BLEU and chrF++ of translations"),
     "sklearn": (("scikit-learn",), "estimators for scikit-learn"),
     "backends": (("onnx", "onnxruntime"), "faster generation of text"),

@@ -73,9 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.experiments.report import comparison_report
     from glassformer.experiments.runner import run_grid
     from glassformer.experiments.statistics import tabulate
-    from glassformer.inspection.plots import refuse_no_matplotlib
 
-    refuse_no_matplotlib()
     try:
         results = run_grid(arguments.out, grid, _usable_cores() if arguments.jobs is None else arguments.jobs, _note)
     except KeyboardInterrupt:
@@ -154,7 +152,6 @@ def _list_studies(as_json: bool) -> int:
 
 def _measure_cost(arguments: argparse.Namespace) -> int:
     from glassformer.experiments.cost import SIZES, cost_report, measure_costs, refuse_used_folder
-    from glassformer.inspection.plots import refuse_no_matplotlib
 
     grid_arguments = (
         arguments.data,
@@ -175,7 +172,6 @@ def _measure_cost(arguments: argparse.Namespace) -> int:
                 f"--study cost was given with --{name}: it measures one model at a time, without training",
                 f"Remove --{name}.",
             )
-    refuse_no_matplotlib()
     refuse_used_folder(arguments.out)
     laws = measure_costs(SIZES, _note)
     return _write_and_print(cost_report(laws, arguments.out), arguments.json)

@@ -84,19 +84,15 @@ def refuse_no_picture(path: Path) -> None:
     """Check the path of `--out` before any computation.
 
     Raises:
-        GlassError: the suffix is unknown, `path` is a folder, its parent folder does not exist, or matplotlib is
-            missing for an animation.
+        GlassError: the suffix is unknown, `path` is a folder, or its parent folder does not exist.
     """
     from glassformer.base.files import refuse_no_folder
-    from glassformer.inspection.plots import refuse_no_matplotlib
 
     if path.suffix.lower() not in FORMATS or path.is_dir():
         raise GlassError(
             f"--out {path} is not the name of a page or animation", "Use a name that ends in .html, .gif or .png."
         )
     refuse_no_folder(path)
-    if path.suffix.lower() != ".html":
-        refuse_no_matplotlib()
 
 
 def draw(path: Path, title: str, history: History, head: str | None, role: str | None) -> None:

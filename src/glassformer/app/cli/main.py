@@ -21,6 +21,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from glassformer.base.errors import GlassError, ReportedElsewhereError, closest, convert_memory_errors, nearest
+from glassformer.base.packages import install_command
 from glassformer.training.clock import process_began
 
 COMMANDS = {
@@ -170,6 +171,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the program that reads the output has ended, as `head` does
         _flush_output()
         return 0
+    except ModuleNotFoundError as error:
+        if debug:
+            raise
+        print(f"the package {error.name} is not installed", file=sys.stderr)
+        print(f"Install glassformer with the packages that it needs: {install_command()}", file=sys.stderr)
+        return 2
     except Exception as error:
         if interrupts:  # a library replaced KeyboardInterrupt by an error of its own
             return 130

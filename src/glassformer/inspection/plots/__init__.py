@@ -11,7 +11,7 @@ from glassformer.inspection.plots.charts import draw_curve, draw_lens, draw_role
 from glassformer.inspection.plots.fonts import Fonts, find_fonts
 from glassformer.inspection.plots.maps import MapLabels, draw_maps, draw_rollout
 from glassformer.inspection.plots.run_maps import AttentionMaps, find_site
-from glassformer.inspection.plots.saving import refuse_no_matplotlib, refuse_no_picture, save
+from glassformer.inspection.plots.saving import refuse_no_picture, save
 
 __all__ = [
     "SCALES",
@@ -33,7 +33,6 @@ __all__ = [
     "largest_weights",
     "pooled",
     "record_attention_maps",
-    "refuse_no_matplotlib",
     "refuse_no_picture",
     "save",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from os import PathLike
 from pathlib import Path
@@ -24,7 +23,7 @@ def refuse_no_picture(path: Path, option: str = "--out") -> None:
     """Check that a figure can be written to `path`; `option` is its command-line option, for error messages.
 
     Raises:
-        GlassError: the format is unknown, the folder does not exist, `path` is a folder, or matplotlib is missing.
+        GlassError: the format is unknown, the folder does not exist, or `path` is a folder.
     """
     if path.suffix.lower() not in WITHOUT:
         raise GlassError(
@@ -33,13 +32,6 @@ def refuse_no_picture(path: Path, option: str = "--out") -> None:
     if path.is_dir():
         raise GlassError(f"{option} {path} is a folder", "Give the name of a file.")
     refuse_no_folder(path)
-    refuse_no_matplotlib()
-
-
-def refuse_no_matplotlib() -> None:
-    """Raise a `GlassError` if matplotlib is not installed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise GlassError("a picture needs matplotlib", 'Install it: pip install -c constraints.txt -e ".[plots]"')
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> None:

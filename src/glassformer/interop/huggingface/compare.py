@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,15 +34,6 @@ TEXTS = (
     "a\u200cb \u00a0<s></s><|end|>[MASK]",
 )
 """Texts with several scripts, several kinds of spaces, joined characters, and spellings of special tokens."""
-
-
-def require_transformers() -> None:
-    """Raise a `GlassError` if the package transformers is not installed."""
-    if importlib.util.find_spec("transformers") is None:
-        raise GlassError(
-            "an export is reloaded and compared, which needs the package transformers",
-            'pip install -c constraints.txt -e ".[export]"',
-        )
 
 
 @contextmanager

@@ -11,12 +11,12 @@ from typing import Any
 from glassformer.base.config import LABELLED, OF_DECODERS, PAIRS, WRITERS, SampleConfig, Task
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import write_text
-from glassformer.base.packages import version_of
+from glassformer.base.packages import require_packages, version_of
 from glassformer.interop.atomic_output import refuse_taken, write_atomically
 from glassformer.interop.export_report import Comparison, ExportReport, ExportRequest
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import choose
-from glassformer.interop.huggingface.compare import compare, require_transformers
+from glassformer.interop.huggingface.compare import compare
 from glassformer.interop.huggingface.tokenizer_files import (
     TOKENIZER_CLASS,
     padding_or_end,
@@ -69,7 +69,7 @@ def export(request: ExportRequest) -> ExportReport:
             "Leave --dtype out: the export is in float32, and another dtype can be chosen when it is loaded.",
         )
     refuse_taken(request.out)
-    require_transformers()
+    require_packages("export to Hugging Face", "transformers")
     opened = OpenedRun.load(request.folder, request.which, device="cpu")
     refuse_unwritable(opened)
     task = class_task(opened)

@@ -6,12 +6,12 @@ translates, and `TransformerArrayClassifier` classifies rows of numbers.
 
 from __future__ import annotations
 
+from glassformer.base.packages import install_command
+
 try:
     import sklearn  # noqa: F401
 except ImportError:
-    raise ImportError(
-        'these estimators need the package scikit-learn\npip install -c constraints.txt -e ".[sklearn]"'
-    ) from None
+    raise ImportError(f"these estimators need the package scikit-learn\n{install_command('sklearn')}") from None
 
 from glassformer.interop.sklearn.classifiers import TransformerArrayClassifier, TransformerClassifier
 from glassformer.interop.sklearn.inputs import RefusedError

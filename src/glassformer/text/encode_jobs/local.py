@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import multiprocessing
 import os
 import shutil
@@ -16,6 +15,7 @@ from pathlib import Path
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import is_complete, no_empty_folders
+from glassformer.base.packages import require_packages
 from glassformer.base.wording import counted
 from glassformer.text.encode_jobs.job import EncodingJob, EncodingStage, plan_job
 from glassformer.text.encoded import refuse_taken
@@ -52,7 +52,7 @@ def encode_with_datatrove(
     Raises:
         GlassError: a package is missing, a process was killed, or as in `encode_here`.
     """
-    require_datatrove()
+    require_packages("--engine datatrove", "datatrove", "orjson", extra="cluster")
     with ExitStack() as stack:
         stack.enter_context(no_empty_folders(out.parent))
         source = stack.enter_context(open_source(kind, data, out.parent))
@@ -140,12 +140,3 @@ def _run_task(stage: EncodingStage, logs: str, rank: int, sender: Connection) ->
         sender.send(error)
     else:
         sender.send(None)
-
-
-def require_datatrove() -> None:
-    """Raise a `GlassError` if a package of the extra `cluster` is missing."""
-    for name in ("datatrove", "orjson"):
-        if importlib.util.find_spec(name) is None:
-            raise GlassError(
-                f"--engine datatrove needs the package {name}", 'pip install -c constraints.txt -e ".[cluster]"'
-            )

@@ -17,6 +17,7 @@ import regex
 
 from glassformer.base.config import TokenizerConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.packages import install_command
 from glassformer.base.wording import counted
 from glassformer.text.tokenizers import layout
 from glassformer.text.tokenizers.pieces import pieces
@@ -38,7 +39,7 @@ def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json
         import sentencepiece
     except ImportError:
         raise GlassError(
-            "training a unigram tokenizer needs the package sentencepiece", 'pip install -c constraints.txt -e ".[tok]"'
+            "training a unigram tokenizer needs the package sentencepiece", install_command("tok")
         ) from None
     lines = list(_lines(sample))
     if not lines:
