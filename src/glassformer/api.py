@@ -577,7 +577,8 @@ def fit(
         begin_from: folder of a run to fine-tune, which provides the tokenizer, the model settings and the initial
             weights. If it is given without `recipe`, `minutes` and `steps`, the time limit is 3 minutes.
         settings: other settings by name, such as {"model.layers": 4, "train.seed": 1}.
-        progress: whether to show a progress bar and notes on standard error.
+        progress: whether to show a progress bar and notes on standard error. If not, warnings are still issued, for
+            example if a classifier gets a new head.
 
     Raises:
         GlassError: the folder already contains a run, a setting is not allowed, or the data cannot be used.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+import glassformer as gf
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.inspection.pruning.new_run import prune_model, write_pruned
@@ -289,3 +291,56 @@ def test_a_parent_with_removed_heads_can_be_used(tmp_path: Path) -> None:
     child = child_of(parent, tmp_path)
     train(child)
     assert child.config.model.removed_heads == ("dec.0.self.1", "dec.1.self.0")
+
+
+def test_rows_of_a_classifiers_head_follow_their_labels(tmp_path: Path) -> None:
+    """An estimator sorts integer labels as numbers, a new run sorts them as texts; imports have any order."""
+    pytest.importorskip("sklearn")
+    from glassformer.interop.sklearn import TransformerClassifier
+
+    texts = [f"{'abcdefghijkl'[number % 12] * 3} {number // 12}" for number in range(480)]
+    labels = [number % 12 for number in range(480)]
+    settings = {"train.learning_rate": 0.01, "tokenizer.kind": "characters", "train.threads": 1}
+    estimator = TransformerClassifier(
+        layers=1, width=16, heads=2, epochs=8, validation_fraction=0, random_state=0, settings=settings
+    ).fit(texts, labels)
+    assert estimator.score(texts, labels) == 1
+    estimator.save(tmp_path / "numbered")
+    assert Run(tmp_path / "numbered").labels() == tuple(map(str, range(12)))
+    table = tmp_path / "labels.tsv"
+    table.write_text("".join(f"{text}\t{label}\n" for text, label in zip(texts, labels, strict=True)))
+    slow = {"train.learning_rate": 1e-9, "train.warmup": 0, "train.threads": 1}
+    child = gf.fit(table, begin_from=tmp_path / "numbered", steps=1, out=tmp_path / "child", settings=slow)
+    assert child.run.labels == tuple(sorted(map(str, range(12))))
+    assert [found.label for found in child.run.text_model.classify(texts)] == list(map(str, labels))
+
+
+@pytest.mark.parametrize(
+    ("names", "random_rows", "said"),
+    [
+        (("even", "odd"), (), None),
+        (("big", "even", "odd"), (0,), "partly new (random weights: big; kept: even, odd)"),
+        (("even", "neither"), (1,), "partly new (random weights: neither; kept: even; not in this text: odd)"),
+        (("left", "right"), (0, 1), "is new (random weights: left, right; not in this text: even, odd)"),
+    ],
+)
+def test_labels_that_the_parent_has_keep_their_weights(
+    names: tuple[str, ...], random_rows: tuple[int, ...], said: str | None, tmp_path: Path
+) -> None:
+    parent = parent_of("classify", tmp_path)
+    parent_labels = Run(parent).labels()
+    table = tmp_path / "more.tsv"
+    table.write_text("".join(f"ab {i} xyz\t{names[i % len(names)]}\n" for i in range(90)), encoding="utf-8")
+    settings = {"train.learning_rate": 1e-12, "train.warmup": 0, "train.threads": 1}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        child = gf.fit(table, begin_from=parent, steps=1, out=tmp_path / "child", settings=settings)
+    best = load_tensors(Run(parent).checkpoint("best") / "model.safetensors")
+    own = child.model.state_dict()
+    for row, name in enumerate(names):
+        for part in ("head.weight", "head.bias"):
+            kept = name in parent_labels and torch.allclose(own[part][row], best[part][parent_labels.index(name)])
+            assert kept == (row not in random_rows)
+    notes = [str(each.message) for each in caught]
+    assert [said for note in notes if said is not None and said in note] == ([] if said is None else [said])
+    assert any("head of the classifier" in note for note in notes) == (said is not None)

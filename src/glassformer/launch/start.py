@@ -21,7 +21,7 @@ from glassformer.training.memory import configure_allocator, limit_shape_caches,
 from glassformer.training.parallel.joining import begun_by_this_job, joined, report_errors_on_rank_zero
 from glassformer.training.parallel.processes import Processes
 from glassformer.training.plan_file import RunForecast
-from glassformer.training.reporting import PlainLines, Reporter, Silent, choose_reporter
+from glassformer.training.reporting import OnlyWarnings, PlainLines, Reporter, Silent, choose_reporter
 from glassformer.training.setup import new_training, newest_run, resume_training
 from glassformer.training.trainer import Trainer
 
@@ -33,7 +33,8 @@ def start_requested(request: RunRequest, began: float, quiet: bool = False) -> I
     Args:
         request: the run.
         began: value of `time.monotonic` from which `train.minutes` is counted.
-        quiet: whether to suppress progress and notes; messages about Ctrl-C and SIGTERM are still printed.
+        quiet: whether to suppress progress and notes, and issue Python warnings instead of the notes that must be seen;
+            messages about Ctrl-C and SIGTERM are still printed.
 
     Raises:
         GlassError: a setting is not allowed, the run already exists, or its text cannot be used.
@@ -68,7 +69,8 @@ def start_run(
         folder: the run folder.
         began: value of `time.monotonic` from which `train.minutes` is counted.
         forecast: the forecast to save in the folder; None: there is no forecast.
-        quiet: whether to suppress progress and notes; messages about Ctrl-C and SIGTERM are still printed.
+        quiet: whether to suppress progress and notes, and issue Python warnings instead of the notes that must be seen;
+            messages about Ctrl-C and SIGTERM are still printed.
         parent: the run to start from; None: random weights.
 
     Raises:
@@ -133,7 +135,10 @@ def _in_all_processes(
     """
     limit_shape_caches(config)
     with joined(config.train) as processes:
-        reporter = choose_reporter() if processes.is_rank_zero and not quiet else Silent()
+        if not processes.is_rank_zero:
+            reporter: Reporter = Silent()
+        else:
+            reporter = OnlyWarnings() if quiet else choose_reporter()
         try:
             with open_trainer(reporter, processes) as trainer:
                 configure_allocator(trainer.config)

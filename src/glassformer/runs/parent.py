@@ -1,8 +1,8 @@
 """The parent of a run: the settings, tokenizers and weights that the run (the child) starts from.
 
 A child has the parent's tokenizers and its model architecture, except for dropout and sometimes the head. It starts
-from the weights of the parent's best checkpoint. Only the head of a classifier whose parent has different labels
-or no labels is initialized randomly. After its start, the child does not need the parent's folder.
+from the weights of the parent's best checkpoint. Only a classifier's rows of the head for labels that the parent does
+not have are initialized randomly. After its start, the child does not need the parent's folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.files import sha256
 from glassformer.base.locks import is_held
 from glassformer.base.settings import setting_text
-from glassformer.base.wording import quoted
+from glassformer.base.wording import listed, quoted
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_tensors
 from glassformer.runs.folder import Folder, ParentEntry, Run, open_run
@@ -41,6 +41,8 @@ HEAD_SETTINGS = ("pooling", "head_transform")
 """Settings of the model that affect only the head; a classifier whose parent has another task may change them."""
 KEPT_OF_TRAINING = ("batch", "batch_tokens", "micro_batch", "mask_share", "label_smoothing")
 """Settings of training that a child adopts from its parent if both have the same task."""
+SHOWN_LABELS = 10
+"""Maximum number of labels in each list of a note."""
 
 
 @dataclass(frozen=True)
@@ -138,34 +140,61 @@ class Parent:
                     )
 
     def copy_weights_to(self, model: Model, labels: tuple[str, ...]) -> list[str]:
-        """Copy this run's weights into a child's model.
+        """Copy this run's weights into a child's model; in a classifier's head, each label keeps its row.
 
         Args:
             model: the child's model, with initial weights.
             labels: names of the child's labels, if the child is a classifier.
 
         Returns:
-            The names of the tensors that keep their initial values.
+            The names of the tensors that keep some of their initial values: the head, if there are new labels.
 
         Raises:
             GlassError: the weights do not fit the model.
         """
         path = self.checkpoint / "model.safetensors"
         tensors = load_tensors(path)
-        state_dict = model.state_dict()
-        new_names = [name for name in state_dict if name.startswith("head.")] if labels != self.run.labels() else []
-        for name, value in state_dict.items():
-            if name in new_names:
+        own_labels = self.run.labels()
+        shared_labels = [label for label in labels if label in own_labels]
+        rows = [labels.index(label) for label in shared_labels]
+        own_rows = [own_labels.index(label) for label in shared_labels]
+        new_names = []
+        for name, value in model.state_dict().items():
+            in_head = bool(labels) and name.startswith("head.")
+            if in_head and len(rows) < len(labels):
+                new_names.append(name)
+            if in_head and not rows:
                 continue
-            if name not in tensors or tensors[name].shape != value.shape:
+            expected_shape = (len(own_labels), *value.shape[1:]) if in_head else tuple(value.shape)
+            if name not in tensors or tensors[name].shape != expected_shape:
                 shape = tuple(tensors[name].shape) if name in tensors else "no tensor of that name"
                 raise GlassError(
-                    f"{path} does not fit the model: {name} needs shape {tuple(value.shape)}, but the file has {shape}",
+                    f"{path} does not fit the model: {name} needs shape {expected_shape}, but the file has {shape}",
                     f"Check the run: glass verify {quoted(self.run.folder)}",
                 )
             with torch.no_grad():
-                value.copy_(tensors[name])
+                if in_head:
+                    value[rows] = tensors[name][own_rows].to(value)
+                else:
+                    value.copy_(tensors[name])
         return new_names
+
+    def label_note(self, labels: tuple[str, ...]) -> str | None:
+        """Return a note on the labels that a child or this run does not have; None if there is no such label.
+
+        Args:
+            labels: names of the child's labels; empty if the child is not a classifier.
+        """
+        own_labels = self.run.labels()
+        groups = {
+            "random weights": [label for label in labels if label not in own_labels],
+            "kept": [label for label in labels if label in own_labels],
+            "not in this text": [label for label in own_labels if label not in labels] if labels else [],
+        }
+        if not groups["random weights"] and not groups["not in this text"]:
+            return None
+        named = "; ".join(f"{group}: {listed(names, SHOWN_LABELS)}" for group, names in groups.items() if names)
+        return f"the head of the classifier is {'partly ' * bool(groups['kept'])}new ({named})"
 
     def entry(self) -> ParentEntry:
         """Return the entry for a child's manifest; it includes the entry of this run's parent, if any."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,6 +57,9 @@ class Reporter(Protocol):
     def note(self, text: str) -> None:
         """Report a note of one line."""
 
+    def warn(self, text: str) -> None:
+        """Report a note that the user must see even if nothing else is shown."""
+
     def close(self) -> None:
         """Release the terminal at the end of the run."""
 
@@ -67,7 +71,17 @@ class Silent:
 
     def note(self, text: str) -> None: ...
 
+    def warn(self, text: str) -> None: ...
+
     def close(self) -> None: ...
+
+
+class OnlyWarnings(Silent):
+    """Reporter for calls from Python: it issues warnings, and prints nothing else."""
+
+    def warn(self, text: str) -> None:
+        """Issue a Python warning."""
+        warnings.warn(text, stacklevel=2)
 
 
 class PlainLines:
@@ -93,6 +107,10 @@ class PlainLines:
         """Print one line on standard error."""
         print(text, file=sys.stderr, flush=True)
 
+    def warn(self, text: str) -> None:
+        """Print one line on standard error."""
+        self.note(text)
+
     def close(self) -> None:
         """Do nothing: each line is flushed when it is printed."""
 
@@ -114,6 +132,10 @@ class LiveBar:
     def note(self, text: str) -> None:
         """Print a line above the progress bar."""
         self._progress.console.print(text, markup=False, highlight=False)
+
+    def warn(self, text: str) -> None:
+        """Print a line above the progress bar."""
+        self.note(text)
 
     def close(self) -> None:
         """Remove the progress bar."""

@@ -103,8 +103,9 @@ def new_training(
     if parent is not None:
         new_tensors = parent.copy_weights_to(model, text.labels)
         _refuse_frozen(new_tensors, config)
-        exception = f", except {', '.join(new_tensors)}" if new_tensors else ""
-        processes.on_rank_zero(lambda: reporter.note(f"starting from the weights of {parent.checkpoint}{exception}"))
+        processes.on_rank_zero(lambda: reporter.note(f"starting from the weights of {parent.checkpoint}"))
+        if (label_note := parent.label_note(text.labels)) is not None:
+            processes.on_rank_zero(lambda: reporter.warn(label_note))
     data_facts = {
         "source": config.data.source,
         "text_hash": text.text_hash,

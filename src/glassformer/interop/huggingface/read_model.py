@@ -106,7 +106,11 @@ def _task(architecture: Architecture, values: dict[str, Any], path: Path) -> tup
                 'Add "summary_type": "first" (scores of the first token) or "mean" (mean over the tokens).',
             )
         return "masked", ()
-    return "classify", tuple(str(id2label.get(str(number), id2label.get(number))) for number in range(len(id2label)))
+    labels = tuple(str(id2label.get(str(number), id2label.get(number))) for number in range(len(id2label)))
+    if len(set(labels)) < len(labels):
+        name = next(label for label in labels if labels.count(label) > 1)
+        raise GlassError(f"id2label in {path} has two labels with the name {name!r}", "Give each label its own name.")
+    return "classify", labels
 
 
 def _unsupported_class(architecture: Architecture, class_names: Any, path: Path) -> GlassError:
