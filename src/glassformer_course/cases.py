@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -50,11 +50,13 @@ class Mistake:
         name: short name, such as "no maximum subtracted".
         why: one or two sentences that say why it is wrong and how to fix it.
         wrong: the wrong functions, by name; the other functions of the exercise are taken from the shipped solution.
+        variants: further sets of wrong functions that are recognized as the same mistake.
     """
 
     name: str
     why: str
     wrong: Mapping[str, Function]
+    variants: Sequence[Mapping[str, Function]] = ()
 
 
 def call(

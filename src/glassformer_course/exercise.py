@@ -90,9 +90,13 @@ class Exercise:
             yield from self._check.cases_on(text)
 
     def mistakes(self) -> list[tuple[Mistake, Mapping[str, Function]]]:
-        """Return each known mistake with its wrong functions, completed by the functions of the solution."""
+        """Return each variant of each known mistake: the wrong functions, completed by functions of the solution."""
         solved = self.solved()
-        return [(mistake, {**solved, **mistake.wrong}) for mistake in self._answers.MISTAKES]
+        return [
+            (mistake, {**solved, **wrong})
+            for mistake in self._answers.MISTAKES
+            for wrong in (mistake.wrong, *mistake.variants)
+        ]
 
     def right(self) -> list[Mapping[str, Function]]:
         """Return the shipped correct answers: the solution, then its alternatives."""

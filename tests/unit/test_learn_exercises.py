@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
 from glassformer.base.wording import LEVELS
+from glassformer_course.cases import Function
 from glassformer_course.course import all_exercises, find
 from glassformer_course.drawing import Picture
 from glassformer_course.exercise import HINTS, Exercise
@@ -32,13 +35,82 @@ def test_right_answers_pass(exercise: Exercise) -> None:
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_known_mistakes_are_refused_by_name(exercise: Exercise) -> None:
     mistakes = exercise.mistakes()
-    assert len({mistake.name for mistake, _ in mistakes}) == len(mistakes) >= 3
+    assert len({mistake.name for mistake, _ in mistakes}) == len({id(mistake) for mistake, _ in mistakes}) >= 3
     for seed in SEEDS:
         for mistake, functions in mistakes:
             marks = mark(LocalFunctions(functions), exercise.reference, exercise.cases(seed), exercise.mistakes)
             assert marks.wrong is not None, f"{mistake.name} passes"
             assert marks.wrong.mistake is not None, f"{mistake.name} is refused without its name: {marks.wrong}"
             assert marks.wrong.mistake.name == mistake.name
+
+
+def named_mistake(exercise: Exercise, functions: Mapping[str, Function], seed: int) -> str | None:
+    """Return the name of the mistake that a check finds in these functions."""
+    marks = mark(LocalFunctions(functions), exercise.reference, exercise.cases(seed), exercise.mistakes)
+    return marks.wrong.mistake.name if marks.wrong and marks.wrong.mistake else None
+
+
+def unwritten(*arguments: object) -> None:
+    raise NotImplementedError("yours to write")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("exercise", [each for each in EXERCISES if len(find(str(each.id)).functions) > 1])
+def test_mistakes_are_named_while_other_functions_are_unwritten(exercise: Exercise) -> None:
+    """First with the functions up to the mistaken one, as in the order of the task; then with that one alone."""
+    for mistake, functions in exercise.mistakes():
+        last = max(exercise.functions.index(name) for name in mistake.wrong)
+        later = dict.fromkeys(exercise.functions[last + 1 :], unwritten)
+        others = dict.fromkeys(set(exercise.functions) - set(mistake.wrong), unwritten)
+        for missing in (later, others):
+            assert named_mistake(exercise, {**functions, **missing}, seed=0) == mistake.name, (mistake.name, missing)
+
+
+def test_right_functions_with_unwritten_ones_are_unwritten_not_wrong() -> None:
+    exercise = find("bigram")
+    answers = LocalFunctions({**exercise.solved(), "nats_per_token": unwritten})
+    marks = mark(answers, exercise.reference, exercise.cases(0), exercise.mistakes)
+    assert marks.wrong is not None
+    assert marks.wrong.fault is not None
+    assert (marks.wrong.fault.sign, marks.cases_run) == ("NotImplementedError", marks.wrong.number)
+    assert marks.cases_run > 1
+
+
+CAUSAL = {
+    "np.triu(np.ones((queries, keys)))": "the wrong triangle",
+    "np.triu(np.ones((queries, keys), dtype=bool), keys - queries)": "the wrong triangle",
+    "np.triu(np.ones((queries, keys)), k=1)": "True where attention is forbidden",
+    "np.triu(np.ones((queries, keys)), k=1).astype(bool)": "True where attention is forbidden",
+    "np.tril(np.ones((queries, keys)), k=keys - queries + 1) == 1": "the mask is one position ahead",
+    "np.tril(np.ones((queries, keys), dtype=bool), k=1)": "the mask is one position ahead",
+    "np.arange(keys) <= np.arange(1, queries + 1)[:, None] + keys - queries": "the mask is one position ahead",
+    "np.tril(np.ones((queries, keys)))": "a mask of numbers",
+    "np.tri(queries, keys, keys - queries, dtype=int)": "a mask of numbers",
+    "np.tri(keys, keys, dtype=bool)": "the cache is ignored",
+    "np.where(np.tri(queries, keys, keys - queries) == 0, -np.inf, 0.0)": "0 and -inf instead of True and False",
+}
+
+
+@pytest.mark.parametrize("expression", CAUSAL)
+def test_masks_as_learners_write_them_are_named(expression: str) -> None:
+    functions: dict[str, Function] = {}
+    exec(f"import numpy as np\ndef causal(queries, keys):\n    return {expression}\n", functions)
+    exercise = find("causal_mask")
+    for softmax in (exercise.solved()["masked_softmax"], unwritten):
+        answer = {"causal": functions["causal"], "masked_softmax": softmax}
+        assert named_mistake(exercise, answer, seed=0) == CAUSAL[expression]
+
+
+@pytest.mark.parametrize("axis", [0, -2])
+def test_a_masked_softmax_over_columns_is_named(axis: int) -> None:
+    def masked_softmax(scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        powers = np.exp(np.where(allowed, scores, -np.inf))
+        return powers / powers.sum(axis=axis, keepdims=True)
+
+    exercise = find("causal_mask")
+    for causal in (exercise.solved()["causal"], unwritten):
+        answer = {"causal": causal, "masked_softmax": masked_softmax}
+        assert named_mistake(exercise, answer, seed=0) == "softmax over the queries"
 
 
 def widest(picture: Picture) -> int:

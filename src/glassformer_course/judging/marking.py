@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from glassformer_course.cases import Case, Function, Mistake
@@ -129,6 +127,9 @@ def mark(
 ) -> Marks:
     """Run the cases until one fails, then identify the mistake.
 
+    A case that ends in NotImplementedError counts only if no other case fails, so a mistake is found while other
+    functions of the exercise are still unwritten.
+
     Args:
         answers: the functions to mark.
         reference: the reference functions, by name.
@@ -138,30 +139,41 @@ def mark(
     """
     reference_functions = LocalFunctions(reference)
     cases_run = 0
-    remaining = iter(cases)
+    unwritten: FailedCase | None = None
+    wrong: FailedCase | None = None
     passed: list[_ComparedCase] = []
-    for cases_run, case in enumerate(remaining, start=1):
-        actual = outcome(case, answers)
+    compared: list[_ComparedCase] = []  # from the first wrong case on
+    for number, case in enumerate(cases, start=1):
+        try:
+            actual = outcome(case, answers)
+        except StoppedError:
+            if wrong is None:
+                raise
+            break  # report the failed case without the remaining ones
+        if wrong is None:
+            cases_run = number
+        if actual.unwritten:
+            if unwritten is None and wrong is None:
+                answers.select_last_call()
+                unwritten = FailedCase(number, case, actual.fault, None, None)
+            continue
         expected = outcome(case, reference_functions)
         if expected.fault:
             raise RuntimeError(f"the reference fails its own case: {case.note}: {expected.fault.message}")
-        case_difference = (
-            None if actual.fault else difference(actual.value, expected.value, case.relative, case.absolute)
-        )
-        if actual.fault or case_difference:
+        each = _ComparedCase(case, actual, expected)
+        if wrong is None and not each.wrong:
+            passed.append(each)
+            continue
+        if wrong is None:
             answers.select_last_call()
-            compared = [_ComparedCase(case, actual, expected)]
-            with suppress(StoppedError):  # report the failed case without the remaining ones
-                for each in islice(remaining, COMPARED - 1):
-                    compared.append(_ComparedCase(each, outcome(each, answers), outcome(each, reference_functions)))
-            return Marks(
-                cases_run,
-                FailedCase(
-                    cases_run, case, actual.fault, case_difference, _matching_mistake(passed, compared, mistakes())
-                ),
-            )
-        passed.append(_ComparedCase(case, expected, expected))
-    return Marks(cases_run, None)
+            case_difference = difference(actual.value, expected.value, case.relative, case.absolute)
+            wrong = FailedCase(number, case, actual.fault, None if actual.fault else case_difference, None)
+        compared.append(each)
+        if len(compared) == COMPARED:
+            break
+    if wrong is not None:
+        return Marks(cases_run, replace(wrong, mistake=_matching_mistake(passed, compared, mistakes())))
+    return Marks(unwritten.number if unwritten else cases_run, unwritten)
 
 
 @dataclass(frozen=True)

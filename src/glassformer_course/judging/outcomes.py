@@ -36,6 +36,11 @@ class Outcome:
     value: Any = None
     fault: Fault | None = None
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether a function that the learner has not written yet ended the case."""
+        return self.fault is not None and self.fault.sign == "NotImplementedError"
+
 
 @dataclass(frozen=True)
 class Difference:

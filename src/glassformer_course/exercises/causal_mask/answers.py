@@ -10,24 +10,39 @@ def _softmax(scores):
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def _without_itself(queries, keys):
-    return np.tri(queries, keys, keys - queries - 1, dtype=bool)
+def _lower(shift, dtype, cached):
+    """Return a function for a triangle of ones that ends `shift` keys after the query's own position."""
+
+    def causal(queries, keys):
+        return np.tri(queries, keys, shift + (keys - queries if cached else 0), dtype=dtype)
+
+    return {"causal": causal}
 
 
-def _upper(queries, keys):
-    return ~np.tri(queries, keys, keys - queries - 1, dtype=bool)
+def _upper(shift, dtype, cached):
+    """Return a function for a triangle of ones that begins `shift` keys after the query's own position."""
+
+    def causal(queries, keys):
+        return np.triu(np.ones((queries, keys), dtype=dtype), shift + (keys - queries if cached else 0))
+
+    return {"causal": causal}
 
 
-def _forbidden(queries, keys):
-    return ~np.tri(queries, keys, keys - queries, dtype=bool)
+def _written(triangle, shift):
+    """Return the ways to write a triangle: of booleans or numbers, with or without regard to the cache."""
+    return [triangle(shift, dtype, cached) for dtype in (bool, float, int) for cached in (True, False)]
 
 
-def _no_offset(queries, keys):
-    return np.tri(queries, keys, dtype=bool)
+def _square(queries, keys):
+    return np.tri(keys, dtype=bool)
 
 
-def _as_numbers(queries, keys):
-    return np.tri(queries, keys, keys - queries)
+def _added_to_scores(queries, keys):
+    return np.where(np.tri(queries, keys, keys - queries), 0.0, -np.inf)
+
+
+def _added_to_scores_without_offset(queries, keys):
+    return np.triu(np.full((queries, keys), -np.inf), 1)
 
 
 def _after(scores, allowed):
@@ -60,6 +75,26 @@ def _not_a_number(scores, allowed):
     return _softmax(np.where(allowed, scores, -np.inf))
 
 
+def _over_queries(scores, allowed):
+    masked = np.where(allowed, scores, -np.inf)
+    powers = np.exp(masked - masked.max(axis=-2, keepdims=True))
+    return powers / powers.sum(axis=-2, keepdims=True)
+
+
+def _over_queries_without_nan(scores, allowed):
+    masked = np.where(allowed, scores, -np.inf)
+    highest = masked.max(axis=-2, keepdims=True)
+    powers = np.exp(masked - np.where(np.isfinite(highest), highest, 0.0))
+    totals = powers.sum(axis=-2, keepdims=True)
+    return powers / np.where(totals == 0, 1.0, totals)
+
+
+def _over_the_first_axis(scores, allowed):
+    masked = np.where(allowed, scores, -np.inf)
+    powers = np.exp(masked - masked.max(axis=0, keepdims=True))
+    return powers / powers.sum(axis=0, keepdims=True)
+
+
 def _triangle(queries, keys):
     return np.tril(np.ones((queries, keys), dtype=bool), keys - queries)
 
@@ -89,29 +124,49 @@ MISTAKES = [
         "a token does not see itself",
         "The diagonal is missing, so the first token sees nothing at all. A query may attend to its own position: "
         "key <= query.",
-        {"causal": _without_itself},
+        _lower(-1, bool, cached=True),
+        _written(_lower, -1),
+    ),
+    Mistake(
+        "the mask is one position ahead",
+        "Each token also sees the next one, which is the token that it has to predict. The last key that a query may "
+        "attend to is its own position: key <= query.",
+        _lower(1, bool, cached=True),
+        _written(_lower, 1),
     ),
     Mistake(
         "the wrong triangle",
-        "Each token sees itself and later tokens. It may only see itself and earlier tokens: key <= query.",
-        {"causal": _upper},
+        "Each token sees itself and later tokens. It may only see itself and earlier tokens: key <= query. np.triu "
+        "keeps the diagonal and what is above it, np.tril the diagonal and what is below it.",
+        _upper(0, bool, cached=True),
+        _written(_upper, 0),
     ),
     Mistake(
         "True where attention is forbidden",
         "True means allowed here. Some libraries use the opposite convention (nn.MultiheadAttention); invert it with "
         "~.",
-        {"causal": _forbidden},
+        _upper(1, bool, cached=True),
+        _written(_upper, 1),
     ),
     Mistake(
         "the cache is ignored",
         "The queries are the last T of the S positions, so query i is at position S - T + i, not i. With a cache, "
         "shift the triangle to the right: np.tri(T, S, S - T).",
-        {"causal": _no_offset},
+        _lower(0, bool, cached=False),
+        [{"causal": _square}],
     ),
     Mistake(
         "a mask of numbers",
         "np.tri and np.tril of ones give 0.0 and 1.0, which do not select elements. Make the mask boolean: dtype=bool.",
-        {"causal": _as_numbers},
+        _lower(0, float, cached=True),
+        [_lower(0, float, cached=False), _lower(0, int, cached=True), _lower(0, int, cached=False)],
+    ),
+    Mistake(
+        "0 and -inf instead of True and False",
+        "A mask of 0 and -inf is made to be added to the scores. Here the mask is boolean: True where the query may "
+        "attend to the key.",
+        {"causal": _added_to_scores},
+        [{"causal": _added_to_scores_without_offset}],
     ),
     Mistake(
         "masked after the softmax",
@@ -124,6 +179,12 @@ MISTAKES = [
         "If a key that is not allowed has by far the largest score, all other weights are 0 before you divide. Later "
         "tokens also change the last bits of earlier rows. Set these scores to -inf before the softmax.",
         {"masked_softmax": _after_and_divided},
+    ),
+    Mistake(
+        "softmax over the queries",
+        "The columns sum to 1 here, so queries compete for a key. The weights of each query must sum to 1: axis=-1.",
+        {"masked_softmax": _over_queries},
+        [{"masked_softmax": _over_queries_without_nan}, {"masked_softmax": _over_the_first_axis}],
     ),
     Mistake(
         "masked with the score 0",
