@@ -19,7 +19,13 @@ CLASSIFY = ["--task=classify"]
 PAIRS = ["--task=translate"]
 REFUSED = {
     # what is wrong: (file, content, arguments, words of the problem, words of the remedy)
-    "a quote never closed": ("t.csv", PLAIN + 'ham,"so what\n' + PLAIN, LM, "line 61, column 2", "data.quoting"),
+    "a quote never closed": (
+        "t.csv",
+        PLAIN + 'ham,"so what\n' + PLAIN,
+        LM,
+        "line 61 of t.csv: a quote is never closed",
+        "data.quoting",
+    ),
     "two stray quotes": (
         "t.csv",
         PLAIN + 'ham,"so what\n' + PLAIN + 'ham,a 17"\n',
@@ -27,7 +33,13 @@ REFUSED = {
         "lines 61 to 122 of t.csv",
         "data.quoting",
     ),
-    "a stray quote inside": ("t.csv", PLAIN + 'ham,"so" what\n', PAIRS, "closed at character 8", "data.quoting"),
+    "a stray quote inside": (
+        "t.csv",
+        PLAIN + 'ham,"so" what\n',
+        PAIRS,
+        "line 61 of t.csv: text follows",
+        "data.quoting",
+    ),
     "an unquoted comma": (
         "t.csv",
         "label,text\n" + PLAIN + "ham,so, what\n",

@@ -17,7 +17,7 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted, span
 from glassformer.text.column_names import judge_row_1, usual_names
-from glassformer.text.delimited import Dialect, find_dialect, records, refuse_old_line_ends, text_lines
+from glassformer.text.delimited import Dialect, Record, find_dialect, records, refuse_old_line_ends, text_lines
 from glassformer.text.left_out import Tally
 
 Format = Literal["csv", "tsv", "jsonl"]
@@ -83,7 +83,7 @@ def open_table(open_text: Callable[[], Iterable[str]], format: Format, name: str
     dialect, notes = find_dialect(open_text, format, name, data)
     numbered_rows = [
         (first, [cell[:SAMPLE_CHARACTERS] for cell in cells])
-        for first, _, cells in islice(records(text_lines(open_text(), name), dialect, name), SAMPLE_ROWS)
+        for first, cells, _ in islice(records(text_lines(open_text(), name), dialect, name), SAMPLE_ROWS)
     ]
     if not numbered_rows:
         raise GlassError(f"{name} has no rows", "Give a table with at least one row of text.")
@@ -143,15 +143,16 @@ def read_rows(
 
 
 def _delimited_values(
-    rows: Iterator[tuple[int, int, list[str]]], table: Table, indices: Sequence[int], tally: Tally
+    rows: Iterator[Record], table: Table, indices: Sequence[int], tally: Tally
 ) -> Iterator[tuple[int, list[object]]]:
     width = len(table.names)
     needed = max(indices) + 1
     if table.header:
         next(rows, None)
-    for first, last, cells in rows:
-        if last > first:
-            tally.remark(BREAKS, f"lines {span(first, last)} of {table.name}", last - first)
+    for first, cells, lines in rows:
+        if len(lines) > 1:
+            where = f"lines {span(first, first + len(lines) - 1)} of {table.name}"
+            tally.remark(BREAKS, where, len(lines) - 1)
         if len(cells) > width:
             cells = _fit_row(cells, table, first, tally)
         if len(cells) < needed:
