@@ -52,7 +52,7 @@ CLASSES = 5
 BIASES = {"attention_bias": True, "feedforward_bias": True, "head_bias": True}
 KINDS: tuple[dict[str, Any], ...] = (
     {"norm": "layernorm", "norm_bias": True, "positions": "learned", "embedding_norm": True, **BIASES},
-    {"norm": "rmsnorm", "norm_order": "output", "positions": "rotary", "kv_heads": 2, "activation": "swiglu"},
+    {"norm": "rmsnorm", "norm_order": "output", "positions": "rotary", "kv_heads": 2, "value_width": 7},
 )
 FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")
 

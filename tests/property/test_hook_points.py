@@ -27,6 +27,8 @@ CHOICES: list[dict[str, Any]] = [
     *({"positions": name} for name in POSITIONS),
     {"kv_heads": 2, "positions": "rotary", "qk_norm": "head"},
     {"kv_heads": 1, "window": 3, "positions": "alibi"},
+    {"value_width": 7, "kv_heads": 2, "attention_bias": True},
+    {"width": 24, "value_width": 4, "output_projection": False},
     {"removed_heads": "some", "kv_heads": 3, "positions": "relative"},
     {"qk_norm": "whole", "window": 3},
 ]

@@ -35,6 +35,8 @@ from tests.property.traced_models import FAMILIES, PAD, full_state, inputs, logi
 CHOICES: list[dict[str, Any]] = [
     {},
     {"norm_order": "post", "kv_heads": 2},
+    {"value_width": 7, "kv_heads": 2, "attention_bias": True},
+    {"width": 24, "value_width": 4, "output_projection": False},
     {"norm_order": "output", "norm": "rmsnorm", "qk_norm": "whole"},
     {"positions": "rotary", "attention_bias": True, "feedforward_bias": True},
 ]

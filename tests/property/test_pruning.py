@@ -32,6 +32,8 @@ SHAPES: list[dict[str, Any]] = [
     {},
     {"kv_heads": 2, "positions": "rotary", "qk_norm": "head", "norm": "rmsnorm"},
     {"kv_heads": 1, "positions": "alibi", "norm_order": "output", "norm_bias": True},
+    {"value_width": 7, "kv_heads": 2, "attention_bias": True},
+    {"width": 24, "value_width": 4, "output_projection": False},
     {"kv_heads": 3, "positions": "relative", "norm_order": "post", "attention_bias": True},
 ]
 CASES = [(family, shape) for family in FAMILIES for shape in SHAPES]

@@ -55,8 +55,8 @@ NORMS: tuple[dict[str, Any], ...] = (
 )
 BIASES = {"attention_bias": True, "feedforward_bias": True, "head_bias": True}
 CHOICES: tuple[dict[str, Any], ...] = (
-    {},
-    {"kv_heads": 2, "qk_norm": "head", **BIASES},
+    {"width": 24, "value_width": 4, "output_projection": False},
+    {"kv_heads": 2, "qk_norm": "head", "value_width": 7, **BIASES},
     {"kv_heads": 1, "tied": False, "embedding_scale": True, "activation": "swiglu"},
     {"tied": False, "window": 5, "activation": "gelu_tanh", **BIASES},
     {"embedding_norm": True, "norm_eps": 0.3},

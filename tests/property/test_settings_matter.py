@@ -23,6 +23,8 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "heads": ({}, 5),
     "kv_heads": ({}, 3),
     "head_width": ({}, 8),
+    "value_width": ({}, 5),
+    "output_projection": ({"heads": 2, "value_width": 11}, False),
     "hidden": ({}, 41),
     "positions": ({}, "rotary"),
     "norm": ({}, "rmsnorm"),

@@ -28,6 +28,8 @@ CHOICES: list[dict[str, Any]] = [
     {"norm": "none"},
     {"kv_heads": 2, "positions": "rotary", "qk_norm": "head"},
     {"kv_heads": 1},
+    {"value_width": 7, "kv_heads": 2, "attention_bias": True},
+    {"width": 24, "value_width": 4, "output_projection": False},
     {"qk_norm": "head"},
     {"norm": "rmsnorm", "norm_order": "output"},
     {"kv_heads": 3, "qk_norm": "whole", "positions": "rotary"},

@@ -97,12 +97,13 @@ class OnnxEngine:
         T = max(map(len, targets))
         torch_cache = Cache(config, len(targets), T, torch.device("cpu"), self.cache_type)
         logits = target_logits(self.model, sources, targets, torch_cache)  # (B, V)
-        channels = head_channels(config.K, self.cache_config.K)
+        key_channels = head_channels(config.K, self.cache_config.K)
+        value_channels = head_channels(config.U, self.cache_config.U)
         for layer, torch_layer in zip(cache.layers, torch_cache.layers, strict=True):
-            layer.keys[:, :, :T, channels] = torch_layer.keys  # (B, G, T, K)
-            layer.values[:, :, :T, channels] = torch_layer.values  # (B, G, T, K)
+            layer.keys[:, :, :T, key_channels] = torch_layer.keys  # (B, G, T, K)
+            layer.values[:, :, :T, value_channels] = torch_layer.values  # (B, G, T, U)
             assert torch_layer.memory is not None
-            k, v = torch_layer.memory  # (B, G, S, K) each
+            k, v = torch_layer.memory  # (B, G, S, K), (B, G, S, U)
             layer.memory = (k.to(self.cache_type).contiguous(), v.to(self.cache_type).contiguous())
         return logits.to(torch.float32)
 

@@ -132,8 +132,8 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
             inputs.append(onnx.helper.make_tensor_value_info(name, ONNX_TYPES[cache_type], shape))
             outputs.append(onnx.helper.make_tensor_value_info(f"new_{name}", ONNX_TYPES[cache_type], shape))
     for layer, attention in cross.items():
-        shape = ["sources", attention.kv_heads, "S", config.K]
-        for name in (f"memory_keys.{layer}", f"memory_values.{layer}"):
+        for name, width in ((f"memory_keys.{layer}", config.K), (f"memory_values.{layer}", config.U)):
+            shape = ["sources", attention.kv_heads, "S", width]
             inputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
     if cross:
         shape = ["sources", 1, 1, "S"]
@@ -144,16 +144,16 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
     graph = onnx.helper.make_graph(nodes.nodes, "step", inputs, outputs, [*initializers, *nodes.constants])
     versions = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid(MICROSOFT, 1)]
     onnx_model = onnx.helper.make_model(graph, opset_imports=versions, ir_version=IR_VERSION)
-    cache_config = config.model_copy(update={"head_width": padded_width})
+    cache_config = config.model_copy(update={"head_width": padded_width, "value_width": padded_width})
     return StepGraph(
         onnx_model.SerializeToString(), weights, layers, list(cross), cache_config, cache_type, has_positions
     )
 
 
 def padded_head_width(config: ModelConfig) -> int:
-    """Return the operator's head width: K rounded up to a supported width."""
+    """Return the operator's head width, also of the values: the larger of K and U rounded up to a supported width."""
     unit = 16 if config.positions == "rotary" else 8
-    return -(-config.K // unit) * unit
+    return -(-max(config.K, config.U) // unit) * unit
 
 
 def decoder_stack(model: Decoder | EncoderDecoder) -> Stack:
@@ -383,15 +383,15 @@ class _Builder:
         keys = range(G)
         query = self._pad_heads(layer.query.weight, queries)  # (H' K', D)
         key = self._pad_heads(layer.key.weight, keys)  # (G K', D)
-        value = self._pad_heads(layer.value.weight, keys)  # (G K', D)
+        value = self._pad_heads(layer.value.weight, keys, old_width=layer.value_width)  # (G K', D)
         inputs = torch.cat([query, key, value])  # ((H' + 2 G) K', D)
         input_bias = None
         if layer.query.bias is not None:
             query_bias = self._pad_heads(layer.query.bias, queries)  # (H' K')
             key_bias = self._pad_heads(layer.key.bias, keys)  # (G K')
-            value_bias = self._pad_heads(layer.value.bias, keys)  # (G K')
+            value_bias = self._pad_heads(layer.value.bias, keys, old_width=layer.value_width)  # (G K')
             input_bias = torch.cat([query_bias, key_bias, value_bias])  # ((H' + 2 G) K')
-        output = self._pad_heads(layer.output.weight.T, queries).T  # (D, H' K')
+        output = self._pad_heads(layer.output.weight.T, queries, old_width=layer.value_width).T  # (D, H' K')
         attributes: dict[str, Attribute] = {
             "num_heads": H,
             "kv_num_heads": G,
@@ -402,9 +402,9 @@ class _Builder:
         scale_names: list[str] = []
         if self.scales is not None:
             attributes |= {"k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_CHANNEL", "kv_cache_bit_width": 8}
-            for scales in self.scales[number]:  # (G, K)
+            for scales in self.scales[number]:  # (G, K) of the keys, (G, U) of the values
                 padded_scales = scales.new_ones(G, self.padded_width)  # (G, K')
-                padded_scales[:, head_channels(self.config.K, self.padded_width)] = scales
+                padded_scales[:, head_channels(scales.shape[1], self.padded_width)] = scales
                 scale_names.append(self.nodes.weight(padded_scales.flatten()))  # (G K')
 
         def part(x: str, stream: str | None) -> str:
@@ -445,13 +445,14 @@ class _Builder:
         H = len(queries)
         G = layer.kv_heads
         K = layer.head_width
+        U = layer.value_width
         query = self._pad_heads(layer.query.weight, queries, K)  # (H' K, D)
         query_bias = None
         if layer.query.bias is not None:
             query_bias = self._pad_heads(layer.query.bias, queries, K)  # (H' K)
-        output = self._pad_heads(layer.output.weight.T, queries, K).T  # (D, H' K)
+        output = self._pad_heads(layer.output.weight.T, queries, U, old_width=U).T  # (D, H' U)
         keys = f"memory_keys.{number}"  # (sources, G, S, K)
-        values = f"memory_values.{number}"  # (sources, G, S, K)
+        values = f"memory_values.{number}"  # (sources, G, S, U)
         scaled: dict[str, Attribute] = {"transB": 1, "alpha": 1 / math.sqrt(K)}
 
         def part(x: str, stream: str | None) -> str:
@@ -466,10 +467,10 @@ class _Builder:
             scores = self.nodes.add("FusedMatMul", [q, keys], scaled, MICROSOFT)  # (sources, G, H'/G B/sources, S)
             scores = self.nodes.add("Add", [scores, "memory_bias"])
             pattern = self.nodes.add("Softmax", [scores], {"axis": -1})  # (sources, G, H'/G B/sources, S)
-            z = self.nodes.add("MatMul", [pattern, values])  # (sources, G, H'/G B/sources, K)
-            z = self.nodes.add("Reshape", [z, self.nodes.constant(np.array([0, 0, H // G, -1, K], dtype=np.int64))])
-            z = self.nodes.add("Transpose", [z], {"perm": [0, 3, 1, 2, 4]})  # (sources, B/sources, G, H'/G, K)
-            z = self.nodes.add("Reshape", [z, self.nodes.constant(np.array([-1, H * K], dtype=np.int64))])  # (B, H' K)
+            z = self.nodes.add("MatMul", [pattern, values])  # (sources, G, H'/G B/sources, U)
+            z = self.nodes.add("Reshape", [z, self.nodes.constant(np.array([0, 0, H // G, -1, U], dtype=np.int64))])
+            z = self.nodes.add("Transpose", [z], {"perm": [0, 3, 1, 2, 4]})  # (sources, B/sources, G, H'/G, U)
+            z = self.nodes.add("Reshape", [z, self.nodes.constant(np.array([-1, H * U], dtype=np.int64))])  # (B, H' U)
             return self._linear(z, output, layer.output.bias, stream)  # (B, D)
 
         return part
@@ -490,19 +491,23 @@ class _Builder:
         """Reshape (N, any width) -> (B, T, any width)."""
         return self.nodes.add("Reshape", [x, self.three_axes])
 
-    def _pad_heads(self, weight: Tensor, heads: Sequence[int | None], width: int | None = None) -> Tensor:
+    def _pad_heads(
+        self, weight: Tensor, heads: Sequence[int | None], width: int | None = None, old_width: int | None = None
+    ) -> Tensor:
         """Return the rows (heads K, ...) of a weight in the order of `heads`, padded with zeros: (H' K', ...).
 
         Args:
             heads: (H') index of each head in the weight; None: a head of zeros.
             width: K'; None: the operator's head width. Each half of a head is padded separately, because a rotation
                 pairs channel i with channel i + K'/2.
+            old_width: width of a head in the weight; None: K.
         """
         width = width or self.padded_width
-        if width == self.config.K and list(heads) == list(range(len(weight) // width)):
+        old_width = old_width or self.config.K
+        if width == old_width and list(heads) == list(range(len(weight) // width)):
             return weight
-        channels = head_channels(self.config.K, width)
-        old = weight.unflatten(0, (-1, self.config.K))  # (heads, K, ...)
+        channels = head_channels(old_width, width)
+        old = weight.unflatten(0, (-1, old_width))  # (heads, K, ...)
         new = old.new_zeros(len(heads), width, *weight.shape[1:])  # (H', K', ...)
         for index, head in enumerate(heads):
             if head is not None:

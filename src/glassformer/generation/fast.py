@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from torch.nn.modules import module as any_module
 
 from glassformer.base.config import Activation
-from glassformer.model.attention import Attention
+from glassformer.model.attention import Attention, NoProjection
 from glassformer.model.cache import Cache, LayerCache
 from glassformer.model.positions import (
     AddedPositions,
@@ -60,6 +60,7 @@ SUPPORTED_MODULES = {
     OutputNormBlock,
     Attention,
     PrunedAttention,
+    NoProjection,
     FeedForward,
     Embedding,
     Head,
@@ -258,21 +259,25 @@ class _SelfAttention:
 
     def __init__(self, layer: Attention, reorder: bool) -> None:
         self.layer = layer
-        self.heads = [layer.heads, layer.kv_heads, layer.kv_heads]
+        G = layer.kv_heads
+        self.widths = [layer.heads * layer.head_width, G * layer.head_width, G * layer.value_width]
         self.inputs = _concatenated([layer.query, layer.key, layer.value], reorder)
-        self.output = _concatenated([layer.output], reorder)
+        self.output = _linear(layer.output.weight, layer.output.bias, reorder)
 
     def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, shared: _StepInputs) -> Tensor:
         layer = self.layer
         mask = shared.mask
-        heads = self.inputs(x).view(x.shape[0], sum(self.heads), 1, layer.head_width)  # (B, H + 2 G, 1, K)
-        q, k, v = heads.split_with_sizes(self.heads, 1)  # (B, H or G, 1, K) each
+        B = x.shape[0]
+        q, k, v = self.inputs(x).split_with_sizes(self.widths, 1)  # (B, H K), (B, G K), (B, G U)
+        q = q.view(B, layer.heads, 1, layer.head_width)  # (B, H, 1, K)
+        k = k.view(B, layer.kv_heads, 1, layer.head_width)  # (B, G, 1, K)
+        v = v.view(B, layer.kv_heads, 1, layer.value_width)  # (B, G, 1, U)
         q = _normed(q, layer.query_norm)  # (B, H, 1, K)
         k = _normed(k, layer.key_norm)  # (B, G, 1, K)
         if shared.rotation is not None:
             rotated = rotate(torch.cat([q, k], dim=1), shared.rotation)  # (B, H + G, 1, K)
-            q, k = rotated.split_with_sizes(self.heads[:2], 1)  # (B, H, 1, K), (B, G, 1, K)
-        k, v = cache.append(k, v)  # (B, G, S, K) each
+            q, k = rotated.split_with_sizes([layer.heads, layer.kv_heads], 1)  # (B, H, 1, K), (B, G, 1, K)
+        k, v = cache.append(k, v)  # (B, G, S, K), (B, G, S, U)
         if mask is not None and mask.shape[1] > layer.heads:
             mask = mask[:, head_numbers(layer)]  # (B or 1, H, 1, S)
         return self.output(_attend(layer, q, k, v, mask), stream)  # (B, D)
@@ -284,14 +289,14 @@ class _CrossAttention:
     def __init__(self, layer: Attention, reorder: bool) -> None:
         self.layer = layer
         self.query = _concatenated([layer.query], reorder)
-        self.output = _concatenated([layer.output], reorder)
+        self.output = _linear(layer.output.weight, layer.output.bias, reorder)
 
     def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, shared: _StepInputs) -> Tensor:
         assert cache.memory is not None  # set by `read_targets`
-        k, v = cache.memory  # (sources, G, S, K) each
+        k, v = cache.memory  # (sources, G, S, K), (sources, G, S, U)
         if k.dtype != cache.keys.dtype:
             k = k.to(cache.keys.dtype)  # (sources, G, S, K)
-            v = v.to(cache.keys.dtype)  # (sources, G, S, K)
+            v = v.to(cache.keys.dtype)  # (sources, G, S, U)
             cache.memory = (k, v)
         q = self.query(x).view(x.shape[0], self.layer.heads, 1, self.layer.head_width)  # (B, H, 1, K)
         q = _normed(q, self.layer.query_norm)  # (B, H, 1, K)
@@ -307,16 +312,17 @@ def _normed(x: Tensor, norm: nn.RMSNorm | None) -> Tensor:
 
 
 def _attend(layer: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Return z (B, H K) for queries (B, H, 1, K), keys and values (sources, G, S, K).
+    """Return z (B, H U) for queries (B, H, 1, K), keys (sources, G, S, K) and values (sources, G, S, U).
 
     The H/G query heads of a key head, and the n = B/sources rows of a memory, attend as if they were tokens of one row.
     """
     if isinstance(layer, PrunedAttention) and not layer.uniform_groups:
         k = k[:, layer.kv_index]  # (sources, H, S, K)
-        v = v[:, layer.kv_index]  # (sources, H, S, K)
+        v = v[:, layer.kv_index]  # (sources, H, S, U)
     B = q.shape[0]
     H = layer.heads
     K = layer.head_width
+    U = layer.value_width
     dtype = q.dtype
     sources, G = k.shape[:2]
     if not H:
@@ -328,16 +334,16 @@ def _attend(layer: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | No
     q = q.reshape(sources, G, group * n, K).to(k.dtype)  # (sources, G, H/G n, K)
     if mask is not None and mask.shape[1] > 1:
         mask = mask.reshape(len(mask), G, group, -1)  # (B or 1, G, H/G, S)
-    z = _weighted_values(q, k, v, mask).to(dtype)  # (sources, G, H/G n, K)
+    z = _weighted_values(q, k, v, mask).to(dtype)  # (sources, G, H/G n, U)
     if n > 1:
-        z = z.view(sources, G, group, n, K).permute(0, 3, 1, 2, 4)  # (sources, n, G, H/G, K)
-    return z.reshape(B, H * K)  # (B, H K)
+        z = z.view(sources, G, group, n, U).permute(0, 3, 1, 2, 4)  # (sources, n, G, H/G, U)
+    return z.reshape(B, H * U)  # (B, H U)
 
 
 def _weighted_values(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Return z (B, G, n, K) for queries (B, G, n, K), keys and values (B, G, S, K); `mask` is added to the scores."""
+    """Return z (B, G, n, U) for queries (B, G, n, K), keys (B, G, S, K) and values (B, G, S, U), with a score mask."""
     if q.device.type != "cpu" or q.shape[0] * q.shape[1] < BATCHED_ROWS:
-        return F.scaled_dot_product_attention(q, k, v, mask)  # (B, G, n, K)
+        return F.scaled_dot_product_attention(q, k, v, mask)  # (B, G, n, U)
     q = q / math.sqrt(q.shape[-1])  # (B, G, n, K)
     if q.shape[2] == 1:  # k qᵀ instead of q kᵀ: same values, and MKL reads a long cache up to 1.5 times as fast
         scores = torch.matmul(k, q.transpose(-1, -2)).transpose(-1, -2)  # (B, G, 1, S)
@@ -345,7 +351,7 @@ def _weighted_values(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Te
         scores = torch.matmul(q, k.transpose(-1, -2))  # (B, G, n, S)
     if mask is not None:
         scores = scores + mask  # (B, G, n, S)
-    return torch.matmul(scores.softmax(dim=-1), v)  # (B, G, n, K)
+    return torch.matmul(scores.softmax(dim=-1), v)  # (B, G, n, U)
 
 
 class _FastFeedForward:

@@ -38,7 +38,7 @@ class SlotCache(Cache):
         super().__init__(config, 0, 0, device, dtype)
         self.device = device
         self.dtype = dtype
-        self.slots = [SlotLayer(layer.keys.shape, device, dtype) for layer in self.layers]
+        self.slots = [SlotLayer(layer.keys.shape, config.U, device, dtype) for layer in self.layers]
         self.layers = [*self.slots]
         self.columns = torch.arange(config.context, device=device)[None]  # (1, C)
         self.expected = 0  # number of columns to allocate
@@ -142,8 +142,8 @@ class SlotCache(Cache):
         if n > 1:
             for layer in self.slots:
                 assert layer.memory is not None
-                k, v = layer.memory  # (sources, G, S, K) each
-                layer.memory = (k.repeat_interleave(n, dim=0), v.repeat_interleave(n, dim=0))  # (slots, G, S, K) each
+                k, v = layer.memory  # (sources, G, S, K), (sources, G, S, U)
+                layer.memory = (k.repeat_interleave(n, dim=0), v.repeat_interleave(n, dim=0))  # (slots, G, S, K or U)
         try:
             yield None if self.memory_mask is None else self.memory_mask.repeat_interleave(n, dim=0)  # (slots, S)
         finally:
@@ -156,7 +156,7 @@ class SlotCache(Cache):
             layer.allocated = [keys, values]
 
     def _reserve_memory(self, memories: Sequence[Tensor]) -> None:
-        """Allocate tensors for the keys and values of memories (B, G, S, K), two tensors per layer."""
+        """Allocate tensors for the keys and values of memories (B, G, S, K or U), two tensors per layer."""
         allocated = [tensor for layer in self.slots for tensor in layer.allocated_memory]
         if not allocated:
             allocated = [memory[:0, :, :0].to(self.dtype) for memory in memories]
@@ -178,48 +178,48 @@ class SlotCache(Cache):
 class SlotLayer(LayerCache):
     """One layer of a `SlotCache`: the allocated tensors, and views of the part in use."""
 
-    def __init__(self, shape: Sequence[int], device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, shape: Sequence[int], value_width: int, device: torch.device, dtype: torch.dtype) -> None:
         _, G, _, K = shape
-        super().__init__((0, G, 0, K), device, dtype)
-        self.allocated = [self.keys, self.values]  # (slots, G, columns, K) each
-        self.allocated_memory: list[Tensor] = []  # (sources, G, columns, K) each; empty without a memory
+        super().__init__((0, G, 0, K), value_width, device, dtype)
+        self.allocated = [self.keys, self.values]  # (slots, G, columns, K), (slots, G, columns, U)
+        self.allocated_memory: list[Tensor] = []  # (sources, G, columns, K or U) each; empty without a memory
         self.ends: int | tuple[Tensor, Tensor] = 0
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Append k and v (B, G, 1, K) to their rows; return all cached keys and values, (B, G, S, K) each."""
+        """Append k (B, G, 1, K) and v (B, G, 1, U) to their rows; return all cached keys and values."""
         if isinstance(self.ends, int):  # all rows end in the same column
             self.keys.narrow(2, self.ends, 1).copy_(k)  # (B, G, 1, K)
-            self.values.narrow(2, self.ends, 1).copy_(v)  # (B, G, 1, K)
+            self.values.narrow(2, self.ends, 1).copy_(v)  # (B, G, 1, U)
         else:
             slots, columns = self.ends  # (B) each
             self.keys[slots, :, columns] = k[:, :, 0].to(self.keys.dtype)  # (B, G, K)
-            self.values[slots, :, columns] = v[:, :, 0].to(self.values.dtype)  # (B, G, K)
+            self.values[slots, :, columns] = v[:, :, 0].to(self.values.dtype)  # (B, G, U)
         return self.keys.narrow(2, 0, self.length), self.values.narrow(2, 0, self.length)
 
     def take_over(self, other: LayerCache) -> None:
         """Take over another layer's tensors; only a memory of another data type is copied, to convert it."""
         self.allocated = [other.keys, other.values]
         if other.memory is not None:
-            k, v = other.memory  # (sources, G, S, K) each
+            k, v = other.memory  # (sources, G, S, K), (sources, G, S, U)
             self.allocated_memory = [k.to(other.keys.dtype), v.to(other.keys.dtype)]
 
     def fill(self, slots: Sequence[int], other: LayerCache, lengths: Sequence[int]) -> None:
         """Copy the rows of another layer, of these lengths, and its memory into slots."""
         for target, values in zip(self.allocated, (other.keys, other.values), strict=True):
             for row, (slot, length) in enumerate(zip(slots, lengths, strict=True)):
-                target[slot, :, :length] = values[row, :, :length]  # (G, length, K)
+                target[slot, :, :length] = values[row, :, :length]  # (G, length, K or U)
         if other.memory is not None:
             width = other.memory[0].shape[2]
             for target, values in zip(self.allocated_memory, other.memory, strict=True):
                 for row, slot in enumerate(slots):
-                    target[slot, :, :width] = values[row]  # (G, width, K)
+                    target[slot, :, :width] = values[row]  # (G, width, K or U)
 
     def set_views(self, slots: int, sources: int, width: int) -> None:
         """Set the views of the first `slots` slots, and of `width` columns of the first `sources` memories."""
         self.keys = self.allocated[0][:slots]  # (B, G, columns, K)
-        self.values = self.allocated[1][:slots]  # (B, G, columns, K)
+        self.values = self.allocated[1][:slots]  # (B, G, columns, U)
         if sources:
-            k, v = (tensor[:sources, :, :width] for tensor in self.allocated_memory)  # (sources, G, S, K) each
+            k, v = (tensor[:sources, :, :width] for tensor in self.allocated_memory)
             self.memory = (k, v)
 
 
@@ -269,12 +269,12 @@ class _Selection:
         self.buffer: Tensor | None = None  # shared by all tensors, so that it stays in the CPU's cache
 
     def apply(self, tensor: Tensor) -> Tensor:
-        """Select the rows of a tensor (slots, G, columns, K), in place unless it has too few slots; return it.
+        """Select the rows of a tensor (slots, G, columns, K or U), in place unless it has too few slots; return it.
 
         In a larger tensor, unused columns are zero, because masked values must be finite. If all rows have the same
         length, unused columns are left uninitialized: only beam search repeats rows, and there rows keep equal lengths.
         """
-        columns = tensor.narrow(2, 0, self.filled)  # (slots, G, filled, K)
+        columns = tensor.narrow(2, 0, self.filled)  # (slots, G, filled, K or U)
         if self.count > tensor.shape[0]:
             larger = tensor.new_empty((self.count, *tensor.shape[1:]))
             larger.narrow(2, 0, self.filled).copy_(columns.index_select(0, self.rows))
@@ -284,30 +284,30 @@ class _Selection:
         if self.into_gaps:
             for to, origin in self.moves:
                 length = self.lengths[origin]
-                columns[to, :, :length] = columns[origin, :, :length]  # (G, length, K)
+                columns[to, :, :length] = columns[origin, :, :length]  # (G, length, K or U)
         else:
             if self.buffer is None or self.buffer.shape[1:] != columns.shape[1:]:  # pruned layers may differ in heads
-                self.buffer = columns.new_empty((len(self.moves), *columns.shape[1:]))  # (moves, G, filled, K)
+                self.buffer = columns.new_empty((len(self.moves), *columns.shape[1:]))  # (moves, G, filled, K or U)
             torch.index_select(columns, 0, self.origins, out=self.buffer)
             columns.index_copy_(0, self.targets, self.buffer)
         return tensor
 
 
 def _enlarged(tensors: Sequence[Tensor], slots: int, columns: int) -> list[Tensor]:
-    """Return tensors (slots, G, columns, K) of at least this size with the contents of `tensors`.
+    """Return tensors (slots, G, columns, K or U) of at least this size with the contents of `tensors`.
 
     The number of slots at least doubles when it grows. Unless the old tensors have no slots, larger tensors are views
     of a single allocation: a large allocation is returned to the system when it is freed, but many medium allocations
     would fragment the memory of the process.
     """
-    old_slots, _, old_columns, K = tensors[0].shape
+    old_slots, _, old_columns, _ = tensors[0].shape
     if old_slots >= slots and old_columns >= columns:
         return list(tensors)
     if not old_slots:
-        return [tensor.new_zeros((slots, tensor.shape[1], columns, K)) for tensor in tensors]
+        return [tensor.new_zeros((slots, tensor.shape[1], columns, tensor.shape[3])) for tensor in tensors]
     slots = old_slots if old_slots >= slots else max(slots, 2 * old_slots)
     columns = max(old_columns, columns)
-    shapes = [(slots, tensor.shape[1], columns, K) for tensor in tensors]
+    shapes = [(slots, tensor.shape[1], columns, tensor.shape[3]) for tensor in tensors]
     parts = tensors[0].new_zeros(sum(map(math.prod, shapes))).split([math.prod(shape) for shape in shapes])
     larger = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
     for new, old in zip(larger, tensors, strict=True):

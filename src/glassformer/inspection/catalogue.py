@@ -23,10 +23,10 @@ TENSOR_KINDS = {
     "resid": ("dec.n.resid", "BTD", "the residual stream before block n, or after the last block if n = L"),
     "q": ("dec.n.self.q", "BHTK", "queries after the model's query norm and rotary embedding, if any"),
     "k": ("dec.n.self.k", "BGSK", "keys after the same steps, including cached keys"),
-    "v": ("dec.n.self.v", "BGSK", "values, including cached values"),
+    "v": ("dec.n.self.v", "BGSU", "values, including cached values"),
     "scores": ("dec.n.self.scores", "BHTS", "q kᵀ / √K plus the position bias; -inf where masked"),
     "pattern": ("dec.n.self.pattern", "BHTS", "attention weights: softmax of the scores; zeros in fully masked rows"),
-    "z": ("dec.n.self.z", "BHTK", "pattern times v, the input of the output projection"),
+    "z": ("dec.n.self.z", "BHTU", "pattern times v, the input of the output projection"),
     "head_output": (
         "dec.n.self.head_output",
         "BHTD",
@@ -165,7 +165,8 @@ def _entries(model: Model) -> Iterator[Recordable]:
 
 def _attention_entries(layer: Attention, site: str, stack: str) -> Iterator[Recordable]:
     """Yield the tensors inside an attention layer."""
-    sizes = {"H": layer.heads, "G": layer.kv_heads, "K": layer.head_width, "D": layer.output.out_features}
+    sizes = {"H": layer.heads, "G": layer.kv_heads, "K": layer.head_width, "U": layer.value_width}
+    sizes["D"] = len(layer.output.weight)
     for thing in ATTENTION_TENSOR_KINDS:
         hook = "z" if thing == "head_output" else thing
         tap = Tap(getattr(layer, f"hook_{hook}"))

@@ -226,7 +226,7 @@ def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
         allowed = mask.allowed_tensor(masked)  # (B or 1, 1, T or 1, S)
         if mask.fully_masked is not None:
             allowed = allowed & ~mask.fully_masked  # (B or 1, 1, T or 1, S)
-    z = calls.output(layer.hook_z)  # (B, H, T, K)
+    z = calls.output(layer.hook_z)  # (B, H, T, U)
     return AttentionTrace(
         heads=tuple(head_numbers(layer)),
         kv_index=tuple(kv_index(layer)),
@@ -253,9 +253,9 @@ def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
 
 
 def head_outputs(layer: Attention, z: Tensor) -> Tensor:
-    """Return the contribution of each head to the output projection: z (B, H, T, K) -> (B, H, T, D)."""
-    matrix = layer.output.weight.unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
-    return torch.einsum("bhtk,dhk->bhtd", z, matrix)  # (B, H, T, D)
+    """Return the contribution of each head to the layer's output: z (B, H, T, U) -> (B, H, T, D)."""
+    matrix = layer.output.weight.unflatten(1, (layer.heads, layer.value_width))  # (D, H, U)
+    return torch.einsum("bhtu,dhu->bhtd", z, matrix)  # (B, H, T, D)
 
 
 def _heads(x: Tensor, layer: Attention) -> Tensor:

@@ -24,7 +24,7 @@ class AttentionTrace:
         source: (B, S, D) input of the key and value projections: `input`, or the encoder's memory.
         q_projected, k_projected: (B, H, T, K) and (B, G, S, K), outputs of the projections.
         q_unrotated, k_unrotated: (B, H, T, K) and (B, G, S, K), after qk-norm, if any, and before rotation.
-        q, k, v: (B, H, T, K), (B, G, S, K) and (B, G, S, K), as used for attention.
+        q, k, v: (B, H, T, K), (B, G, S, K) and (B, G, S, U), as used for attention.
         rotation: rotation of q and k; None if positions are not rotary, and in cross-attention.
         scaled: (B, H, T, S) q kᵀ / √K, including masked keys.
         bias: (B or 1, H, T, S) position bias added to `scaled`, -inf where masked; None if there is no bias.
@@ -32,7 +32,7 @@ class AttentionTrace:
         allowed: (B, 1, T, S) bool, False where `masked` is -inf in all heads; computed from the mask if the layer has
             no heads.
         pattern: (B, H, T, S) attention weights: softmax of `masked`; zeros in fully masked rows.
-        z: (B, H, T, K) pattern times v.
+        z: (B, H, T, U) pattern times v.
         head_outputs: (B, H, T, D) contribution of each head to the output projection, computed from z.
         output_bias: (D) bias of the output projection; None without a bias.
         output: (B, T, D) sum of `head_outputs` over heads plus `output_bias`, up to rounding.

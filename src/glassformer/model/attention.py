@@ -9,7 +9,7 @@ read a tensor there, or replace it by returning another tensor. Hook points have
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -157,25 +157,25 @@ def attend(
     Args:
         q: (B, H, T, K) queries.
         k: (B, G, S, K) keys; G divides H, and each key head serves H / G query heads.
-        v: (B, G, S, any width) values.
+        v: (B, G, S, U) values.
         mask: see `Mask`.
         dropout: dropout probability of the pattern's entries.
         explicit: whether to compute step by step, pass each step to `hooks`, and also return the pattern.
         hooks: functions that read and may replace the tensors of the explicit computation; used only if `explicit`.
 
     Returns:
-        z (B, H, T, width of v), and the pattern (B, H, T, S) if `explicit`, else None.
+        z (B, H, T, U), and the pattern (B, H, T, S) if `explicit`, else None.
     """
     tokens = max(q.shape[2], k.shape[2])
     explicit_is_faster = q.dtype == torch.bfloat16 and q.is_cpu and tokens <= EXPLICIT_BF16_TOKENS
     if explicit:
-        return explicit_attention(q, k, v, mask, dropout, True, hooks)  # (B, H, T, K), (B, H, T, S)
+        return explicit_attention(q, k, v, mask, dropout, True, hooks)  # (B, H, T, U), (B, H, T, S)
     if explicit_is_faster:
-        z, _ = explicit_attention(q, k, v, mask, dropout)  # (B, H, T, K)
+        z, _ = explicit_attention(q, k, v, mask, dropout)  # (B, H, T, U)
     else:
-        z = fused_attention(q, k, v, mask, dropout)  # (B, H, T, K)
+        z = fused_attention(q, k, v, mask, dropout)  # (B, H, T, U)
     if mask.fully_masked is not None:
-        z = z.masked_fill(mask.fully_masked, 0.0)  # (B, H, T, K)
+        z = z.masked_fill(mask.fully_masked, 0.0)  # (B, H, T, U)
     return z, None
 
 
@@ -188,7 +188,7 @@ def explicit_attention(
     zero_fully_masked: bool = False,
     hooks: ScoreHooks = NO_HOOKS,
 ) -> tuple[Tensor, Tensor]:
-    """Compute z (B, H, T, width of v) and the pattern (B, H, T, S) step by step; other arguments as in `attend`.
+    """Compute z (B, H, T, U) and the pattern (B, H, T, S) step by step; other arguments as in `attend`.
 
     Args:
         zero_fully_masked: whether to zero the pattern and z of queries without an allowed key. If not, the caller must
@@ -197,7 +197,7 @@ def explicit_attention(
     if q.shape[1] != k.shape[1]:
         group = q.shape[1] // k.shape[1]
         k = k.repeat_interleave(group, dim=1)  # (B, H, S, K)
-        v = v.repeat_interleave(group, dim=1)  # (B, H, S, K)
+        v = v.repeat_interleave(group, dim=1)  # (B, H, S, U)
     products = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
     if mask.bias is None:
         allowed = mask.allowed_tensor(products)  # (B or 1, 1, T or 1, S); causal: query t attends to keys 0 … t
@@ -214,17 +214,17 @@ def explicit_attention(
         scores = hooks.scores(scores.masked_fill(fully_masked, -math.inf))  # (B, H, T, S)
         pattern = scores.masked_fill(fully_masked, 0.0).softmax(dim=-1)  # (B, H, T, S)
         pattern = hooks.pattern(pattern.masked_fill(fully_masked, 0.0))  # (B, H, T, S)
-    z = F.dropout(pattern, dropout, training=dropout > 0) @ v  # (B, H, T, K)
+    z = F.dropout(pattern, dropout, training=dropout > 0) @ v  # (B, H, T, U)
     return z, pattern
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
-    """Compute z (B, H, T, K) with PyTorch's `scaled_dot_product_attention`; arguments as in `attend`.
+    """Compute z (B, H, T, U) with PyTorch's `scaled_dot_product_attention`; arguments as in `attend`.
 
     PyTorch chooses a fused kernel, which does not store the pattern, if there is one for these inputs.
     """
     if q.shape[1] == 0:  # all heads were removed; the GPU kernels would divide by zero
-        return q  # (B, 0, T, K)
+        return q.new_empty(*q.shape[:3], v.shape[3])  # (B, 0, T, U)
     attn_mask = mask.allowed  # (B or 1, 1, T or 1, S) bool, True where allowed, or None
     if mask.bias is not None:
         attn_mask = mask.bias.to(q.dtype)  # (B or 1, H, T, S), -inf at masked keys
@@ -234,13 +234,34 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float 
     )
 
 
+class NoProjection(nn.Module):
+    """The concatenated heads as the output of attention, without an output projection.
+
+    `weight` and `bias` are those of the linear layer that would give the same output; neither is a parameter.
+
+    Args:
+        width: D.
+        channels: (H U) the channel of the residual stream to which each channel of the heads is added.
+    """
+
+    bias: None = None
+
+    def __init__(self, width: int, channels: Sequence[int]) -> None:
+        super().__init__()
+        self.weight = nn.Buffer(torch.eye(width)[:, list(channels)], persistent=False)  # (D, H U)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Map (B, T, H U) -> (B, T, D): unchanged, or with zeros in the channels of removed heads."""
+        return z if z.shape[-1] == len(self.weight) else F.linear(z, self.weight.to(z.dtype))  # (B, T, D)
+
+
 class Attention(nn.Module):
     """Multi-head, grouped-query (Ainslie et al. 2023) or multi-query attention: self-attention or cross-attention.
 
-    Hook points, in the order of the forward pass: `hook_q` (B, H, T, K), `hook_k` and `hook_v` (B, G, S, K), after
-    norms and rotation and with the cached keys and values; `hook_products`, `hook_scores` and `hook_pattern` (B, H, T,
-    S, see `ScoreHooks`); `hook_z` (B, H, T, K). The three hook points of shape (B, H, T, S) run only while a hook is
-    registered on any of them, and attention is then computed explicitly; the other hook points always run.
+    Hook points, in the order of the forward pass: `hook_q` (B, H, T, K), `hook_k` (B, G, S, K) and `hook_v` (B, G, S,
+    U), after norms and rotation and with the cached keys and values; `hook_products`, `hook_scores` and `hook_pattern`
+    (B, H, T, S, see `ScoreHooks`); `hook_z` (B, H, T, U). The three hook points of shape (B, H, T, S) run only while a
+    hook is registered on any of them, and attention is then computed explicitly; the other hook points always run.
 
     Args:
         config: model settings.
@@ -254,13 +275,19 @@ class Attention(nn.Module):
         K = config.K
         H = config.heads if heads is None else heads
         G = config.G if kv_heads is None else kv_heads
+        U = config.U
         self.heads = H
         self.kv_heads = G
         self.head_width = K
+        self.value_width = U
         self.query = nn.Linear(D, H * K, bias=config.attention_bias)
         self.key = nn.Linear(D, G * K, bias=config.attention_bias)
-        self.value = nn.Linear(D, G * K, bias=config.attention_bias)
-        self.output = nn.Linear(H * K, D, bias=config.attention_bias)
+        self.value = nn.Linear(D, G * U, bias=config.attention_bias)
+        self.output: nn.Linear | NoProjection
+        if config.output_projection:
+            self.output = nn.Linear(H * U, D, bias=config.attention_bias)
+        else:
+            self.output = NoProjection(D, range(H * U))
         self.query_norm = make_qk_norm(config, H)
         self.key_norm = make_qk_norm(config, G)
         self.dropout = config.dropout_attention
@@ -290,32 +317,32 @@ class Attention(nn.Module):
         """
         q = self.split_heads(self.query(x), self.heads, self.query_norm)  # (B, H, T, K)
         if memory is not None and cache is not None and cache.memory is not None:
-            k, v = cache.memory  # (B, G, S, K) each
+            k, v = cache.memory  # (B, G, S, K), (B, G, S, U)
         else:
             source = x if memory is None else memory  # (B, S, D)
             k = self.split_heads(self.key(source), self.kv_heads, self.key_norm)  # (B, G, S, K)
-            v = self.split_heads(self.value(source), self.kv_heads)  # (B, G, S, K)
+            v = self.value(source).unflatten(-1, (self.kv_heads, self.value_width)).transpose(1, 2)  # (B, G, S, U)
         if rotation is not None:
             q = rotate(q, rotation)  # (B, H, T, K)
             k = rotate(k, rotation)  # (B, G, S, K)
         if cache is not None and memory is None:
-            k, v = cache.append(k, v)  # (B, G, S, K) each; S now includes the cached tokens
+            k, v = cache.append(k, v)  # (B, G, S, K), (B, G, S, U); S now includes the cached tokens
         elif cache is not None:
             cache.memory = (k, v)
         q = self.hook_q(q)  # (B, H, T, K)
         k = self.hook_k(k.to(q.dtype))  # (B, G, S, K); the cache may have another data type
-        v = self.hook_v(v.to(q.dtype))  # (B, G, S, K)
-        z = self.hook_z(self.compute_z(q, k, v, mask))  # (B, H, T, K)
+        v = self.hook_v(v.to(q.dtype))  # (B, G, S, U)
+        z = self.hook_z(self.compute_z(q, k, v, mask))  # (B, H, T, U)
         return self.output(z.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def compute_z(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """Compute z (B, H, T, K) from queries (B, H, T, K), keys and values (B, G, S, K); run score hooks, if any."""
+        """Compute z (B, H, T, U) from queries, keys (B, G, S, K) and values (B, G, S, U); run score hooks, if any."""
         dropout = self.dropout if self.training else 0.0
         if is_observed(self.hook_products) or is_observed(self.hook_scores) or is_observed(self.hook_pattern):
             hooks = ScoreHooks(self.hook_products, self.hook_scores, self.hook_pattern)
-            z, _ = attend(q, k, v, mask, dropout, explicit=True, hooks=hooks)  # (B, H, T, K)
+            z, _ = attend(q, k, v, mask, dropout, explicit=True, hooks=hooks)  # (B, H, T, U)
         else:
-            z, _ = attend(q, k, v, mask, dropout)  # (B, H, T, K)
+            z, _ = attend(q, k, v, mask, dropout)  # (B, H, T, U)
         return z
 
     def split_heads(self, x: Tensor, heads: int, norm: nn.RMSNorm | None = None) -> Tensor:

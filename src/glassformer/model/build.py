@@ -80,10 +80,12 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
     """
     generator = torch.Generator().manual_seed(seed)
     n_sublayers = sum(isinstance(module, Attention | FeedForward) for module in model.modules())
-    writers = {
-        id(module.output if isinstance(module, Attention) else module.down)
+    writers = {id(module.down) for module in model.modules() if isinstance(module, FeedForward)}
+    # Without an output projection, the values are what a layer adds to the residual stream.
+    writers |= {
+        id(module.output if isinstance(module.output, nn.Linear) else module.value)
         for module in model.modules()
-        if isinstance(module, Attention | FeedForward)
+        if isinstance(module, Attention)
     }
     # Without norms, nothing normalizes the output of the head's transform.
     shrunk = writers | ({id(getattr(model.head, "transform", None))} if config.norm == "none" else set())

@@ -13,17 +13,19 @@ from glassformer.model.positions import token_positions
 class LayerCache:
     """Cached keys and values of one layer, for the tokens so far (in order) and for the memory."""
 
-    def __init__(self, shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, shape: tuple[int, int, int, int], value_width: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
         self.keys = torch.zeros(shape, device=device, dtype=dtype)  # (B, G, capacity, K)
-        self.values = torch.zeros(shape, device=device, dtype=dtype)  # (B, G, capacity, K)
-        self.memory: tuple[Tensor, Tensor] | None = None  # keys and values of the memory, (B, G, S, K) each
+        self.values = torch.zeros((*shape[:3], value_width), device=device, dtype=dtype)  # (B, G, capacity, U)
+        self.memory: tuple[Tensor, Tensor] | None = None  # of the memory: keys (B, G, S, K) and values (B, G, S, U)
         self.length = 0
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Append k and v (B, G, T, K) to the cache; return all cached keys and values, (B, G, length, K) each."""
+        """Append k (B, G, T, K) and v (B, G, T, U) to the cache; return all cached keys and values."""
         T = k.shape[2]
         self.keys.narrow(2, self.length, T).copy_(k)  # (B, G, T, K)
-        self.values.narrow(2, self.length, T).copy_(v)  # (B, G, T, K)
+        self.values.narrow(2, self.length, T).copy_(v)  # (B, G, T, U)
         self.length += T
         return self.keys.narrow(2, 0, self.length), self.values.narrow(2, 0, self.length)
 
@@ -43,7 +45,7 @@ class Cache:
         self, config: ModelConfig, batch: int, capacity: int, device: torch.device, dtype: torch.dtype
     ) -> None:
         kv_heads = [len(config.kept_kv_heads(f"dec.{layer}.self")) for layer in range(config.layers)]  # G of each layer
-        self.layers = [LayerCache((batch, G, capacity, config.K), device, dtype) for G in kv_heads]
+        self.layers = [LayerCache((batch, G, capacity, config.K), config.U, device, dtype) for G in kv_heads]
         self.attention_mask = torch.ones(batch, capacity, dtype=torch.bool, device=device)  # (B, capacity)
         self.positions = torch.arange(capacity, device=device).repeat(batch, 1)  # (B, capacity)
         self.capacity = capacity

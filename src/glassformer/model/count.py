@@ -81,7 +81,7 @@ def count_model(
             name,
             parameters[name],
             flops.get(name, 0),
-            2 * kv_heads * config.K * 4 if name == "self-attention" else 0,
+            kv_heads * (config.K + config.U) * 4 if name == "self-attention" else 0,
         )
         for name in PARTS.values()
         if name in parameters
@@ -99,7 +99,7 @@ def _flops(model: Model, config: ModelConfig) -> dict[str, int]:
             component, n_keys = (
                 ("cross-attention", config.context) if name.endswith(".cross") else ("self-attention", window)
             )
-            flops[component] = flops.get(component, 0) + 4 * module.heads * config.K * n_keys
+            flops[component] = flops.get(component, 0) + 2 * module.heads * (config.K + config.U) * n_keys
     if not isinstance(model, Classifier):
         flops["output head"] = flops.get("output head", 0) + 2 * model.vocab_size * config.width
     return flops

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.base.config import ModelConfig
-from glassformer.model.attention import Attention, Mask
+from glassformer.model.attention import Attention, Mask, NoProjection
 from glassformer.model.cache import LayerCache
 from glassformer.model.positions import Rotation
 from glassformer.model.transformer import Block, Stack
@@ -38,6 +38,11 @@ class PrunedAttention(Attention):
         if not numbers:  # without heads there is nothing to normalize
             self.query_norm = None
             self.key_norm = None
+        if not config.output_projection:
+            U = config.U
+            self.output = NoProjection(
+                config.width, [number * U + channel for number in numbers for channel in range(U)]
+            )
         self.head_numbers = numbers
         self.kv_index = [kv_numbers.index(number * config.G // config.heads) for number in numbers]
         self.uniform_groups = all(self.kv_index.count(kv) * len(kv_numbers) == len(numbers) for kv in self.kv_index)
@@ -61,10 +66,10 @@ class PrunedAttention(Attention):
         return self.output(x[..., :0])  # (B, T, D)
 
     def compute_z(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """Compute z (B, H, T, K) from queries (B, H, T, K), keys and values (B, G, S, K)."""
+        """Compute z (B, H, T, U) from queries, keys (B, G, S, K) and values (B, G, S, U)."""
         if not self.uniform_groups:
             k = torch.stack([k[:, kv] for kv in self.kv_index], dim=1)  # (B, H, S, K)
-            v = torch.stack([v[:, kv] for kv in self.kv_index], dim=1)  # (B, H, S, K)
+            v = torch.stack([v[:, kv] for kv in self.kv_index], dim=1)  # (B, H, S, U)
         return super().compute_z(q, k, v, mask_of_heads(self, mask))
 
 

@@ -48,12 +48,12 @@ def attend(q: Array, k: Array, v: Array, allowed: Bools, bias: Array | None = No
 
     Args:
         q: (B, H, T, K) queries.
-        k, v: (B, H, S, K) keys and values, repeated for query heads that share them.
+        k, v: (B, H, S, K) keys and (B, H, S, U) values, repeated for query heads that share them.
         allowed: bool array that broadcasts to (B, H, T, S), False where the key is masked.
         bias: (B, H, T, S) added to the scores; None: no bias.
 
     Returns:
-        z (B, H, T, K), and the values for the backward pass, including the attention weights.
+        z (B, H, T, U), and the values for the backward pass, including the attention weights.
     """
     scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])  # (B, H, T, S)
     if bias is not None:
@@ -62,22 +62,22 @@ def attend(q: Array, k: Array, v: Array, allowed: Bools, bias: Array | None = No
     highest = scores.max(axis=-1, keepdims=True)  # (B, H, T, 1)
     exps = np.exp(scores - np.where(np.isfinite(highest), highest, 0))  # (B, H, T, S)
     weights = exps / np.where(np.isfinite(highest), exps.sum(axis=-1, keepdims=True), 1)  # (B, H, T, S)
-    return weights @ v, Attend(q, k, v, weights)  # (B, H, T, K)
+    return weights @ v, Attend(q, k, v, weights)  # (B, H, T, U)
 
 
 def attend_backward(dz: Array, saved: Attend) -> tuple[Array, Array, Array, Array]:
-    """Return dq (B, H, T, K), dk and dv (B, H, S, K), and dbias (B, H, T, S), which is also the gradient of the scores.
+    """Return dq (B, H, T, K), dk (B, H, S, K), dv (B, H, S, U), and dbias (B, H, T, S), the gradient of the scores too.
 
     z = A v gives dA = dz vᵀ and dv = Aᵀ dz. Softmax has ∂A_s/∂score_r = A_s (δ_sr - A_r), so
     dscore = A (dA - Σ_s A_s dA_s), which is 0 where A is 0. score = q kᵀ / √K gives dq and dk.
     """
-    q, k, v, weights = saved  # (B, H, T, K), (B, H, S, K), (B, H, S, K), (B, H, T, S)
+    q, k, v, weights = saved  # (B, H, T, K), (B, H, S, K), (B, H, S, U), (B, H, T, S)
     dweights = dz @ v.swapaxes(-1, -2)  # (B, H, T, S)
     dscores = weights * (dweights - (weights * dweights).sum(axis=-1, keepdims=True))  # (B, H, T, S)
     scale = 1 / math.sqrt(q.shape[-1])
     dq = dscores @ k * scale  # (B, H, T, K)
     dk = dscores.swapaxes(-1, -2) @ q * scale  # (B, H, S, K)
-    dv = weights.swapaxes(-1, -2) @ dz  # (B, H, S, K)
+    dv = weights.swapaxes(-1, -2) @ dz  # (B, H, S, U)
     return dq, dk, dv, dscores
 
 
@@ -125,7 +125,7 @@ def project(
     Queries and keys may have an RMSNorm (QK-norm), over each head (Henry et al. 2020, section 3) or over all heads as
     one vector (Team OLMo 2025), depending on the width of its gain.
 
-    x: (B, T, D) -> (B, heads, T, K).
+    x: (B, T, D) -> (B, heads, T, K), or (B, heads, T, U) for values.
     """
     flat, saved_linear = linear(x, under(name, weights))  # (B, T, heads K)
     B, T, _ = flat.shape
@@ -134,7 +134,8 @@ def project(
     if gain:
         parts = flat.reshape(B, T, -1, len(gain["weight"]))  # (B, T, heads, K) or (B, T, 1, heads K)
         flat, saved_norm = norm(parts, gain, "rmsnorm", settings.norm_eps or RMSNORM_EPSILON)
-    y = flat.reshape(B, T, heads, settings.K).transpose(0, 2, 1, 3)  # (B, heads, T, K)
+    width = settings.U if name == "value" else settings.K
+    y = flat.reshape(B, T, heads, width).transpose(0, 2, 1, 3)  # (B, heads, T, K or U)
     if angles is not None:
         y = rotate(y, angles)  # (B, heads, T, K)
     return y, ProjectedHeads(saved_linear, saved_norm, angles)
@@ -170,6 +171,7 @@ class NumpyAttention(NamedTuple):
     value: ProjectedHeads
     attend: Attend
     output: Linear
+    projects: bool  # whether there is an output projection
 
 
 def attention(
@@ -200,11 +202,23 @@ def attention(
     groups = head_groups(settings, site)
     q, query = project(x, weights, "query", len(groups.heads), angles, settings)  # (B, H, T, K)
     k, key = project(source, weights, "key", groups.kv_heads, angles, settings)  # (B, G, S, K)
-    v, value = project(source, weights, "value", groups.kv_heads, None, settings)  # (B, G, S, K)
+    v, value = project(source, weights, "value", groups.kv_heads, None, settings)  # (B, G, S, U)
     layer_bias = None if bias is None else bias[:, groups.heads]  # (B, H, T, S)
-    z, saved = attend(q, k[:, groups.kv_index], v[:, groups.kv_index], allowed, layer_bias)  # (B, H, T, K)
-    y, output = linear(joined(z), under("output", weights))  # (B, T, D)
-    return y, NumpyAttention(settings.heads, groups, query, key, value, saved, output)
+    z, saved = attend(q, k[:, groups.kv_index], v[:, groups.kv_index], allowed, layer_bias)  # (B, H, T, U)
+    y, output = linear(joined(z), output_weights(weights, settings, groups))  # (B, T, D)
+    return y, NumpyAttention(settings.heads, groups, query, key, value, saved, output, settings.output_projection)
+
+
+def output_weights(weights: Weights, settings: Settings, groups: HeadGroups) -> Weights:
+    """Return the weights of the output projection.
+
+    Without a projection, its matrix (D, H U) would be the identity, with only the columns of the remaining heads.
+    """
+    if settings.output_projection:
+        return under("output", weights)
+    U = settings.U
+    channels = [head * U + channel for head in groups.heads for channel in range(U)]  # (H U)
+    return {"weight": np.eye(settings.width)[:, channels]}
 
 
 def attention_backward(dy: Array, saved: NumpyAttention) -> tuple[Array, Array, Array, dict[str, Array]]:
@@ -213,13 +227,14 @@ def attention_backward(dy: Array, saved: NumpyAttention) -> tuple[Array, Array, 
     dx is the gradient through the queries, and dsource the gradient through the keys and values. dbias (B, heads, T, S)
     is 0 for removed heads.
     """
-    dflat, output = linear_backward(dy, saved.output)  # (B, T, H K)
-    B, H, T, K = saved.attend.q.shape
-    dz = dflat.reshape(B, T, H, K).transpose(0, 2, 1, 3)  # (B, H, T, K)
+    dflat, output = linear_backward(dy, saved.output)  # (B, T, H U)
+    B, H, T, _ = saved.attend.q.shape
+    dz = dflat.reshape(B, T, H, saved.attend.v.shape[-1]).transpose(0, 2, 1, 3)  # (B, H, T, U)
     dq, dk, dv, dscores = attend_backward(dz, saved.attend)
     dx, query = project_backward(dq, saved.query, "query")  # (B, T, D)
     dsource_key, key = project_backward(sum_groups(dk, saved.groups), saved.key, "key")  # (B, S, D)
     dsource_value, value = project_backward(sum_groups(dv, saved.groups), saved.value, "value")  # (B, S, D)
     dbias = np.zeros((B, saved.heads, T, dscores.shape[-1]))  # (B, heads, T, S)
     dbias[:, saved.groups.heads] = dscores
-    return dx, dsource_key + dsource_value, dbias, with_prefix("output", output) | query | key | value
+    projection = with_prefix("output", output) if saved.projects else {}
+    return dx, dsource_key + dsource_value, dbias, projection | query | key | value

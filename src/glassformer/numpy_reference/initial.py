@@ -84,8 +84,9 @@ def _attention(settings: Settings, name: str, site: str) -> Shapes:
     H = len(settings.kept_heads(site))
     G = len(settings.kept_kv_heads(site))
     weight_shapes = _linear(f"{name}.query", H * K, D, bias)
-    weight_shapes |= _linear(f"{name}.key", G * K, D, bias) | _linear(f"{name}.value", G * K, D, bias)
-    weight_shapes |= _linear(f"{name}.output", D, H * K, bias)
+    weight_shapes |= _linear(f"{name}.key", G * K, D, bias) | _linear(f"{name}.value", G * settings.U, D, bias)
+    if settings.output_projection:
+        weight_shapes |= _linear(f"{name}.output", D, H * settings.U, bias)
     if settings.qk_norm == "none" or not H:
         return weight_shapes
     query_width, key_width = (K, K) if settings.qk_norm == "head" else (H * K, G * K)
@@ -114,7 +115,8 @@ def initial_weights(
     generator = np.random.default_rng(seed)
     weights = {}
     weight_shapes = shapes(settings, vocab_size, source_vocab_size, settings.classes)
-    n_writers = sum(name.endswith(("output.weight", "down.weight")) for name in weight_shapes)
+    writers = writing_matrices(settings)
+    n_writers = sum(name.endswith(writers) for name in weight_shapes)
     for name, shape in weight_shapes.items():
         if len(shape) == 1:
             weights[name] = np.zeros(shape) if name.endswith("bias") else np.ones(shape)
@@ -125,6 +127,11 @@ def initial_weights(
     return weights
 
 
+def writing_matrices(settings: Settings) -> tuple[str, str]:
+    """Return the ends of the names of matrices that write into the residual stream."""
+    return ("output.weight" if settings.output_projection else "value.weight", "down.weight")
+
+
 def _initial_std(name: str, shape: tuple[int, ...], settings: Settings, vocab_size: int, n_writers: int) -> float:
     """Return the standard deviation of a matrix's initial values."""
     std = 1 / math.sqrt(max(1, shape[1]))
@@ -132,7 +139,7 @@ def _initial_std(name: str, shape: tuple[int, ...], settings: Settings, vocab_si
         return 0.1 * std
     if name.endswith("score_positions.table.weight"):
         return 0.02
-    if name.endswith(("output.weight", "down.weight")):
+    if name.endswith(writing_matrices(settings)):
         return 0.0 if settings.zero_output else std / math.sqrt(n_writers)
     if name == "head.transform.weight" and settings.norm == "none":
         return std / math.sqrt(n_writers)

@@ -42,6 +42,7 @@ class Settings:
     heads: int = 4  # H
     kv_heads: int | None = None  # G
     head_width: int | None = None  # K
+    value_width: int | None = None  # U
     hidden: int | None = None  # F
     positions: str = "learned"
     norm: str = "layernorm"
@@ -50,6 +51,7 @@ class Settings:
     activation: str = "gelu"
     window: int | None = None
     qk_norm: str = "none"
+    output_projection: bool = True
     attention_bias: bool = False
     feedforward_bias: bool = False
     norm_bias: bool = False
@@ -97,6 +99,11 @@ class Settings:
     def K(self) -> int:  # noqa: N802
         """Width of one head; by default width / heads."""
         return self.head_width or self.width // self.heads
+
+    @property
+    def U(self) -> int:  # noqa: N802
+        """Width of one head's values; by default K."""
+        return self.value_width or self.K
 
     @property
     def F(self) -> int:  # noqa: N802

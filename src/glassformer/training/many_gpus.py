@@ -202,13 +202,13 @@ def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) ->
 def block_activation_bytes(config: ModelConfig) -> int:
     """Return the bytes of bfloat16 activations that one block stores per token for the backward pass.
 
-    Inputs of both norms and of the layers after them, 4 D; queries and z, 2 H K; keys and values, 2 G K; inputs and
-    outputs of the activation, 2 F, or 4 F if gated. With H K = G K = D and F = 4 D this is 32 D bytes: Korthikanti et
-    al., equation 1, without their dropout masks (2 D) and without attention weights, which fused attention does not
-    store. Cross-attention is not counted.
+    Inputs of both norms and of the layers after them, 4 D; queries and z, H (K + U); keys and values, G (K + U); inputs
+    and outputs of the activation, 2 F, or 4 F if gated. With H K = G K = D, U = K and F = 4 D this is 32 D bytes:
+    Korthikanti et al., equation 1, without their dropout masks (2 D) and without attention weights, which fused
+    attention does not store. Cross-attention is not counted.
     """
     hidden = (4 if config.activation in GATED else 2) * config.F
-    return BFLOAT16_BYTES * (4 * config.width + 2 * (config.heads + config.G) * config.K + hidden)
+    return BFLOAT16_BYTES * (4 * config.width + (config.heads + config.G) * (config.K + config.U) + hidden)
 
 
 def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:

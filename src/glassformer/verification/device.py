@@ -93,7 +93,14 @@ def cut_sizes(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
     }
     original_sizes = {**{name: getattr(config, name) for name in sizes}, "hidden": config.F}
     notes = [f"{name} {original_sizes[name]} -> {size}" for name, size in sizes.items() if size != original_sizes[name]]
-    fixed = {"kv_heads": G, "head_width": config.K, "vocab_size": None, "source_vocab_size": None, "classes": None}
+    fixed = {
+        "kv_heads": G,
+        "head_width": config.K,
+        "value_width": config.U,
+        "vocab_size": None,
+        "source_vocab_size": None,
+        "classes": None,
+    }
     no_dropout = dict.fromkeys(("dropout_embedding", "dropout_attention", "dropout_residual"), 0.0)
     removed_heads = [name for name in config.removed_heads if _still_exists(name, sizes)]
     return config.replace(**sizes, **fixed, **no_dropout, removed_heads=removed_heads), notes
@@ -164,12 +171,12 @@ def check_attention(config: ModelConfig, device: torch.device) -> DeviceAgreemen
         allowed, fully_masked, bias = (None if tensor is None else tensor.to(device) for tensor in tensors)
         device_mask = Mask(allowed, mask.is_causal, fully_masked, bias)
         q, k, v = (
-            torch.randn(ROWS, heads, T, config.K, generator=random).to(device).requires_grad_()
-            for heads in (config.heads, config.G, config.G)
-        )  # (B, H, T, K), (B, G, S, K), (B, G, S, K)
+            torch.randn(ROWS, heads, T, width, generator=random).to(device).requires_grad_()
+            for heads, width in ((config.heads, config.K), (config.G, config.K), (config.G, config.U))
+        )  # (B, H, T, K), (B, G, S, K), (B, G, S, U)
         outputs = [
             attend(q, k, v, device_mask, explicit=explicit)[0] for explicit in (False, True)
-        ]  # (B, H, T, K) each
+        ]  # (B, H, T, U) each
         gradient_tuples = [torch.autograd.grad(out.square().sum(), (q, k, v)) for out in outputs]
         # All gradients form one vector, because those of q alone are 0 where only one key is visible.
         flat_gradients = [torch.cat([gradient.flatten() for gradient in each]) for each in gradient_tuples]

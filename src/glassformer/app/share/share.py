@@ -150,6 +150,16 @@ def _write(package: Package, path: Path) -> None:
 
 def _refuse_unsupported_setting(config: ModelConfig) -> None:
     """Raise a `GlassError` if the page does not support a setting of the model."""
+    if not config.output_projection:
+        raise GlassError(
+            "the page does not support model.output_projection = false",
+            "Use a run with model.output_projection = true, or use glass serve.",
+        )
+    if config.U != config.K:
+        raise GlassError(
+            f"the page does not support model.value_width = {config.U} with heads of width {config.K}",
+            "Use a run with model.value_width = unset, or use glass serve.",
+        )
     for name, computed in SUPPORTED_SETTINGS.items():
         value = getattr(config, name)
         if value not in computed:

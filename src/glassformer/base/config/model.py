@@ -42,7 +42,10 @@ class ModelConfig(BaseSettings):
         None,
         description="G: number of key and value heads; unset: equal to heads; 1: multi-query; between: grouped-query",
     )
-    head_width: Count | None = Field(None, description="K: width of one head; unset: width / heads")
+    head_width: Count | None = Field(
+        None, description="K: width of one head, of its queries and keys; unset: width / heads"
+    )
+    value_width: Count | None = Field(None, description="U: width of one head's values; unset: the width of one head")
     hidden: Count | None = Field(
         None,
         description="F: feed-forward width; unset: 4 x width, or if gated 8/3 x width rounded up to a multiple of 32",
@@ -63,6 +66,11 @@ class ModelConfig(BaseSettings):
     )
     qk_norm: Literal["none", "head", "whole"] = Field(
         "none", description="normalize queries and keys before the dot product, each head or all heads as a whole"
+    )
+    output_projection: bool = Field(
+        True,
+        description="multiply the concatenated heads by an output matrix (Vaswani et al. 2017, section 3.2.2); without "
+        "it, heads x value_width must equal width",
     )
     attention_bias: bool = Field(False, description="biases in the query, key, value and output projections")
     feedforward_bias: bool = Field(False, description="biases in the feed-forward layer")
@@ -118,6 +126,11 @@ class ModelConfig(BaseSettings):
         return self.head_width or self.width // self.heads
 
     @property
+    def U(self) -> int:  # noqa: N802
+        """Width of one head's values: `value_width`, or K if unset."""
+        return self.value_width or self.K
+
+    @property
     def F(self) -> int:  # noqa: N802
         """Feed-forward width: `hidden`; if unset, 4 x width, or if gated 8/3 x width rounded up to a multiple of 32."""
         if self.hidden:
@@ -163,6 +176,17 @@ class ModelConfig(BaseSettings):
         if self.heads % self.G:
             divisor = _nearest_divisor(self.heads, self.G)
             raise impossible(f"kv_heads = {self.G} does not divide heads = {self.heads}", f"Set kv_heads to {divisor}.")
+        if not self.output_projection and self.heads * self.U != self.width:
+            raise impossible(
+                f"output_projection = false needs heads x value_width = width, got {self.heads} x {self.U} and width = "
+                f"{self.width}",
+                "Set output_projection = true, or "
+                + (
+                    f"value_width = {self.width // self.heads}."
+                    if self.width % self.heads == 0
+                    else "choose a number of heads that divides width."
+                ),
+            )
         if self.positions == "rotary" and self.K % 2:
             raise impossible(
                 f"the head width {self.K} is odd, but positions = rotary needs an even width",

@@ -140,4 +140,4 @@ def estimate_forward_flops(model: Model, tokens: int, target: int | None = None)
     if target is not None:
         scores += config.layers * T * tokens + (config.encoder_layers or config.layers) * tokens * tokens
     weights = sum(parameter.numel() for parameter in model.parameters())
-    return 2.0 * weights * (tokens + (target or 0)) + config.heads * scores * (4.0 * config.K + SCORE)
+    return 2.0 * weights * (tokens + (target or 0)) + config.heads * scores * (2.0 * (config.K + config.U) + SCORE)

@@ -26,7 +26,7 @@ from glassformer.inspection.explain.lookups import DistanceBias, NoHeads, Rotate
 from glassformer.inspection.explain.operations import Operation
 from glassformer.inspection.explain.sections import Matrix, Section, numbers, parameters
 from glassformer.inspection.traced import AttentionTrace
-from glassformer.model.attention import Attention
+from glassformer.model.attention import Attention, NoProjection
 
 Labels = tuple[str, ...]
 
@@ -113,7 +113,7 @@ def _projections(trace: AttentionTrace, layer: Attention, head: int, captions: A
         ("K", layer.key, kv_head, captions.source, trace.k_projected[0, kv_head], captions.keys),
         ("V", layer.value, kv_head, captions.source, trace.v[0, kv_head], captions.keys),
     ):
-        width = trace.q.shape[-1]
+        width = projected.shape[-1]
         rows = slice(index * width, index * width + width)
         matrices.append(Matrix(f"W_{name}", None, parameters(linear.weight[rows].T), role="parameters"))
         bias = None
@@ -210,8 +210,11 @@ def _scores(trace: AttentionTrace, head: int, captions: AttentionCaptions) -> li
 
 
 def _mixing(trace: AttentionTrace, layer: Attention, head: int, captions: AttentionCaptions) -> Section:
-    K = trace.q.shape[-1]
-    head_weight = layer.output.weight[:, head * K : head * K + K]  # (D, K)
+    U = trace.v.shape[-1]
+    head_weight = layer.output.weight[:, head * U : head * U + U]  # (D, U)
+    notes: tuple[str, ...] = ()
+    if isinstance(layer.output, NoProjection):
+        notes = ("The layer has no output projection: W_O only places the head's values in its channels of O.",)
     return Section(
         "mixing",
         "Weighted sum of values, and the output of the head",
@@ -225,6 +228,7 @@ def _mixing(trace: AttentionTrace, layer: Attention, head: int, captions: Attent
                 captions.queries,
             ),
         ),
+        notes=notes,
     )
 
 

@@ -129,7 +129,7 @@ def tape_bytes(model: Model, tokens: int, target: int | None = None) -> int:
         encoder_layers = config.encoder_layers or config.layers
         scores += config.heads * (4 * config.layers * T * tokens + 5 * encoder_layers * tokens * tokens)
         rows += config.layers * (T + tokens) // 2 + encoder_layers * tokens
-    vectors = rows * (config.heads * (8 * config.K + config.width) + 12 * config.width + 5 * config.F)
+    vectors = rows * (config.heads * (4 * (config.K + config.U) + config.width) + 12 * config.width + 5 * config.F)
     return 8 * (scores + vectors + T * model.vocab_size)
 
 

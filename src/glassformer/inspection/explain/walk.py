@@ -73,7 +73,7 @@ def make_walk(
         "layers": str(config.layers),
         "heads": str(config.heads),
         "width": str(config.width),
-        "head width": str(config.K),
+        "head width": str(config.K) if config.U == config.K else f"{config.K}, values {config.U}",
         "feed-forward width": str(config.F),
         "vocabulary": f"{model.vocab_size:,}",
         "positions": config.positions,

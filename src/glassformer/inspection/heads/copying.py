@@ -86,8 +86,8 @@ def copying_by_weights(model: Model, block: Block) -> list[float]:
     """Return Σ λ / Σ |λ| of each self-attention head, where λ are the eigenvalues of W_U W_O W_V W_E.
 
     The score is 1 if all nonzero eigenvalues are positive (tokens raise their own logits), -1 if all are negative, and
-    0 if all eigenvalues are 0 (Elhage et al. 2021). The matrix is (V, V) of rank at most K, so its nonzero eigenvalues
-    are those of the (K, K) product in cyclic order. Gain and centring of the norms before the head and before the
+    0 if all eigenvalues are 0 (Elhage et al. 2021). The matrix is (V, V) of rank at most U, so its nonzero eigenvalues
+    are those of the (U, U) product in cyclic order. Gain and centring of the norms before the head and before the
     logits are included in W_E and W_U.
     """
     layer = block.attention
@@ -96,11 +96,11 @@ def copying_by_weights(model: Model, block: Block) -> list[float]:
     embedding = model.embedding.tokens.weight.detach().cpu().double()  # (V, D)
     norm = block.attention_norm
     inner = (_centred(embedding, norm) * _gain(norm)).T @ unembedding  # (D, D)
-    value = layer.value.weight.detach().cpu().double().unflatten(0, (layer.kv_heads, layer.head_width))  # (G, K, D)
-    value = value[kv_index(layer)]  # (H, K, D)
-    output = layer.output.weight.detach().cpu().double().unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
-    products = torch.einsum("hkd,de,ehj->hkj", value, inner, output)  # (H, K, K)
-    eigenvalues = np.linalg.eigvals(products.numpy())  # (H, K)
+    value = layer.value.weight.detach().cpu().double().unflatten(0, (layer.kv_heads, layer.value_width))  # (G, U, D)
+    value = value[kv_index(layer)]  # (H, U, D)
+    output = layer.output.weight.detach().cpu().double().unflatten(1, (layer.heads, layer.value_width))  # (D, H, U)
+    products = torch.einsum("hud,de,ehj->huj", value, inner, output)  # (H, U, U)
+    eigenvalues = np.linalg.eigvals(products.numpy())  # (H, U)
     magnitudes = np.abs(eigenvalues).sum(axis=-1)  # (H,)
     return [
         float(head_eigenvalues.real.sum() / magnitude) if magnitude > 0 else 0.0

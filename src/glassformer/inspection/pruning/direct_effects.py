@@ -81,7 +81,7 @@ def _head_contributions(
     layer = attentions(model)[site]
     assert isinstance(block, Block)
     attention_norm = block.attention_norm if site.part == "self" else block.cross_norm
-    projections = _by_head(layer)  # (H, D, K)
+    projections = _by_head(layer)  # (H, D, U)
     for index, number in enumerate(head_numbers(layer)):
         c = F.linear(z[:, index], projections[index])  # (B, T, D)
         if model.config.norm_order == "output" and attention_norm is not None:
@@ -90,8 +90,8 @@ def _head_contributions(
 
 
 def _by_head(layer: Attention) -> Tensor:
-    """Return the output projection of each head, (H, D, K)."""
-    return layer.output.weight.unflatten(1, (layer.heads, layer.head_width)).transpose(0, 1)  # (H, D, K)
+    """Return the output projection of each head, (H, D, U)."""
+    return layer.output.weight.unflatten(1, (layer.heads, layer.value_width)).transpose(0, 1)  # (H, D, U)
 
 
 def _normalized_contribution(norm: nn.Module, x: Tensor, c: Tensor) -> Tensor:

@@ -71,9 +71,15 @@ def prune_by_gates(opened: OpenedRun, settings: L0, note: Callable[[str], None])
     """Train with gates, remove heads whose final gates are 0, and multiply the other gates into the weights.
 
     Raises:
-        GlassError: the run averages its weights (`train.average`), or a loss or a gradient is not finite.
+        GlassError: the run averages its weights (`train.average`) or has no output projections, or a loss or a gradient
+            is not finite.
     """
     config = opened.config
+    if not config.model.output_projection:
+        raise GlassError(
+            "model.output_projection = false: there is no output projection to multiply the gates into",
+            "Leave out --l0 and give --heads, --fraction or --max-loss.",
+        )
     if config.train.average != "none":
         raise GlassError(
             f"train.average = {config.train.average}: gates cannot be trained on averaged weights",

@@ -15,7 +15,6 @@ from torch.optim import Optimizer
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.inspection.sites import attentions, find_head
-from glassformer.model.attention import Attention
 from glassformer.model.build import build_model
 from glassformer.model.pruned_attention import head_numbers, kv_index
 from glassformer.model.transformer import Classifier, EncoderDecoder, Model
@@ -80,19 +79,18 @@ def parameter_cuts(before: Model, after: Model) -> dict[str, Cut]:
         numbers = head_numbers(layer)
         kv_heads = kv_index(layer)
         remaining = [numbers.index(number) for number in head_numbers(smaller[site])]
-        query_rows = _head_rows(remaining, layer)
-        key_rows = _head_rows(sorted({kv_heads[head] for head in remaining}), layer)
+        remaining_kv = sorted({kv_heads[head] for head in remaining})
         for part in ("weight", "bias"):
-            cuts |= {f"{path}.query.{part}": (0, query_rows)}
-            cuts |= {f"{path}.{name}.{part}": (0, key_rows) for name in ("key", "value")}
-        cuts[f"{path}.output.weight"] = (1, query_rows)
+            cuts[f"{path}.query.{part}"] = (0, _head_rows(remaining, layer.head_width))
+            cuts[f"{path}.key.{part}"] = (0, _head_rows(remaining_kv, layer.head_width))
+            cuts[f"{path}.value.{part}"] = (0, _head_rows(remaining_kv, layer.value_width))
+        cuts[f"{path}.output.weight"] = (1, _head_rows(remaining, layer.value_width))
     return cuts
 
 
-def _head_rows(heads: list[int], layer: Attention) -> Tensor:
-    """Return the row indices (heads K) of some heads in a projection."""
-    K = layer.head_width
-    return (torch.tensor(heads, dtype=torch.long)[:, None] * K + torch.arange(K)).flatten()  # (heads K)
+def _head_rows(heads: list[int], width: int) -> Tensor:
+    """Return the row indices (heads width) of some heads in a projection."""
+    return (torch.tensor(heads, dtype=torch.long)[:, None] * width + torch.arange(width)).flatten()  # (heads width)
 
 
 def _cut(value: Tensor, cut: Cut | None) -> Tensor:
@@ -103,8 +101,8 @@ def fold_gates(model: Model, gates: Mapping[str, Tensor]) -> None:
     """Multiply the gates (H) of each attention site into its output projection, in place."""
     with torch.no_grad():
         for site, layer in attentions(model).items():
-            gate = gates[str(site)].to(layer.output.weight).repeat_interleave(layer.head_width)  # (H K)
-            layer.output.weight.mul_(gate)  # (D, H K)
+            gate = gates[str(site)].to(layer.output.weight).repeat_interleave(layer.value_width)  # (H U)
+            layer.output.weight.mul_(gate)  # (D, H U)
 
 
 def cut_optimizers(before: list[Optimizer], after: list[Optimizer], larger: Model, smaller: Model) -> None:

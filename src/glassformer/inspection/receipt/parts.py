@@ -289,9 +289,9 @@ def _attention(
     layer: Attention, trace: AttentionTrace, rows: list[int], u: Tensor, number: int, kind: Kind, bias_kind: Kind
 ) -> Iterator[DirectionPart]:
     """Yield the contribution of each head by source position, then that of the output projection's bias."""
-    matrix = double(layer.output.weight).unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
-    head_directions = torch.einsum("pd,dhk->hpk", u, matrix)  # (H, P, K), u in the value space of each head
-    v = double(trace.v[0, list(trace.kv_index)])  # (H, S, K)
+    matrix = double(layer.output.weight).unflatten(1, (layer.heads, layer.value_width))  # (D, H, U)
+    head_directions = torch.einsum("pd,dhu->hpu", u, matrix)  # (H, P, U), u in the value space of each head
+    v = double(trace.v[0, list(trace.kv_index)])  # (H, S, U)
     weights = double(trace.weights[0, :, rows])  # (H, P, S)
     sources = weights * (head_directions @ v.transpose(-2, -1))  # (H, P, S)
     for head, head_sources in zip(trace.heads, sources, strict=True):

@@ -63,9 +63,12 @@ class HeadFields:
     def refusals(self, config: ModelConfig) -> list[Refusal]:
         """Return refusals for grouped key heads or a separate head width, if the class has no field for them.
 
+        Also refuse values of another width than queries and keys, for which no class has a field.
         Also refuse a separate head width if the class requires that the number of heads divides the width.
         """
         refusals = []
+        if config.U != config.K:
+            refusals.append(Refusal("value_width", config.U, None))
         if config.heads != config.G and self.kv_heads is None:
             refusals.append(Refusal("kv_heads", config.G, None))
         heads_fill_width = config.K * config.heads == config.width

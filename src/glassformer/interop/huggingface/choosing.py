@@ -10,7 +10,12 @@ from glassformer.base.config import ModelConfig, Task
 from glassformer.base.errors import GlassError, nearest
 from glassformer.interop.huggingface import decoders, encoder_decoders, encoders
 from glassformer.interop.huggingface.architecture import Architecture
-from glassformer.interop.huggingface.equivalent_forms import EXPORT_FORMS, apply_forms, restored_heads
+from glassformer.interop.huggingface.equivalent_forms import (
+    EXPORT_FORMS,
+    apply_forms,
+    identity_projections,
+    restored_heads,
+)
 from glassformer.interop.huggingface.fields import Refusal
 from glassformer.interop.huggingface.weights import Tensors
 
@@ -86,8 +91,12 @@ def architecture_of(model_type: str, class_names: Any) -> Architecture:
 
 
 def closest_form(architecture: Architecture, config: ModelConfig, ours: Tensors) -> tuple[ModelConfig, Tensors]:
-    """Convert a model to the equivalent form that is closest to a class; removed heads are restored."""
-    return apply_forms([restored_heads, *(EXPORT_FORMS[name] for name in architecture.rewrites)], config, ours)
+    """Convert a model to the equivalent form that is closest to a class.
+
+    Removed heads are restored, and missing output projections become identity matrices.
+    """
+    rewrites = [EXPORT_FORMS[name] for name in architecture.rewrites]
+    return apply_forms([restored_heads, identity_projections, *rewrites], config, ours)
 
 
 def choose(

@@ -44,12 +44,14 @@ def restored_heads(config: ModelConfig, ours: Tensors) -> Form:
             continue
         site_stack = STACKS[stack] or ("dec" if config.family == "decoder" else "enc")
         site = f"{site_stack}.{layer}.{'cross' if part == 'cross' else 'self'}"
-        if matrix.startswith(("key.", "value.")):
+        if matrix.startswith("key."):
             restored[name] = _with_zero_heads(tensor, config.kept_kv_heads(site), config.G, config.K)
+        elif matrix.startswith("value."):
+            restored[name] = _with_zero_heads(tensor, config.kept_kv_heads(site), config.G, config.U)
         elif matrix.startswith("query."):
             restored[name] = _with_zero_heads(tensor, config.kept_heads(site), config.heads, config.K)
         elif matrix == "output.weight":
-            restored[name] = _with_zero_heads(tensor.T, config.kept_heads(site), config.heads, config.K).T.contiguous()
+            restored[name] = _with_zero_heads(tensor.T, config.kept_heads(site), config.heads, config.U).T.contiguous()
         else:
             restored[name] = tensor
         if matrix == "query.weight" and config.qk_norm == "head":
@@ -59,10 +61,24 @@ def restored_heads(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def _with_zero_heads(tensor: torch.Tensor, kept_heads: list[int], heads: int, K: int) -> torch.Tensor:
-    """Insert zeros for removed heads: (remaining heads K, ...) -> (heads K, ...)."""
+    """Insert zeros for removed heads of width K: (remaining heads K, ...) -> (heads K, ...)."""
     restored = tensor.new_zeros(heads, K, *tensor.shape[1:])  # (heads, K, ...)
     restored[kept_heads] = tensor.reshape(len(kept_heads), K, *tensor.shape[1:])
     return restored.flatten(0, 1)
+
+
+def identity_projections(config: ModelConfig, ours: Tensors) -> Form:
+    """Replace the missing output projections by identity matrices, which give the same output."""
+    if config.output_projection:
+        return config, ours
+    projected = Tensors(ours)
+    for name, tensor in ours.items():
+        if name.endswith((".attention.value.weight", ".cross.value.weight")):
+            output = name.removesuffix("value.weight") + "output."
+            projected[f"{output}weight"] = torch.eye(config.width, dtype=tensor.dtype, device=tensor.device)
+            if config.attention_bias:
+                projected[f"{output}bias"] = tensor.new_zeros(config.width)
+    return config.replace(output_projection=True), projected
 
 
 def sinusoids_as_table(config: ModelConfig, ours: Tensors) -> Form:

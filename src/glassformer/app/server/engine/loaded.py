@@ -59,7 +59,8 @@ class LoadedCheckpoint:
         self.text_model = model
         self.context = model.config.model.context
         layers = [part for part in model.model.modules() if isinstance(part, Attention)]
-        self.row_bytes = 2 * FLOAT * self.context * sum(layer.kv_heads * layer.head_width for layer in layers)
+        channels = sum(layer.kv_heads * (layer.head_width + layer.value_width) for layer in layers)
+        self.row_bytes = FLOAT * self.context * channels
 
     def beam_search_model(self) -> TextModel | Translator:
         """Return a copy of the model with a separate backend, for a beam search in parallel with the token loop."""
