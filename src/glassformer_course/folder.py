@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,16 @@ DEFAULT = Path("glass-learn")
 
 @dataclass
 class Record:
-    """Progress in one exercise: solved or not, numbers of checks and hints, and whether the solution was shown."""
+    """Progress in one exercise: solved or not, numbers of checks and hints, and whether the solution was shown.
+
+    `hints` is the number of the last hint since the exercise was started; `hints_seen` and `solution_seen` stay when it
+    is started again.
+    """
 
     done: bool = False
     attempts: int = 0
     hints: int = 0
+    hints_seen: int = 0
     solution_seen: bool = False
 
 
@@ -53,6 +59,9 @@ def folder_option(folder: Path) -> str:
 class CourseFolder:
     """Folder of a learner: a file for each exercise started, and `course.json` with the progress.
 
+    course.json contains a digest of its content, so that a change by an editor is noticed. The digest needs no secret:
+    a program can compute it again.
+
     Args:
         path: the folder; created when the first file is written.
 
@@ -68,6 +77,8 @@ class CourseFolder:
         self.text_file: str | None = state.get("text")
         self.level: str = state.get("level", "student")
         self.records = {name: Record(**facts) for name, facts in state.get("records", {}).items()}
+        self.edited = _is_edited(state)
+        """Whether course.json was ever changed by another program, such as an editor."""
 
     def record(self, exercise: Exercise) -> Record:
         """Return the progress in an exercise."""
@@ -129,7 +140,8 @@ class CourseFolder:
             with convert_os_errors(path):
                 path.rename(old_path)
         with self._locked_update():
-            self.records[exercise.name] = Record()
+            record = self.record(exercise)
+            self.records[exercise.name] = Record(hints_seen=record.hints_seen, solution_seen=record.solution_seen)
         return self.start(exercise), old_path if existed else None
 
     def note(self, verdict: Verdict) -> None:
@@ -148,6 +160,7 @@ class CourseFolder:
         with self._locked_update():
             record = self.record(exercise)
             record.hints = max(record.hints, number)
+            record.hints_seen = max(record.hints_seen, number)
 
     def note_solution(self, exercise: Exercise) -> None:
         """Record that the solution was shown."""
@@ -167,7 +180,9 @@ class CourseFolder:
                     break
                 time.sleep(0.01)
         try:
-            self.records = {name: Record(**facts) for name, facts in self._read_state().get("records", {}).items()}
+            state = self._read_state()
+            self.records = {name: Record(**facts) for name, facts in state.get("records", {}).items()}
+            self.edited = _is_edited(state)
             yield
             self._save()
         finally:
@@ -181,6 +196,9 @@ class CourseFolder:
         if self.text_file is not None:
             state["text"] = self.text_file
         state["records"] = {name: asdict(record) for name, record in self.records.items() if record != Record()}
+        if self.edited:
+            state["edited"] = True
+        state["digest"] = _digest(state)
         self._write(self.path / STATE, json.dumps(state, indent=1) + "\n")
 
     def _write(self, path: Path, text: str) -> None:
@@ -209,6 +227,16 @@ class CourseFolder:
         if newer:
             raise GlassError(f"{path} was written by a later version of glassformer", "Install that version.")
         return dict(state)
+
+
+def _digest(state: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the content of course.json without its digest."""
+    content = {name: value for name, value in state.items() if name != "digest"}
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _is_edited(state: Mapping[str, Any]) -> bool:
+    return bool(state) and (state.get("digest") != _digest(state) or state.get("edited", False))
 
 
 def _validate_state(state: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ import csv
 import json
 import threading
 import time
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -23,30 +22,6 @@ ENDLESS = "def softmax(x):\n    while True:\n        print('round and round')\n"
 HEAVY = "def softmax(x):\n    return [0] * 10**12\n"
 GROWING = "def softmax(x):\n    held = []\n    while True:\n        held.append(bytearray(10**7))\n"
 CHANGING = "def softmax(x):\n    x += 1\n    return x\n"
-MEDDLING = """
-import os, shutil
-from pathlib import Path
-import dataclasses
-
-@dataclasses.dataclass
-class Found:
-    refused: int = 0
-
-def softmax(x):
-    found = Found()
-    for meddle in (
-        lambda: os.kill(os.getppid(), 0), os.fork, lambda: os.system("true"), lambda: Path("HERE/made").touch(),
-        lambda: shutil.rmtree("HERE"), lambda: os.rename("HERE", "HERE.old"), lambda: os.chmod("HERE", 0),
-        lambda: Path("HERE").touch(), lambda: open("REFERENCE").read(),
-    ):
-        try:
-            meddle()
-        except PermissionError:
-            found.refused += 1
-    Path("own.txt").write_text("mine")
-    os.remove("own.txt")
-    raise ValueError(f"{found.refused} refused")
-"""
 SPEECHLESS = "class Odd(KeyboardInterrupt):\n    def __str__(self):\n        return 1\ndef softmax(x):\n    raise Odd\n"
 CONTAINED = {
     "endless": (ENDLESS, "stopped", "the answer did not finish within 1 second; look for an endless loop"),
@@ -72,7 +47,12 @@ CONTAINED = {
     "imports torch": ("import torch\nsoftmax = torch.softmax\n", "broken", "torch cannot be imported here"),
     "interrupts without words": (SPEECHLESS, "wrong", "softmax raised Odd (line 5)"),
     "thousands of digits": ("def softmax(x):\n    return 10**5000\n", "wrong", "raised ValueError: Exceeds the limit"),
-    "crashes": ("import ctypes\nctypes.string_at(0)\n", "stopped", "the answer's process was killed by SIGSEGV"),
+    "crashes": (
+        "from numpy.lib.stride_tricks import as_strided\nimport numpy\n"
+        "as_strided(numpy.ones(1), shape=(9,), strides=(1 << 50,)).sum()\n",
+        "stopped",
+        "the answer's process was killed by SIGSEGV",
+    ),
     "no return": ("def softmax(x):\n    x * 2\n", "wrong", "the result is None (is a return missing?)"),
     "objects": ("def softmax(x):\n    return x.astype(object)\n", "wrong", "got array of object"),
     "asks for input": ("def softmax(x):\n    return input()\n", "wrong", "softmax raised EOFError"),
@@ -98,14 +78,6 @@ def test_bad_answers_are_contained_and_explained(name: str) -> None:
     assert words in verdict.text()
     assert len(verdict.printed) <= 2_000
     assert verdict.mistake == ("computed in place" if name == "changes its input" else "")
-
-
-def test_an_answer_cannot_change_files_or_modules_by_accident(tmp_path: Path) -> None:
-    reference = str(files("glassformer_course") / "exercises" / "softmax" / "check.py")
-    source = MEDDLING.replace("HERE", str(tmp_path)).replace("REFERENCE", reference)
-    words = check_source(SOFTMAX, source, seed=0).text()
-    assert "raised ValueError: 9 refused" in words, words
-    assert tmp_path.is_dir()
 
 
 def test_the_printed_output_is_that_of_the_failing_case() -> None:
@@ -163,6 +135,7 @@ def test_a_learner_corrects_an_answer_and_nothing_is_lost(tmp_path: Path) -> Non
         "done": True,
         "attempts": 1,
         "hints": 0,
+        "hints_seen": 3,
         "solution_seen": True,
     }
     assert learn("progress").startswith(f"1 of {len(COURSE)} done")
@@ -274,8 +247,8 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
     marking = ("learn", "grade", "handed", "--assignment", "week", "--out", "marks.csv", "--seconds", "2")
     done = here(*marking, "--workers", "2", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "ana     3 of 3 right" in done.stdout
-    rows = list(csv.DictReader((tmp_path / "marks.csv").open(encoding="utf-8")))
+    assert "ana     3 of 3 right; same as the solution: 1, 2, 4; course.json is missing" in done.stdout
+    rows = list(csv.DictReader((tmp_path / "marks.csv").open(encoding="utf-8-sig")))
     assert len(rows) == len(handed) * 3
     results = {(row["student"], row["exercise"]): row["result"] for row in rows}
     assert [results["ana", name] for name in ("matmul", "softmax", "byte_pairs")] == ["right"] * 3

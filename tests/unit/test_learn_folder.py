@@ -74,6 +74,31 @@ def test_terminals_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [STATE]
 
 
+def test_a_course_file_that_was_edited_stays_marked(tmp_path: Path) -> None:
+    folder = CourseFolder(tmp_path)
+    folder.note_solution(SOFTMAX)
+    folder.note_hint(SOFTMAX, 2)
+    assert not CourseFolder(tmp_path).edited
+    path = tmp_path / STATE
+    path.write_text(path.read_text(encoding="utf-8").replace("true", "false"), encoding="utf-8")
+    assert CourseFolder(tmp_path).edited
+    CourseFolder(tmp_path).note_hint(SOFTMAX, 3)  # a later command writes a new digest
+    after = CourseFolder(tmp_path)
+    assert after.edited
+    assert (after.record(SOFTMAX).hints, after.record(SOFTMAX).solution_seen) == (3, False)
+    path.write_text(path.read_text(encoding="utf-8").replace(' "edited": true,\n', ""), encoding="utf-8")
+    assert CourseFolder(tmp_path).edited
+
+
+def test_a_reset_keeps_what_was_shown(tmp_path: Path) -> None:
+    folder = CourseFolder(tmp_path)
+    folder.note_hint(SOFTMAX, 3)
+    folder.note_solution(SOFTMAX)
+    folder.reset(SOFTMAX)
+    record = CourseFolder(tmp_path).record(SOFTMAX)
+    assert (record.hints, record.hints_seen, record.solution_seen) == (0, 3, True)
+
+
 def cell(source: str, *tags: str) -> dict[str, object]:
     return {"cell_type": "code", "source": source, "metadata": {"tags": list(tags)}}
 
@@ -110,7 +135,7 @@ def test_a_folder_in_place_of_the_file_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["=1+1", "  =1+1", "\t=1", "＝1+1", "-x", "@x", "\n=1"])
 def test_csv_cells_cannot_be_formulas(name: str) -> None:
-    mark = Mark(name, 2, "softmax", "wrong", False, 1, "", name, 0.1, name)
+    mark = Mark(name, 2, "softmax", "wrong", words=name, file=name)
     row = as_csv([mark]).split("\n", 1)[1]
     assert row.count("'" + name) == 3
 

@@ -29,7 +29,8 @@ EXTRAS = {
     "export": (("transformers", "onnx", "onnxscript", "onnxruntime", "gguf"), "export of models to other programs"),
     "cluster": (("datatrove", "orjson"), "corpora beyond one machine"),
     "notebooks": (("jupytext", "nbformat", "ipykernel"), "exercises as notebooks"),
-    "docs": (("sphinx", "myst-nb", "furo", "ipykernel"), "building the book"),
+    "teaching": (("landlockpy", "pyseccomp"), "grading of answers that the Linux kernel confines"),
+    "docs": (("sphinx", "myst-nb", "furo", "ipykernel", "sphinxcontrib-bibtex"), "building the book"),
 }
 """Optional extras of this package except `all` and `test`, with the packages and the purpose of each."""
 NEEDED = ("torch", "numpy", "tokenizers", "safetensors", "pydantic")

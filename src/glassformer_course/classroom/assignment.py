@@ -134,7 +134,7 @@ def _read_me(exercises: Sequence[Exercise], with_text: bool) -> str:
             "```",
             "",
             "A failed check shows the first wrong result, and names the mistake if it is a common one. Hand in this "
-            "folder.",
+            "folder, with the file course.json. The file contains the hints and solutions that you have seen.",
             *text_note,
             "",
             "| exercise | page | file |",

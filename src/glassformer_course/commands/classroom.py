@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
-from glassformer.base.wording import counted, quoted
+from glassformer.base.wording import counted, listed, quoted
 
 if TYPE_CHECKING:
     from glassformer_course.classroom.grading import Mark
@@ -20,7 +21,7 @@ GRADE = ("out", "assignment", "seconds", "megabytes", "workers")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of assign and grade to a parser."""
-    parser.add_argument("--out", type=Path, metavar="PATH", help="assign: a new folder; grade: the CSV file to write")
+    parser.add_argument("--out", type=Path, metavar="PATH", help="assign: a new folder; grade: a new CSV file")
     parser.add_argument(
         "--text", type=Path, metavar="FILE", help="assign: a text file, on which exercises about text are also checked"
     )
@@ -65,10 +66,11 @@ def assign(arguments: argparse.Namespace) -> int:
 
 def grade(arguments: argparse.Namespace) -> int:
     """Mark submissions and print the results; with `--out`, also write them as CSV."""
-    from glassformer.base.files import refuse_no_folder, write_text
-    from glassformer_course.classroom.grading import as_csv, grade, submissions
+    from glassformer.base.files import convert_os_errors, refuse_no_folder, write_text
+    from glassformer_course.classroom.grading import as_csv, grade
+    from glassformer_course.classroom.submissions import submissions
     from glassformer_course.folder import STATE, CourseFolder
-    from glassformer_course.judging.sandbox import MEGABYTES, SECONDS
+    from glassformer_course.judging.sandbox import MEGABYTES, SECONDS, missing_confinement
 
     if not arguments.words:
         raise GlassError("no folder was given", "For example: glass learn grade submissions --out marks.csv")
@@ -80,33 +82,60 @@ def grade(arguments: argparse.Namespace) -> int:
         raise GlassError(f"{arguments.assignment} is not an assignment", "Name a folder written by glass learn assign.")
     if arguments.out is not None:
         refuse_no_folder(arguments.out)
-    course = CourseFolder(arguments.assignment or Path(arguments.words[0]) / ".none")
-    marks = grade(
-        submissions(Path(arguments.words[0])),
-        course.exercises,
-        arguments.seed or 0,
-        course.text(),
-        arguments.seconds or SECONDS,
-        arguments.megabytes or MEGABYTES,
-        arguments.workers,
-    )
+        if arguments.out.exists():
+            raise GlassError(f"{arguments.out} already exists", "Choose a new file, so that changes in it are kept.")
+    path = Path(arguments.words[0])
+    course = CourseFolder(arguments.assignment or path / ".none")
+    with TemporaryDirectory(prefix="glass-grade-") as scratch:
+        with convert_os_errors(path):
+            handed, ignored = submissions(path, Path(scratch))
+        marks = grade(
+            handed,
+            course.exercises,
+            arguments.seed or 0,
+            course.text(),
+            arguments.seconds or SECONDS,
+            arguments.megabytes or MEGABYTES,
+            arguments.workers,
+        )
     if arguments.out is not None:
-        write_text(arguments.out, as_csv(marks))
+        write_text(arguments.out, "\ufeff" + as_csv(marks))  # the byte order mark tells Excel that it is UTF-8
     lines = _lines(marks)
+    if ignored:
+        lines.append(f"belongs to no student: {listed(ignored, 5)}")
+    missing = missing_confinement()
+    if missing is not None:
+        lines += [f"The operating system did not confine the answers: {missing.problem}.", missing.remedy]
     if arguments.out is not None:
         lines.append(f"{quoted(arguments.out)} has a row for each exercise of each student")
-    emit(SimpleReport({"marks": [vars(mark) for mark in marks]}, lines), arguments.json)
+    facts = {
+        "marks": [vars(mark) for mark in marks],
+        "ignored": ignored,
+        "confined": missing is None,
+        "missing_confinement": missing and missing.problem,
+    }
+    emit(SimpleReport(facts, lines), arguments.json)
     return 0
 
 
 def _lines(marks: list[Mark]) -> list[str]:
-    """Return one line per student: the number of right answers, then the mistake or result of each remaining answer."""
+    """Return one line per student: the number of right answers, the other results, and hints and solutions seen."""
     students = sorted({mark.student for mark in marks})
     width = max(map(len, students))
     lines = []
     for student in students:
         student_marks = [mark for mark in marks if mark.student == student]
         wrong = [f"{mark.number} ({mark.mistake or mark.result})" for mark in student_marks if not mark.passed]
-        listed = f"; not right: {', '.join(wrong)}" if wrong else ""
-        lines.append(f"{student:<{width}}  {len(student_marks) - len(wrong)} of {len(student_marks)} right{listed}")
+        facts = {
+            "not right": wrong,
+            "solution seen": [str(mark.number) for mark in student_marks if mark.solution_seen],
+            "same as the solution": [str(mark.number) for mark in student_marks if mark.same_as_solution],
+            "hints": [f"{mark.number} ({mark.hints})" for mark in student_marks if mark.hints],
+            "several files": [f"{mark.number} ({mark.file})" for mark in student_marks if mark.other_files],
+        }
+        parts = [f"{len(student_marks) - len(wrong)} of {len(student_marks)} right"]
+        parts += [f"{name}: {', '.join(values)}" for name, values in facts.items() if values]
+        if student_marks[0].record != "kept":
+            parts.append(f"course.json is {student_marks[0].record}")
+        lines.append(f"{student:<{width}}  {'; '.join(parts)}")
     return lines

@@ -15,8 +15,8 @@
   glass learn grade submissions --assignment week-1 --out marks.csv
 
 Answers are plain Python and NumPy. Each answer is checked in a separate process, limited to 5 seconds and 1 GB (on
-Windows only to 5 seconds), against a reference in NumPy, on random cases and edge cases. `check` exits with code 2 if
-an answer is not right.
+Windows only to 5 seconds), without network, environment and other files, against a reference in NumPy, on random cases
+and edge cases. `check` exits with code 2 if an answer is not right.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Sandbox for an answer: a separate process with limits on time, memory and output.
+"""Sandbox for an answer: a separate process with limits on time, memory and output, and without ctypes or network.
 
-It limits the effects of accidents: endless loops, excessive memory use, `sys.exit`, floods of output, and access to
-files and processes. It is not a security boundary: run code from strangers as another user of the machine, or in a
-container.
+In this process, Python's audit hooks refuse other files, processes and the network (`worker.py`). Code that changes
+Python's memory can evade them. On Linux, the kernel enforces the same limits (`confine.py`), if landlockpy, pyseccomp
+and libseccomp are installed; `missing_confinement` returns what is missing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from glassformer_course.judging import worker
+import numpy as np
+
+from glassformer.base.errors import GlassError
+from glassformer.base.packages import install_command
+from glassformer_course.judging import confine, worker
 from glassformer_course.judging.marking import StoppedError
 
 SECONDS = 5.0
@@ -28,8 +33,34 @@ MEGABYTES = 1024
 KEPT = 2_000  # characters of printed output that are kept
 LONGEST = 64 << 20  # bytes of one result
 BROKEN_OFF = "the answer interfered with the messages between its process and the checker"
-REPLIES = ({"started"}, {"ready"}, {"gave", "changed"}, {"raised", "message", "line"})
+REPLIES: tuple[dict[str, tuple[type, ...]], ...] = (
+    {"started": (bool,)},
+    {"ready": (list,)},
+    {"gave": (object,), "changed": (list,)},
+    {"raised": (str,), "message": (str,), "line": (int, type(None))},
+)
+"""Replies of the worker: their keys, and the types of the values."""
 START = 20.0  # seconds for Python and NumPy to start, on a busy machine
+VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", *(["PATH"] if os.name == "nt" else []))
+"""Environment variables that an answer's process gets, because Python may not start without them."""
+
+
+@cache
+def missing_confinement() -> GlassError | None:
+    """Return why the operating system does not confine answers here and what to do, or None if it does."""
+    container = "Run untrusted answers in a container or a virtual machine, or grade them on Linux."
+    if sys.platform != "linux":
+        return GlassError(f"glassformer confines answers only on Linux, not on {sys.platform}", container)
+    try:
+        import landlockpy
+        import pyseccomp  # noqa: F401
+    except ImportError as error:
+        return GlassError(f"the package {error.name} is not installed", install_command("teaching"))
+    except RuntimeError:
+        return GlassError("the system library libseccomp is not installed", "On Debian: apt install libseccomp2")
+    if not landlockpy.supported():
+        return GlassError("this Linux kernel has no Landlock (5.13 or later, enabled at boot)", container)
+    return None
 
 
 class Sandbox:
@@ -54,12 +85,16 @@ class Sandbox:
 
     def __enter__(self) -> Sandbox:
         self._folder = tempfile.TemporaryDirectory(prefix="glass-answer-", ignore_cleanup_errors=True)
-        temporary_folders = {"TMPDIR": self._folder.name, "TEMP": self._folder.name, "TMP": self._folder.name}
-        threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        environment = {**os.environ, **temporary_folders, **threads}
+        environment = {name: os.environ[name] for name in os.environ if name in VARIABLES or "OPENBLAS" in name}
+        environment |= {"TMPDIR": self._folder.name, "TEMP": self._folder.name, "TMP": self._folder.name}
+        environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        packages = str(Path(np.__file__).parents[1])
+        # -I -S: only Python's own modules; -u: keep output printed before a crash
+        command = [sys.executable, "-I", "-S", "-B", "-u", "-X", "utf8", "-W", "ignore", worker.__file__, packages]
+        if missing_confinement() is None:
+            command = [sys.executable, "-P", "-B", confine.__file__, self._folder.name, packages, *command]
         self._process = subprocess.Popen(
-            # -P: do not import modules from the worker's folder; -u: keep output printed before a crash
-            [sys.executable, "-P", "-B", "-u", "-X", "utf8", "-W", "ignore", str(Path(worker.__file__))],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -120,7 +155,7 @@ class Sandbox:
         if "gave" in reply:
             try:
                 reply["gave"] = worker.decode(reply["gave"])
-            except (ValueError, TypeError, KeyError) as error:
+            except Exception as error:  # an answer that writes to the pipe can cause any error of NumPy
                 raise StoppedError(BROKEN_OFF) from error
         elif "raised" not in reply:
             raise StoppedError(BROKEN_OFF)
@@ -140,9 +175,9 @@ class Sandbox:
             raise StoppedError(self._stop_reason(too_long=len(line) >= LONGEST))
         try:
             reply: dict[str, Any] = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StoppedError(BROKEN_OFF) from error
-        if not isinstance(reply, dict) or reply.keys() not in REPLIES:  # the answer could write to this pipe too
+        if not _is_reply(reply):  # the answer could write to this pipe too
             raise StoppedError(BROKEN_OFF)
         return reply
 
@@ -169,6 +204,9 @@ class Sandbox:
             return f"a result is larger than {LONGEST >> 20} MB"
         if not ended:
             return BROKEN_OFF
+        if not self._started:
+            reason = "".join(self.printed.splitlines()[-1:])
+            return f"Python did not start for the answer: {reason or f'exit code {code}'}"
         if code == worker.OUT_OF_MEMORY:
             return f"the answer needed more than {self.megabytes:,} MB of memory"
         if code == -int(getattr(signal, "SIGKILL", 0)):
@@ -198,3 +236,11 @@ class Sandbox:
                 first, *further = piece.split(worker.CALL)
                 self._printed[-1] = (self._printed[-1] + first)[: KEPT * 4]
                 self._printed += [each[: KEPT * 4] for each in further]
+
+
+def _is_reply(reply: Any) -> bool:
+    """Return whether a message is one that `worker.py` writes."""
+    return isinstance(reply, dict) and any(
+        reply.keys() == kinds.keys() and all(isinstance(reply[key], types) for key, types in kinds.items())
+        for kinds in REPLIES
+    )

@@ -1,8 +1,9 @@
 """Worker process that runs an answer, with Python and NumPy but without access to the reference solution.
 
-This file is run by its path, so it does not import the package. In the parent process, other modules import `encode`,
-`decode` and `call_function` from it. Messages are lines of JSON: the first line contains the source and the limits, and
-each later line contains a call. Output that the answer prints goes to standard error, with a marker before each call.
+This file is run by its path, with the folder that contains NumPy as its argument, so it does not import the package. In
+the parent process, other modules import `encode`, `decode` and `call_function` from it. Messages are lines of JSON: the
+first line contains the source and the limits, and each later line contains a call. Output that the answer prints goes
+to standard error, with a marker before each call.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any, NoReturn
 
+if __name__ == "__main__":
+    sys.path.append(sys.argv[1])
+    sys.modules["ctypes"] = None  # type: ignore[assignment]  # NumPy would load it, but does not need it
+
 import numpy as np
 
-REFUSED = ("glassformer", "glassformer_course", "torch", "transformers", "tensorflow", "jax")
+FOREIGN = ("ctypes", "_ctypes")  # modules of the standard library that call functions in other languages
 OUT_OF_MEMORY = 77  # exit code
 CALL = b"\0"  # marker in standard error before the output of each call
 DEEPEST = 50  # maximum nesting of lists
-REFERENCE = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "exercises")  # noqa: PTH118, PTH120
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 PROCESSES = (
     "os.exec",
@@ -155,24 +159,43 @@ def raised(error: BaseException) -> dict[str, Any]:
     return {"raised": name, "message": " ".join(message[:300].split()), "line": line}
 
 
-class _ReferenceBlocker(importlib.abc.MetaPathFinder):
-    """Import hook that rejects libraries that contain the solution."""
+class _ImportFilter(importlib.abc.MetaPathFinder):
+    """Import hook that admits only the standard library without ctypes, and NumPy."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if name.partition(".")[0] in REFUSED:
+        package = name.partition(".")[0]
+        if package in FOREIGN or (package not in sys.stdlib_module_names and package != "numpy"):
             raise ImportError(f"{name} cannot be imported here: write your own answer, in Python and NumPy")
 
 
 def _install_audit_hook() -> None:
-    """Install an audit hook against accidents.
+    """Install an audit hook, which cannot be removed.
 
-    An answer may not start or end processes, write files outside its temporary folder, or read the reference solutions.
+    An answer may not start or end processes, use the network or ctypes, raise its limits, read files other than those
+    of Python and NumPy, or write files outside its temporary folder.
     """
     folder = os.path.realpath(".")
+    numpy = [os.path.realpath(os.path.join(sys.path[-1], name)) for name in ("numpy", "numpy.libs")]  # noqa: PTH118
+    python = [os.path.realpath(path) for path in sys.path[:-1] if path]
+    others = [os.path.join(path, name) for path in python for name in ("site-packages", "dist-packages")]  # noqa: PTH118
+
+    def inside(path: str, *folders: str) -> bool:
+        return any(path == each or path.startswith(each + os.sep) for each in folders)
+
+    def readable(path: str) -> bool:
+        return inside(path, folder, *numpy) or (inside(path, *python) and not inside(path, *others))
 
     def refuse(event: str, arguments: tuple[Any, ...]) -> None:
         if event in PROCESSES:
             raise PermissionError("an answer may not start or end processes")
+        if event.startswith("socket."):
+            raise PermissionError("an answer may not use the network")
+        if event == "import" and arguments[1] and inside(os.path.realpath(arguments[1]), folder):
+            raise ImportError("a compiled module cannot be imported here: write your own answer, in Python and NumPy")
+        if event.startswith("ctypes.") or (event == "import" and arguments[0].rpartition(".")[2] in FOREIGN):
+            raise ImportError("ctypes cannot be imported here: write your own answer, in Python and NumPy")
+        if event in ("resource.setrlimit", "resource.prlimit"):
+            raise PermissionError("an answer may not change its limits")
         if event == "open":
             paths = arguments[:1]
             writes = bool(arguments[2] & WRITING)
@@ -184,10 +207,10 @@ def _install_audit_hook() -> None:
         for path in paths:
             if isinstance(path, (str, bytes, os.PathLike)) and path != os.devnull:
                 real_path = os.path.realpath(os.fsdecode(path))
-                if real_path.startswith(REFERENCE + os.sep):
-                    raise PermissionError("the reference solutions cannot be read here: write your own answer")
-                if writes and real_path != folder and not real_path.startswith(folder + os.sep):
+                if writes and not inside(real_path, folder):
                     raise PermissionError("an answer may write files only in its temporary folder")
+                if not readable(real_path):
+                    raise PermissionError("an answer may read only its own files and those of Python and NumPy")
 
     sys.addaudithook(refuse)
 
@@ -250,7 +273,7 @@ def serve() -> NoReturn:
     first = json.loads(requests.readline())
     _set_limits(first["megabytes"], first["seconds"])
     _install_audit_hook()
-    sys.meta_path.insert(0, _ReferenceBlocker())
+    sys.meta_path.insert(0, _ImportFilter())
     try:
         names = _load(first["source"])
         reply({"ready": [name for name, value in names.items() if callable(value)]})

@@ -108,6 +108,7 @@ class LabFolder:
             with convert_os_errors(folder):
                 folder.mkdir(parents=True, exist_ok=True)
             self.records()  # report a damaged file before training, not after it
+            case.experiment()  # and a package that is not installed
             note(f"training the models of case {case.number} (a few seconds); their evidence goes to {folder}")
             evidence = collect_evidence(case, step_fraction)
             if self.is_open(case):
