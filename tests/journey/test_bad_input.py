@@ -36,6 +36,7 @@ from tests.journey.damage import (
 
 ROWS = b'{"text": "how are you today"}\n' * 300
 INFINITE = b'{"progress": {"plateau": {}, "evaluations": [[Infinity, 1.0]]}, "optimizer": {}}'
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(99)
 WEIGHTS = "model.safetensors"
 BOOK = str(RUN)
 
@@ -78,7 +79,7 @@ THE_TEXT = [
     M("empty file", train("a.txt"), "a.txt contains no text & 0 bytes", "some text", write("a.txt", b"")),
     M("blank file", train("a.txt"), "a.txt contains no text & empty", "some text", write("a.txt", b" \n\n \n")),
     M("binary file", train("a.txt"), "binary & offset 255", "UTF-8", write("a.txt", bytes(range(1, 256)) + bytes(9))),
-    M("picture", train("a.png"), "a.png is a PNG image", ".txt", write("a.png", b"\x89PNG\r\n\x1a\n" + bytes(99))),
+    M("picture", train("a.png"), "a.png & image/png", ".txt", write("a.png", PNG)),
     M(
         "wrong encoding declared",
         [*train("a.txt"), "--set", "data.encoding=utf-8"],

@@ -79,7 +79,7 @@ def test_a_bad_byte_is_located_and_a_disguised_encoding_is_refused(home: Path) -
     assert "byte 0xE9 at offset 1000" in problem
     (home / "mail.txt").write_bytes(("吾輩は猫である。名前はまだ無い。\n" * 30).encode("iso-2022-jp"))
     problem, remedy = refused("train", "mail.txt", *FEW_STEPS, "--out", "mail", folder=home)
-    assert problem == "mail.txt looks like ISO-2022 (at byte offset 0): read as UTF-8, its text would be garbled"
+    assert problem == "mail.txt looks like ISO-2022-JP: read as UTF-8, its text would be garbled"
     assert "data.encoding to utf-8" in remedy
     assert not (home / "mail").exists()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
@@ -127,9 +128,9 @@ REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
         "left out 1 document with fewer than 9",
         "lower",
     ),
-    "image.png": (b"\x89PNG\r\n\x1a\n\0\0", {}, "a PNG image", "UTF-8 .txt"),
-    "paper.pdf": (b"%PDF-1.7 ...", {}, "a PDF document", "UTF-8 .txt"),
-    "book.docx": (b"PK\x03\x04aaaa", {}, "zip archive", "UTF-8 .txt"),
+    "image.png": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01", {}, "image/png", "UTF-8 .txt"),
+    "paper.pdf": (b"%PDF-1.7 ...", {}, "application/pdf", "UTF-8 .txt"),
+    "book.docx": (b"PK\x03\x04aaaa", {}, "application/zip", "UTF-8 .txt"),
     "numbers.bin": (bytes(range(1, 100)) + b"\0" + bytes(range(256)), {}, "NUL byte at offset 99", "text file"),
     "ids.ds": (bytes(n % 251 for n in range(4000)), {}, "NUL byte at offset 0", "text file"),
     "late-nul.txt": (b"x" * 3_000_000 + b"\0yz", {}, "NUL byte at offset 3000000", "text file"),
@@ -234,7 +235,7 @@ def test_a_folder_is_read_in_order_and_skipped_files_are_reported(tmp_path: Path
         "UTF-8 (3)",
         "Windows-1252 (1)",
         "left out 3 of 7 files",
-        "photo.jpg (a JPEG image",
+        "photo.jpg (image/jpeg)",
         "weights.bin (binary",
         "table.csv (a table",
         "1 hidden",
@@ -259,6 +260,45 @@ def test_folder_with_undecodable_text_is_refused(tmp_path: Path) -> None:
     (folder / "b.txt").write_bytes(RUSSIAN.encode("koi8-r"))
     with pytest.raises(GlassError, match=r"b\.txt is not valid UTF-8: byte 0x"):
         read(str(folder), tmp_path)
+
+
+OTHER_ENCODINGS = {
+    # name of a Python codec: (text, words of the remedy if the encoding is not given)
+    "cp1251": (RUSSIAN, "Windows-1251"),
+    "koi8-r": (RUSSIAN, "KOI8-R"),
+    "cp1250": (POLISH, "Windows-1250"),
+    "iso8859-2": (POLISH, "ISO-8859-2"),
+    "cp1254": (TURKISH, "Windows-1254"),
+    "cp850": ("He went to the café yesterday, and ordered a drink.\n", "cp85"),
+    "mac-roman": ("Le café de la côte est très bon, déjà.", "MacRoman"),
+    "shift-jis": ("これは日本語の文章です。", "CP932"),
+    "gb18030": ("我们今天去看电影吧，天气很好。\n", "GB18030"),
+    "big5": ("我們今天去看電影吧，天氣很好。\n", "Big5"),
+    "euc-kr": ("한국어 문장입니다. 오늘은 날씨가 좋습니다.", "CP949"),
+    "iso-2022-jp": ("これは日本語の文章です。\n", "iso-2022-jp"),
+    "hz": ("我们今天去看电影吧，天气很好。\n", "hz"),
+    "utf-7": ("これは日本語の文章です。\n", "utf-7"),
+    "utf-32": ("four bytes each", "utf-32"),
+}
+
+
+@pytest.mark.parametrize("codec", OTHER_ENCODINGS)
+def test_another_encoding_is_refused_with_its_name_and_read_on_request(codec: str, tmp_path: Path) -> None:
+    text, named = OTHER_ENCODINGS[codec]
+    path = tmp_path / "old.txt"
+    path.write_bytes(text.encode(codec))
+    with pytest.raises(GlassError) as caught:
+        read(str(path), tmp_path)
+    assert named in caught.value.remedy
+    documents, notes = read(str(path), tmp_path, encoding=codec)
+    assert documents == [text]
+    assert "bytes, " in notes[0]
+
+
+@pytest.mark.parametrize("name", ["latin-9000", "base64", "", "\0"])
+def test_an_encoding_that_does_not_exist_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="is not the name of an encoding"):
+        DataConfig(encoding=name)
 
 
 class FakeInput(io.TextIOWrapper):

@@ -83,8 +83,10 @@ class DataConfig(BaseSettings):
         description="classify, translate, summarize, chat: source of the validation split; unset: split data.source",
     )
     validation_target: str | None = Field(None, description="the target file for data.validation")
-    encoding: Literal["auto", "utf-8", "utf-16", "windows-1252"] = Field(
-        "auto", description="character encoding of the source"
+    encoding: str = Field(
+        "auto",
+        description="character encoding of the source: auto (UTF-8, UTF-16 or Windows-1252), or the name of an "
+        "encoding in Python, such as windows-1251 or shift-jis",
     )
     document: Literal["file", "paragraph", "line"] = Field(
         "file", description="lm, masked: unit of plain text that is one document (in a table, each row is a document)"
@@ -132,6 +134,14 @@ class DataConfig(BaseSettings):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
+        if self.encoding != "auto":
+            try:
+                "".encode(self.encoding)
+            except (LookupError, UnicodeError, ValueError):
+                raise impossible(
+                    f"encoding = {self.encoding!r} is not the name of an encoding",
+                    "Use auto, utf-8, utf-16, windows-1252 or another encoding of Python, such as shift-jis.",
+                ) from None
         if self.max_words is not None and self.max_words < self.min_words:
             raise impossible(
                 f"max_words = {self.max_words} is less than min_words = {self.min_words}",
