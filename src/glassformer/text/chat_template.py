@@ -1,14 +1,15 @@
 """Render a conversation as one text with a chat template, and locate the assistant's answers in the text.
 
 A template is written in Jinja, as in Hugging Face's libraries: it receives `messages`, `add_generation_prompt`,
-`bos_token` and `eos_token`, and may call `raise_exception(message)` and `strftime_now(format)`. It runs in a sandbox,
-and comes from the settings or the folder of a run, never from a web request.
+`bos_token` and `eos_token`, and may call `raise_exception(message)` and `strftime_now(format)`. It runs in a sandbox
+with bounded work (`template_limits`), and comes from the settings or the folder of a run, never from a web request.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -17,15 +18,17 @@ from jinja2 import TemplateError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.nodes import CallBlock, Node
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from glassformer.base.errors import GlassError
 from glassformer.text.records import END_MARK, START_MARK, Spans
 from glassformer.text.special_names import MARK, SpecialNames
+from glassformer.text.template_limits import WORK, BoundedEnvironment, Work
 
 NO_NAMES = SpecialNames()
 Message = Mapping[str, str]
 """A message of a conversation, with the keys `role` and `content`."""
+MOST_INDENT = 16
+MOST_DATE_CHARACTERS = 100
 
 
 class _Generation(Extension):
@@ -53,17 +56,16 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str) -> None:
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
-        )
-        environment.filters["tojson"] = _to_json
+        environment = BoundedEnvironment([loopcontrols, _Generation])
+        environment.add_filter("tojson", _to_json)
         environment.globals.update(raise_exception=_raise, strftime_now=_now)
         self.source = source
         try:
             self._template = environment.from_string(source)
-        except TemplateError as error:
+        except Exception as error:  # besides TemplateError: Python's errors if it compiles Jinja's code, or recursion
             raise GlassError(
-                f"the chat template is not valid: {error}", "Correct data.chat_template or chat_template.jinja."
+                f"the chat template is not valid: {_message(error)}",
+                "Correct data.chat_template or chat_template.jinja.",
             ) from None
 
     def render(self, messages: Sequence[Message], next_turn: bool, bos_token: str, eos_token: str) -> str:
@@ -78,14 +80,20 @@ class ChatTemplate:
         Raises:
             GlassError: the template refuses the conversation, or fails.
         """
-        names = {"bos_token": bos_token, "eos_token": eos_token}
+        variables = {
+            "messages": messages,
+            "add_generation_prompt": next_turn,
+            "bos_token": bos_token,
+            "eos_token": eos_token,
+            WORK: Work(sum(len(text) for message in messages for text in message.values())),
+        }
         try:
-            return self._template.render(messages=messages, add_generation_prompt=next_turn, **names)
+            return self._template.render(variables)
         except TemplateError as error:
-            problem = f"the chat template refuses this conversation: {error}"
+            problem = f"the chat template refuses this conversation: {str(error)[:200]}"
             raise GlassError(problem, "Give messages that the template accepts, or another template.") from None
         except Exception as error:  # a template is a program, and may fail in any way
-            problem = f"the chat template fails: {type(error).__name__}: {str(error)[:200]}"
+            problem = f"the chat template fails: {_message(error)}"
             raise GlassError(problem, "Correct data.chat_template or chat_template.jinja.") from None
 
     def marked(self, messages: Sequence[Message], next_turn: bool, names: SpecialNames) -> str:
@@ -171,8 +179,16 @@ def _answer_length(text: str, content: str) -> int:
     return len(text) if end_mark is None else end_mark.end()
 
 
+def _message(error: Exception) -> str:
+    """Return the message of an error in one line; for errors that are not Jinja's, with their type."""
+    text = " ".join(str(error).split())[:200]
+    return text if isinstance(error, TemplateError) else f"{type(error).__name__}: {text}"
+
+
 def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:
     """Return a value as JSON, without the escapes that Jinja's own filter adds for web pages."""
+    if (isinstance(indent, int) and indent > MOST_INDENT) or isinstance(indent, str):
+        raise TemplateError(f"tojson(indent={str(indent)[:20]}), but at most {MOST_INDENT} are allowed")
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
 
 
@@ -181,4 +197,6 @@ def _raise(message: str) -> None:
 
 
 def _now(date_format: str) -> str:
+    if len(date_format) > MOST_DATE_CHARACTERS or re.search(r"\d\d", date_format):  # strftime pads to a width
+        raise TemplateError(f"strftime_now({date_format[:20]!r}) is not allowed")
     return datetime.datetime.now().strftime(date_format)

@@ -1,0 +1,182 @@
+"""Chat templates: work, memory and output are bounded, errors have two lines, usual templates are rendered."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from glassformer.base.errors import GlassError
+from glassformer.text.chat_template import ChatTemplate
+
+TALK = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho, <b> & {x} 100%"}]
+INVALID = {  # refused when the template is compiled
+    "a break outside a loop": "{% break %}",
+    "a continue outside a loop": "{% continue %}",
+    "deep brackets": "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}",
+    "deep lists": "{{ " + "[" * 3000 + "1" + "]" * 3000 + " }}",
+    "deep dictionaries": "{{ " + "{1:" * 3000 + "1" + "}" * 3000 + " }}",
+    "many operators": "{{ " + "not " * 5000 + "1 }}",
+    "many filters": "{{ 'a'" + "|trim" * 5000 + " }}",
+    "deep conditions": "{% if 1 %}" * 3000 + "{% endif %}" * 3000,
+    "deep loops": "{% for m in messages %}" * 25 + "{% endfor %}" * 25,
+}
+GROW = (
+    "{{% set box = namespace(x={0}) %}}{{% for i in range(60) %}}{{% set box.x = {1} %}}{{% endfor %}}"
+    "{{{{ box.x{2} }}}}"
+)
+LONG = "{% set long = 'a' * 1000000 %}"
+TOO_MUCH = {  # refused while the template is rendered, before the memory fills
+    "literal text in a loop": "{% for i in range(99999) %}" + "y" * 9999 + "{% endfor %}",
+    "literal text in a macro": "{% macro m() %}" + "y" * 9999 + "{% endmacro %}"
+    "{% for i in range(99999) %}{% set x = m() %}{% endfor %}",
+    "long text": "{{ 'a' * 10**10 }}",
+    "long text, number first": "{{ 10000000000 * 'a' }}",
+    "long list": "{{ ([1] * 10**10)|length }}",
+    "large power": "{{ 10 ** 10000000 }}",
+    "repeated squares": GROW.format("9", "box.x * box.x", ""),
+    "doubling by +": GROW.format("'a'", "box.x + box.x", "|length"),
+    "doubling by ~": GROW.format("'a'", "box.x ~ box.x", "|length"),
+    "doubling by a method": GROW.format("'a'", "box.x.replace('a', 'aa')", "|length"),
+    "doubling by a filter": GROW.format("'a'", "box.x|replace('a', 'aa')", "|length"),
+    "doubling lists": GROW.format("[1]", "[box.x, box.x]", ""),
+    "doubling tuples": GROW.format("(1,)", "(box.x, box.x)", "|tojson"),
+    "replacement": LONG + "{{ long|replace(new=long, old='a') }}",
+    "replacement of nothing": LONG + "{{ long.replace('', long) }}",
+    "separator": LONG + "{{ range(99999)|join(long) }}",
+    "separator, method": LONG + "{{ long.join(range(99999)|map('string')) }}",
+    "width of %": "{{ '%10000000000s' % 'a' }}",
+    "width of the filter format": "{{ '%10000000000s'|format('a') }}",
+    "width that is an argument": "{{ '%*d' % (10000000000, 1) }}",
+    "precision": "{{ '%.1000000000f' % 1.0 }}",
+    "width of a field": "{{ '{:>10000000000}'.format('a') }}",
+    "width of a field, by another name": "{{ 'x{:>10000000000}'['format']('a') }}",
+    "width of a field that is a field": "{{ '{a:>{b}}'.format_map({'a': 1, 'b': 10000000000}) }}",
+    "many fields": LONG + "{{ ('%(a)s' * 100000) % {'a': long} }}",
+    "center": "{{ 'a'|center(10000000000) }}",
+    "center, method": "{{ 'a'.center(10000000000) }}",
+    "center of each": "{{ [1, 2]|map('center', 10000000000)|list }}",
+    "zeros": "{{ '1'.zfill(10000000000) }}",
+    "tabs": "{{ ('\\t' * 1000).expandtabs(1000000000) }}",
+    "indentation": "{{ 'a\\n'|indent(10000000000, true) }}",
+    "fill": "{{ [1]|batch(10000000000, 0)|list }}",
+    "translation": LONG + "{{ long.translate({97: long}) }}",
+}
+SLOW = {
+    "doubling dictionaries": GROW.format("{}", "dict(a=box.x, b=box.x)", " ~ ''"),
+    "doubling namespaces": GROW.format("1", "namespace(a=box.x, b=box.x)", "|string"),
+    "a namespace in itself": "{% set box = namespace() %}{% set box.x = box %}{{ box }}",
+    "nested loops": "{% for i in range(99999) %}{% for j in range(99999) %}x{% endfor %}{% endfor %}",
+    "loops that write nothing": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "loops whose condition fails": "{% for i in range(99999) %}{% for j in range(99999) if j < 0 %}{% endfor %}"
+    "{% endfor %}",
+    "loops in filters": "{% for i in range(99999) %}{% set x = range(99999)|map('string')|list %}{% endfor %}",
+    "macros that call themselves": "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}"
+    "{{ m(60) }}",
+    "recursive loops": "{% for x in [1, 2] recursive %}{% if loop.depth < 60 %}{{ loop([1, 2]) }}{% endif %}"
+    "{% endfor %}",
+    "copies of a long text": LONG + "{% for i in range(99999) %}{% set x = long[1:] %}{% endfor %}",
+}
+FAILING = {
+    "endless recursion": ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "fails: RecursionError"),
+    "indentation of JSON": ("{{ [[1]]|tojson(indent=10000000000) }}", "at most 16"),
+    "width of a date": ("{{ strftime_now('%1000000000Y') }}", "is not allowed"),
+    "a file": ("{% include '/etc/passwd' %}", "fails: TypeError"),
+    "a long refusal": ("{{ raise_exception('a' * 1000000) }}", "refuses this conversation: aaa"),
+}
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_templates_that_cannot_be_compiled_are_refused(name: str) -> None:
+    with pytest.raises(GlassError, match="the chat template is not valid: ") as refused:
+        ChatTemplate(INVALID[name])
+    assert len(str(refused.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_templates_that_grow_are_refused(name: str) -> None:
+    with pytest.raises(GlassError, match="fails: TooMuchWorkError: it needs too many steps or too long texts"):
+        ChatTemplate(TOO_MUCH[name]).render(TALK, True, "", "")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", SLOW)
+def test_templates_that_run_long_are_refused(name: str) -> None:
+    with pytest.raises(GlassError, match="fails: TooMuchWorkError"):
+        ChatTemplate(SLOW[name]).render(TALK, True, "", "")
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_templates_that_fail_are_refused(name: str) -> None:
+    source, problem = FAILING[name]
+    with pytest.raises(GlassError, match=problem) as refused:
+        ChatTemplate(source).render(TALK, True, "", "")
+    assert len(str(refused.value)) < 400
+
+
+USUAL = {
+    "{{ messages|map(attribute='role')|join(', ') }}": "user, assistant",
+    "{{ messages[1].content|tojson }}": '"Ho, <b> & {x} 100%"',
+    "{{ messages[1:]|tojson(indent=1) }}": '[\n {\n  "role": "assistant",\n  "content": "Ho, <b> & {x} 100%"\n }\n]',
+    "{{ messages[0]['content'].upper().ljust(4, '.') ~ 1 ~ 'a'|center(5) }}": "HI..1  a  ",
+    "{{ '%s-%03d' % ('a', 7) }}{{ '{:>3}'.format('b') }}": "a-007  b",
+    "{% set box = namespace(n=0) %}{% for m in messages if m.role == 'user' %}{% set box.n = box.n + loop.index %}"
+    "{% endfor %}{{ box.n }}": "1",
+    "{% macro of(m, mark='!') %}{{ m.content + mark }}{% endmacro %}{{ of(messages[0], mark='?') }}": "Hi?",
+    "{% for a, b in {'x': 1}.items() %}{{ a }}{{ b }}{% endfor %}{{ 'Hi there'.split()[-1] }}": "x1there",
+    "{% for m in messages %}{{ loop.length }}{{ loop.last }}{% if loop.first %}{% continue %}{% endif %}{{ m.role }}"
+    "{% endfor %}": "2False2Trueassistant",
+    "{{ (messages|selectattr('role', 'equalto', 'user')|list|length) * 2 ** 3 % 5 }}": "3",
+}
+
+
+@pytest.mark.parametrize("source", USUAL)
+def test_usual_templates_are_rendered(source: str) -> None:
+    assert ChatTemplate(source).render(TALK, True, "", "") == USUAL[source]
+
+
+def test_a_long_conversation_may_need_more_work() -> None:
+    talk = [{"role": role, "content": "long text " * 30000} for role in ("user", "assistant") * 20]
+    source = (
+        "{% set box = namespace(s='') %}{% for m in messages %}{% set box.s = box.s ~ m.content|trim %}{% endfor %}"
+    )
+    assert len(ChatTemplate(source + "{{ box.s }}").render(talk, True, "", "")) == 40 * 299_999
+
+
+CHILD = """
+import resource, sys
+from glassformer.base.errors import GlassError
+from glassformer.text.chat_template import ChatTemplate
+from tests.unit.test_template_limits import SLOW, TALK, TOO_MUCH
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print("ready", flush=True)
+while True:
+    for source in (*TOO_MUCH.values(), *SLOW.values()):
+        try:
+            ChatTemplate(source).render(TALK, True, "", "")
+        except GlassError:
+            pass
+    if sys.argv[1:] == ["once"]:
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+        break
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(sys.platform == "win32", reason="the module resource is only in Unix")
+def test_the_memory_of_a_template_is_bounded() -> None:
+    done = subprocess.run([sys.executable, "-c", CHILD, "once"], capture_output=True, text=True, check=True)
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert int(done.stdout.split()[-1]) * unit < 200 * 2**20
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+def test_a_template_that_runs_long_obeys_sigterm() -> None:
+    with subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGTERM)
+        assert child.wait() == -signal.SIGTERM
