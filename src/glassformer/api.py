@@ -13,6 +13,7 @@ vocabulary size, C labels, H heads.
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -63,7 +64,8 @@ from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.loop import train
 from glassformer.training.memory import peak_memory
 from glassformer.training.plan_file import record_outcome
-from glassformer.training.thread_choice import torch_state_restored
+from glassformer.training.thread_choice import thread_count_restored
+from glassformer.verification.process_state import own_random_numbers
 
 __all__ = ["TextTokens", "Transformer", "fit", "import_model", "load"]
 
@@ -272,11 +274,9 @@ class Transformer:
         search = {"beams": 1} if sampling_changes else {} if beams is None else {"beams": beams}
         length = {} if tokens is None else {"tokens": tokens}
         settings = self.config.sample.replace(**sampling_changes, **search, **length)
-        model.engine = choose_engine(backend, model.model, settings, texts=1)
-        try:
-            return model.generate([prompt], settings)[0].text
-        finally:
-            model.engine = None  # the model may change before the next call
+        generator = copy.copy(model)  # `model` keeps no engine: other threads use it, and its weights may change
+        generator.engine = choose_engine(backend, model.model, settings, texts=1)
+        return generator.generate([prompt], settings)[0].text
 
     def fill(self, text: str, n: int = 5) -> list[list[Candidate]]:
         """Return the n likeliest tokens for each `[MASK]` of a text, excluding special tokens, and their probabilities.
@@ -538,8 +538,7 @@ def load(
     Raises:
         GlassError: there is no such run or device, or the files of the run are damaged.
     """
-    with torch_state_restored():  # building a model uses random numbers before the weights are loaded
-        return Transformer(OpenedRun.load(run, checkpoint, device, precision))
+    return Transformer(OpenedRun.load(run, checkpoint, device, precision))
 
 
 def fit(
@@ -557,8 +556,8 @@ def fit(
 ) -> Transformer:
     """Train a new run as `glass train` does, and load its best checkpoint.
 
-    Ctrl-C stops training after the current step, saves the run, and raises KeyboardInterrupt. The random state and
-    the thread count of torch are restored afterwards.
+    Ctrl-C stops training after the current step, saves the run, and raises KeyboardInterrupt. The thread count of
+    torch is restored afterwards, and its random state does not change.
 
     Args:
         data: a text file (also .gz), a table (CSV, TSV, JSONL, Parquet or Arrow), a folder, or the name of a generated
@@ -599,7 +598,7 @@ def fit(
         changes, recipe, **{name: None if folder is None else Path(folder) for name, folder in folders.items()}
     )
     _refuse_run_at(request.folder)
-    with torch_state_restored(), start_requested(request, began, quiet=not progress) as trainer:
+    with thread_count_restored(), start_requested(request, began, quiet=not progress) as trainer:
         outcome = train(trainer)
     if outcome is None:
         raise KeyboardInterrupt
@@ -624,7 +623,7 @@ def import_model(path: Folder, out: Folder | None = None) -> Transformer:
     """
     folder = Path("runs") / Path(path).resolve().name if out is None else Path(out)
     _refuse_run_at(folder)
-    with torch_state_restored():
+    with own_random_numbers():  # transformers may initialize weights before it loads them
         importing.import_model(Path(path), folder, lambda text: None)
     return load(folder)
 

@@ -19,7 +19,7 @@ from glassformer.model.weights import load_weights
 from glassformer.runs.folder import Run
 from glassformer.text.rows import Row
 from glassformer.training import loop
-from glassformer.training.checkpoint import save_checkpoint, save_state, seed_step, step_name, step_seed
+from glassformer.training.checkpoint import save_checkpoint, save_state, seed_torch, step_name
 from glassformer.training.loop import train
 from glassformer.training.optimizers import make_optimizers
 from glassformer.training.reporting import Silent
@@ -379,10 +379,10 @@ def test_a_run_resumed_with_steps_ends_at_the_steps(tmp_path: Path) -> None:
     assert (third.config.train.minutes, third.config.train.steps) == (5, None)
 
 
-def test_a_step_is_seeded_as_torch_seeds_all_generators() -> None:
-    seed_step(3, 5, rank=2)
+def test_seeding_is_that_of_torch() -> None:
+    seed_torch(7)
     ours = torch.rand(7)
-    torch.manual_seed(step_seed(3, 5, rank=2))
+    torch.manual_seed(7)
     assert torch.equal(ours, torch.rand(7))
 
 

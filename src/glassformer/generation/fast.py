@@ -31,6 +31,7 @@ from torch.nn.modules import module as any_module
 from glassformer.base.config import Activation
 from glassformer.model.attention import Attention, NoProjection
 from glassformer.model.cache import Cache, LayerCache
+from glassformer.model.dropout import Dropout
 from glassformer.model.positions import (
     AddedPositions,
     RotaryPositions,
@@ -39,6 +40,7 @@ from glassformer.model.positions import (
     rotate,
 )
 from glassformer.model.pruned_attention import PrunedAttention, head_numbers
+from glassformer.model.thread_hooks import applies_here
 from glassformer.model.transformer import (
     Block,
     Decoder,
@@ -71,7 +73,7 @@ SUPPORTED_MODULES = {
     nn.RMSNorm,
     nn.Embedding,
     nn.Identity,
-    nn.Dropout,
+    Dropout,
 }
 """Module types that `FastDecoder` supports. Subclasses may compute something else, so they are not supported.
 
@@ -159,8 +161,8 @@ class FastDecoder:
         self.cache_type = at_least_float32 if self.device == "cpu" else matrix.dtype
 
     def applies(self) -> bool:
-        """Return whether the model has no hooks and autocast is off."""
-        return not any(self.hooks) and not torch.is_autocast_enabled(self.device)
+        """Return whether no hook of the model applies to the calling thread, and autocast is off."""
+        return not applies_here(*self.hooks) and not torch.is_autocast_enabled(self.device)
 
     def __call__(self, tokens: Tensor, cache: Cache, memory_mask: Tensor | None = None) -> Tensor:
         """Return next-token logits (B, V) for ids (B,).

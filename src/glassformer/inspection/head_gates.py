@@ -19,12 +19,13 @@ from torch import Tensor, nn
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.wording import counted
 from glassformer.inspection.sites import attentions
+from glassformer.model.thread_hooks import register
 from glassformer.model.transformer import Model
 
 
 @contextmanager
 def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[Mapping[str, Tensor]]:
-    """Multiply the outputs of heads by gates until the context ends.
+    """Multiply the outputs of heads by gates in the forward passes of the calling thread until the context ends.
 
     ::
 
@@ -61,7 +62,7 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
         for name, layer in sites.items():
             if values is None or name in values:
                 gate = partial(_gate, gates, name, values is None)
-                hooks.callback(layer.hook_z.register_forward_hook(gate).remove)
+                hooks.callback(register(layer.hook_z.register_forward_hook, gate).remove)
         yield gates
 
 

@@ -11,6 +11,8 @@ from typing import Any, Literal, TypeVar
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from glassformer.model.thread_hooks import register
+
 Key = TypeVar("Key")
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of a call."""
@@ -29,7 +31,7 @@ class Tap:
     side: Literal["output", "input", "arguments"] = "output"
 
     def register(self, callback: Callable[[Any], None]) -> RemovableHandle:
-        """Register a hook that calls `callback` with the value at each call of the module; return the hook's handle."""
+        """Register a hook that calls `callback` with the value at each call by this thread; return its handle."""
 
         def output_hook(module: nn.Module, args: tuple[Any, ...], value: Any) -> None:
             callback(value)
@@ -41,17 +43,18 @@ class Tap:
             callback((args, kwargs))
 
         if self.side == "output":
-            return self.module.register_forward_hook(output_hook)
+            return register(self.module.register_forward_hook, output_hook)
         if self.side == "input":
-            return self.module.register_forward_pre_hook(input_hook)
-        return self.module.register_forward_pre_hook(arguments_hook, with_kwargs=True)
+            return register(self.module.register_forward_pre_hook, input_hook)
+        return register(self.module.register_forward_pre_hook, arguments_hook, with_kwargs=True)
 
 
 @contextmanager
 def tapped(taps: Mapping[Key, Tap], callback: Callable[[Key, Any], None]) -> Iterator[None]:
     """Call `callback(key, value)` each time a forward pass reaches a tap, until the context ends.
 
-    The hooks are removed when the context ends, normally or with an exception. The values are the model's tensors, not
+    Only forward passes of the calling thread count. The hooks are removed when the context ends, normally or with an
+    exception. The values are the model's tensors, not
     copies: copy a tensor before you modify it, or to keep it after the pass.
     """
     with ExitStack() as handles:

@@ -15,7 +15,8 @@ Results depend on the kind of replacement, so report which kind was used:
 
 Most patches are forward hooks that return another tensor: on `hook_pattern` of the attention layer for `Pattern` and
 `KnockOut`, on `hook_z` for other patches of a head, and otherwise on the module itself. The patch of a block's input is
-a forward pre-hook, and the patch of a mask changes `Stack.causal`. Attention layers with patched patterns compute
+a forward pre-hook, and the patch of a mask a
+hook on `hook_causal` of the stack. Attention layers with patched patterns compute
 attention step by step, as in a trace.
 
 Names of activations (n counts layers and h heads from 0; an encoder has `enc` instead of `dec`):
@@ -55,6 +56,7 @@ from glassformer.inspection.sites import advice_on_part, embedding_below, parts,
 from glassformer.model.attention import Attention
 from glassformer.model.positions import Rotation
 from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.thread_hooks import ThreadHook, register
 from glassformer.model.transformer import Embedding, Model, Stack
 
 __all__ = ["KnockOut", "Mean", "Patch", "Pattern", "Resample", "Value", "Zero", "patch", "patchable"]
@@ -66,6 +68,8 @@ Install = Callable[[Patch, str], AbstractContextManager[None]]
 @contextmanager
 def patch(model: Model, patches: Mapping[str, Patch]) -> Iterator[None]:
     """Replace the named activations in all forward passes until the context ends, normally or with an exception.
+
+    Only forward passes of the calling thread are patched; other threads may use or patch the same model.
 
     Patches of the attention weights of a layer apply before those of its heads, regardless of the order of `patches`.
     Gradients flow through the remaining values of the model and into the given values.
@@ -87,11 +91,11 @@ def patch(model: Model, patches: Mapping[str, Patch]) -> Iterator[None]:
                 f"this model has no activation {name!r} to patch", advice_on_part(model, name, list(points))
             )
         _check_kind(name, kind)
-        for outer in model._forward_pre_hooks.values():
-            if isinstance(outer, _ActivePatch):
-                outer.refuse_overlap(name)
+        for outer in tuple(model._forward_pre_hooks.values()):
+            if isinstance(outer, ThreadHook) and outer.applies and isinstance(outer.hook, _ActivePatch):
+                outer.hook.refuse_overlap(name)
     with ExitStack() as hooks:
-        marker = model.register_forward_pre_hook(_ActivePatch(tuple(patches)))
+        marker = register(model.register_forward_pre_hook, _ActivePatch(tuple(patches)))
         hooks.callback(marker.remove)
         for name in sorted(patches, key=lambda each: each.count(".")):
             hooks.enter_context(points[name](patches[name], name))
@@ -182,10 +186,10 @@ def _patch_output(module: nn.Module, kind: Patch, name: str, during: Stack | Non
         running[0] = False
 
     with ExitStack() as hooks:
-        hooks.callback(module.register_forward_hook(hook).remove)
+        hooks.callback(register(module.register_forward_hook, hook).remove)
         if during is not None:
-            hooks.callback(during.register_forward_pre_hook(begin).remove)
-            hooks.callback(during.register_forward_hook(end, always_call=True).remove)
+            hooks.callback(register(during.register_forward_pre_hook, begin).remove)
+            hooks.callback(register(during.register_forward_hook, end, always_call=True).remove)
         yield
 
 
@@ -196,7 +200,7 @@ def _patch_input(block: nn.Module, kind: Patch, name: str) -> Iterator[None]:
     def hook(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return _patched_value(kind, args[0], name), *args[1:]
 
-    handle = block.register_forward_pre_hook(hook)
+    handle = register(block.register_forward_pre_hook, hook)
     try:
         yield
     finally:
@@ -257,12 +261,11 @@ def _select_patched(kind: Patch, new: Tensor, current: Tensor, name: str) -> Ten
 @contextmanager
 def _patch_mask(stack: Stack, kind: Patch, name: str) -> Iterator[None]:
     """Remove the causal mask; padding stays masked, and a window applies to both sides."""
-    causal = stack.causal
-    stack.causal = False
+    handle = register(stack.hook_causal.register_forward_hook, lambda module, args, causal: False)
     try:
         yield
     finally:
-        stack.causal = causal
+        handle.remove()
 
 
 @contextmanager
@@ -301,7 +304,7 @@ def _patch_head(layer: Attention, head: int, kind: Patch, name: str) -> Iterator
     def hook(module: nn.Module, args: tuple[Any, ...], z: Tensor) -> Tensor:
         return replace_head(z, kind.value(z[:, head], name))  # (B, H, T, K)
 
-    handle = layer.hook_z.register_forward_hook(hook)
+    handle = register(layer.hook_z.register_forward_hook, hook)
     try:
         yield
     finally:
@@ -324,6 +327,6 @@ def _pattern_hook(layer: Attention, change: Callable[[Tensor, Tensor], Tensor]) 
         return change(pattern, first[0])
 
     with ExitStack() as hooks:
-        hooks.callback(layer.hook_scores.register_forward_hook(find_first_key).remove)
-        hooks.callback(layer.hook_pattern.register_forward_hook(hook).remove)
+        hooks.callback(register(layer.hook_scores.register_forward_hook, find_first_key).remove)
+        hooks.callback(register(layer.hook_pattern.register_forward_hook, hook).remove)
         yield

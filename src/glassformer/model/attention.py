@@ -19,7 +19,9 @@ from torch.nn import functional as F
 
 from glassformer.base.config import ModelConfig
 from glassformer.model.cache import LayerCache
+from glassformer.model.dropout import Dropout, device_seeded_from, dropped
 from glassformer.model.positions import Rotation, rotate
+from glassformer.model.thread_hooks import applies_here
 
 EXPLICIT_BF16_TOKENS = 256
 """Maximum number of tokens for which explicit attention is faster than the fused kernel, in bfloat16 on a CPU."""
@@ -127,15 +129,15 @@ NO_HOOKS = ScoreHooks()
 
 
 def is_observed(hook_point: nn.Module) -> bool:
-    """Return whether a hook is registered on a hook point, forward or backward.
+    """Return whether a hook that applies to the calling thread is registered on a hook point, forward or backward.
 
     Hooks for all modules of a process (`torch.nn.modules.module.register_module_forward_hook`) do not count.
     """
-    return bool(
-        hook_point._forward_hooks
-        or hook_point._forward_pre_hooks
-        or hook_point._backward_hooks
-        or hook_point._backward_pre_hooks
+    return applies_here(
+        hook_point._forward_hooks,
+        hook_point._forward_pre_hooks,
+        hook_point._backward_hooks,
+        hook_point._backward_pre_hooks,
     )
 
 
@@ -147,6 +149,7 @@ def attend(
     dropout: float = 0.0,
     explicit: bool = False,
     hooks: ScoreHooks = NO_HOOKS,
+    generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Return z = softmax(q kᵀ / √K + bias) v over the allowed keys: equation 1 of Vaswani et al. 2017.
 
@@ -162,16 +165,21 @@ def attend(
         dropout: dropout probability of the pattern's entries.
         explicit: whether to compute step by step, pass each step to `hooks`, and also return the pattern.
         hooks: functions that read and may replace the tensors of the explicit computation; used only if `explicit`.
+        generator: generator of the dropout masks, on the CPU; None: PyTorch's generator.
 
     Returns:
         z (B, H, T, U), and the pattern (B, H, T, S) if `explicit`, else None.
     """
     tokens = max(q.shape[2], k.shape[2])
     explicit_is_faster = q.dtype == torch.bfloat16 and q.is_cpu and tokens <= EXPLICIT_BF16_TOKENS
+    masks_are_ours = q.is_cpu and dropout > 0 and generator is not None  # the kernel draws from PyTorch's generator
     if explicit:
-        return explicit_attention(q, k, v, mask, dropout, True, hooks)  # (B, H, T, U), (B, H, T, S)
-    if explicit_is_faster:
-        z, _ = explicit_attention(q, k, v, mask, dropout)  # (B, H, T, U)
+        return explicit_attention(q, k, v, mask, dropout, True, hooks, generator)  # (B, H, T, U), (B, H, T, S)
+    if explicit_is_faster or masks_are_ours:
+        z, _ = explicit_attention(q, k, v, mask, dropout, generator=generator)  # (B, H, T, U)
+    elif dropout > 0 and generator is not None:
+        with device_seeded_from(generator, q.device):
+            z = fused_attention(q, k, v, mask, dropout)  # (B, H, T, U)
     else:
         z = fused_attention(q, k, v, mask, dropout)  # (B, H, T, U)
     if mask.fully_masked is not None:
@@ -187,6 +195,7 @@ def explicit_attention(
     dropout: float = 0.0,
     zero_fully_masked: bool = False,
     hooks: ScoreHooks = NO_HOOKS,
+    generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute z (B, H, T, U) and the pattern (B, H, T, S) step by step; other arguments as in `attend`.
 
@@ -214,7 +223,7 @@ def explicit_attention(
         scores = hooks.scores(scores.masked_fill(fully_masked, -math.inf))  # (B, H, T, S)
         pattern = scores.masked_fill(fully_masked, 0.0).softmax(dim=-1)  # (B, H, T, S)
         pattern = hooks.pattern(pattern.masked_fill(fully_masked, 0.0))  # (B, H, T, S)
-    z = F.dropout(pattern, dropout, training=dropout > 0) @ v  # (B, H, T, U)
+    z = dropped(pattern, dropout, generator) @ v  # (B, H, T, U)
     return z, pattern
 
 
@@ -290,7 +299,7 @@ class Attention(nn.Module):
             self.output = NoProjection(D, range(H * U))
         self.query_norm = make_qk_norm(config, H)
         self.key_norm = make_qk_norm(config, G)
-        self.dropout = config.dropout_attention
+        self.dropout = Dropout(config.dropout_attention)
         self.hook_q = nn.Identity()
         self.hook_k = nn.Identity()
         self.hook_v = nn.Identity()
@@ -337,12 +346,13 @@ class Attention(nn.Module):
 
     def compute_z(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         """Compute z (B, H, T, U) from queries, keys (B, G, S, K) and values (B, G, S, U); run score hooks, if any."""
-        dropout = self.dropout if self.training else 0.0
+        dropout = self.dropout.p if self.training else 0.0
+        generator = self.dropout.generator
         if is_observed(self.hook_products) or is_observed(self.hook_scores) or is_observed(self.hook_pattern):
             hooks = ScoreHooks(self.hook_products, self.hook_scores, self.hook_pattern)
-            z, _ = attend(q, k, v, mask, dropout, explicit=True, hooks=hooks)  # (B, H, T, U)
+            z, _ = attend(q, k, v, mask, dropout, explicit=True, hooks=hooks, generator=generator)  # (B, H, T, U)
         else:
-            z, _ = attend(q, k, v, mask, dropout)  # (B, H, T, U)
+            z, _ = attend(q, k, v, mask, dropout, generator=generator)  # (B, H, T, U)
         return z
 
     def split_heads(self, x: Tensor, heads: int, norm: nn.RMSNorm | None = None) -> Tensor:

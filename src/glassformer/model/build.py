@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
+from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
@@ -43,8 +44,7 @@ def build_model(
     if V is None:
         raise GlassError("the model's vocabulary size is not known", "Set model.vocab_size, or pass vocab_size.")
     model: Model
-    with warnings.catch_warnings():  # from torch, about the empty matrices of an attention layer without heads
-        warnings.filterwarnings("ignore", "Initializing zero-element tensors")
+    with _WithoutRandomNumbers():
         if config.family == "encoder-decoder":
             model = EncoderDecoder(config, V, S)
         elif config.family == "encoder":
@@ -55,6 +55,19 @@ def build_model(
             replace_pruned_attentions(model, config)
     initialize(model, config, seed)
     return model
+
+
+class _WithoutRandomNumbers(TorchFunctionMode):
+    """Mode in which new modules keep uninitialized matrices, so that nothing is drawn from PyTorch's generator.
+
+    `initialize` fills them; PyTorch's generator belongs to all threads of the process.
+    """
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function; skip those that fill a tensor with random numbers."""
+        if function in (nn.init.normal_, nn.init.kaiming_uniform_, nn.init.uniform_):
+            return kwargs["tensor"] if kwargs and "tensor" in kwargs else args[0]
+        return function(*args, **(kwargs or {}))
 
 
 def _resolve_size(name: str, configured: int | None, measured: int | None, description: str) -> int | None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
+from threading import Lock
 
 import torch
 from torch import nn
 
+SWITCHING = Lock()
+SWITCHED: Counter[nn.Module] = Counter()
+"""Modules that `evaluation_mode` has switched -> the number of its contexts, in all threads, that have not ended."""
 IN_TRAINING = attrgetter("training")
 """Fast getter of a module's training flag: before every token, the flags of all modules are read."""
 
@@ -17,18 +22,31 @@ IN_TRAINING = attrgetter("training")
 def evaluation_mode(model: nn.Module, modules: Sequence[nn.Module] | None = None) -> Iterator[None]:
     """Switch the model to evaluation mode inside the context, and restore the mode of every module afterwards.
 
+    If several threads use this context with one model, the last one restores the modes.
+
     Args:
         model: any module.
         modules: all modules of the model, if the caller has them already; None: `model.modules()`.
     """
-    training = list(filter(IN_TRAINING, modules or model.modules()))
-    for module in training:
-        module.training = False
+    modules = modules or list(model.modules())
+    with SWITCHING:
+        switched = (
+            [each for each in modules if each.training or each in SWITCHED]
+            if SWITCHED
+            else [*filter(IN_TRAINING, modules)]
+        )
+        SWITCHED.update(switched)
+        for module in switched:
+            module.training = False
     try:
         yield
     finally:
-        for module in training:
-            module.training = True
+        with SWITCHING:
+            SWITCHED.subtract(switched)
+            for module in switched:
+                if not SWITCHED[module]:
+                    del SWITCHED[module]
+                    module.training = True
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from glassformer.base.config import GATED, Activation, ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.model.attention import EVERY_KEY, Attention, Mask, self_attention_mask
 from glassformer.model.cache import Cache, LayerCache
+from glassformer.model.dropout import Dropout
 from glassformer.model.positions import RotaryPositions, Rotation, added_positions, score_positions, token_positions
 
 
@@ -88,7 +89,7 @@ class Block(nn.Module):
         self.cross = Attention(config) if cross else None
         self.feedforward_norm = make_norm(config)
         self.feedforward = FeedForward(config)
-        self.dropout = nn.Dropout(config.dropout_residual)
+        self.dropout = Dropout(config.dropout_residual)
 
 
 class PreNormBlock(Block):
@@ -174,7 +175,7 @@ class Embedding(nn.Module):
         self.positions = added_positions(config)
         self.norm = make_norm(config) if config.embedding_norm else nn.Identity()
         self.scale = math.sqrt(config.width) if config.embedding_scale else 1.0
-        self.dropout = nn.Dropout(config.dropout_embedding)
+        self.dropout = Dropout(config.dropout_embedding)
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Return the vectors (B, T, D) of ids (B, T) at positions (B or 1, T)."""
@@ -197,6 +198,7 @@ class Stack(nn.Module):
     def __init__(self, config: ModelConfig, causal: bool, cross: bool = False, layers: int | None = None) -> None:
         super().__init__()
         self.causal = causal
+        self.hook_causal = nn.Identity()  # a hook may replace the bool, to lift the mask
         self.window = config.window
         self.context = config.context
         self.rotary = RotaryPositions(config.K, config.rotary_base) if config.positions == "rotary" else None
@@ -241,7 +243,7 @@ class Stack(nn.Module):
             key_positions = positions  # (1, T): S = T
             key_mask = None
 
-        mask = self_attention_mask(positions, key_positions, key_mask, self.causal, self.window)
+        mask = self_attention_mask(positions, key_positions, key_mask, self.hook_causal(self.causal), self.window)
         if self.score_positions is not None:
             mask = mask.with_bias(self.score_positions(positions, key_positions))  # Mask with a bias (B, H, T, S)
         memory_mask = EVERY_KEY
@@ -368,7 +370,7 @@ class Classifier(nn.Module):
         self.vocab_size = vocab_size
         self.embedding = Embedding(config, vocab_size)
         self.stack = Stack(config, causal=False)
-        self.dropout = nn.Dropout(config.dropout_residual)
+        self.dropout = Dropout(config.dropout_residual)
         self.head = nn.Linear(config.width, classes)
 
     def forward(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:

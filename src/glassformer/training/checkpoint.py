@@ -258,14 +258,10 @@ def step_seed(seed: int, step: int, rank: int = 0) -> int:
     return (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank * 0x94D049BB133111EB + 1) % (1 << 63)
 
 
-def seed_step(seed: int, step: int, rank: int = 0) -> None:
-    """Seed torch for one training step, so that its random numbers depend only on (seed, step, rank).
-
-    Each generator in use is seeded directly: `torch.manual_seed` also initializes unused ones, which takes 1 ms.
-    """
-    torch_seed = step_seed(seed, step, rank)
-    torch.default_generator.manual_seed(torch_seed)
+def seed_torch(seed: int) -> None:
+    """Seed PyTorch's generators that are in use; `torch.manual_seed` also initializes unused ones, which takes 1 ms."""
+    torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
-        torch.cuda.manual_seed_all(torch_seed)
+        torch.cuda.manual_seed_all(seed)
     if torch.backends.mps.is_available():
-        torch.mps.manual_seed(torch_seed)
+        torch.mps.manual_seed(seed)

@@ -12,7 +12,6 @@ import torch
 
 from glassformer.model.device import autocast
 from glassformer.text.batches import Batch
-from glassformer.training.checkpoint import seed_step
 from glassformer.training.optimizers import set_rate
 from glassformer.training.stepping import Gradients, Stepper
 from glassformer.training.trainer import Trainer, TrainingOutcome
@@ -59,9 +58,8 @@ def compute_gradients(stepper: Stepper, step: int) -> Gradients:
     stepper.model.train()
     rows = stepper.task.rows(step)
     for _ in stepper.oom_retries.attempts():
-        seed_step(stepper.config.train.seed, step, stepper.processes.rank)
         batches = stepper.batches(rows)
-        with stepper.oom_retries.watch(batches):
+        with stepper.seeded(step), stepper.oom_retries.watch(batches):
             loss, targets = accumulate_gradients(stepper, batches)
     return Gradients(loss, stepper.gradient_norm(), targets, batches)
 

@@ -482,14 +482,13 @@ def try_threads(
     seconds_left = 60 * (config.train.minutes or 0.0) - earlier - seconds()
     if seconds_left > 0:
         eager_config = config.replace(train=config.train.replace(compile=False).model_dump())
-        with torch.random.fork_rng(devices=[]):
-            stepper = Stepper(fresh_model(eager_config, data), make_task(eager_config, data), eager_config)
-            choice.try_all(
-                lambda step: stepper.update(compute_gradients(stepper, step), 1.0),
-                min(TRIAL, TRIAL_SHARE * seconds_left),
-                seconds,
-            )
-            del stepper
+        stepper = Stepper(fresh_model(eager_config, data), make_task(eager_config, data), eager_config)
+        choice.try_all(
+            lambda step: stepper.update(compute_gradients(stepper, step), 1.0),
+            min(TRIAL, TRIAL_SHARE * seconds_left),
+            seconds,
+        )
+        del stepper
         gc.collect()
     return choice
 

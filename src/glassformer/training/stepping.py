@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import torch
@@ -13,18 +14,22 @@ from torch import Tensor
 
 from glassformer.base.config import Config
 from glassformer.model.device import choose_device, synchronize
+from glassformer.model.dropout import draw_dropout_from
 from glassformer.model.precision import choose_precision
 from glassformer.model.transformer import Model
 from glassformer.tasks.losses import TrainingLoss
 from glassformer.tasks.task import Task
 from glassformer.text.batches import Batch
 from glassformer.training.averaging import WeightAverage
+from glassformer.training.checkpoint import seed_torch, step_seed
 from glassformer.training.compiling import compiled, refuse_without_compiler
 from glassformer.training.optimizers import make_optimizers, set_rate
 from glassformer.training.out_of_memory import OomRetries
 from glassformer.training.parallel.processes import OneProcess, Processes, without_targets
 from glassformer.training.recomputing import recompute_blocks
 
+COMPILED_STEP = Lock()
+"""Lock of a step of compiled code, which draws dropout from PyTorch's generators, shared by all threads."""
 TOKENS_AT_ONCE = 3072
 """Maximum number of tokens in a training forward pass on a CPU if `train.micro_batch` is unset; a longer row is one
 forward pass. Measured with widths of 128 and 384: 2,000 to 6,000 tokens are fastest; with 16,000, a float32 step takes
@@ -78,12 +83,26 @@ class Stepper:
         self.model = self.processes.prepare_model(model, self.device, self.dtype)
         if config.train.checkpoint_blocks:
             recompute_blocks(self.model)
+        self.generator = torch.Generator()  # of dropout; compiled code draws only from PyTorch's generator
+        draw_dropout_from(self.model, None if config.train.compile else self.generator)
         self.optimizers = make_optimizers(self.model, config.train)
         self.loss = self.processes.wrap(TrainingLoss(self.model, config.train.label_smoothing))
         if config.train.compile:
             refuse_without_compiler(self.device)
             self.loss = compiled(self.loss)
         self.oom_retries = OomRetries(self.processes)
+
+    @contextmanager
+    def seeded(self, step: int) -> Iterator[None]:
+        """Let the dropout of a step depend only on (seed, step, rank), whatever other threads do."""
+        seed = step_seed(self.config.train.seed, step, self.processes.rank)
+        if not self.config.train.compile:
+            self.generator.manual_seed(seed)
+            yield
+            return
+        with COMPILED_STEP, torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            seed_torch(seed)
+            yield
 
     def batches(self, rows: Sequence[Any]) -> list[Batch]:
         """Return this process's rows of a step as micro-batches, one per forward pass."""

@@ -146,11 +146,10 @@ def _seconds_per_step(step: Callable[[int], object], seconds: float, clock: Seco
 
 
 @contextmanager
-def torch_state_restored() -> Iterator[None]:
-    """Return a context that restores torch's random state and number of threads on exit."""
+def thread_count_restored() -> Iterator[None]:
+    """Return a context that restores torch's number of threads on exit."""
     threads = torch.get_num_threads()
     try:
-        with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
-            yield
+        yield
     finally:
         torch.set_num_threads(threads)

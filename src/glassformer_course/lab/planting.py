@@ -36,9 +36,16 @@ def attention_with(mathematics: Any) -> Iterator[None]:
     original_attend = attention.attend
 
     def attend(
-        q: Any, k: Any, v: Any, mask: Any, dropout: float = 0.0, explicit: bool = False, hooks: Any = attention.NO_HOOKS
+        q: Any,
+        k: Any,
+        v: Any,
+        mask: Any,
+        dropout: float = 0.0,
+        explicit: bool = False,
+        hooks: Any = attention.NO_HOOKS,
+        generator: Any = None,
     ) -> tuple[Any, Any]:
-        out, weights = original_attend(q, k, v, mask, dropout, explicit=True, hooks=hooks)  # (B, H, T, K), (B, H, T, S)
+        out, weights = original_attend(q, k, v, mask, dropout, True, hooks, generator)  # (B, H, T, K), (B, H, T, S)
         return out, weights if explicit else None
 
     with replaced((attention, "math", mathematics), (attention, "attend", attend)):

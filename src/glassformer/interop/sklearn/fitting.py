@@ -18,6 +18,7 @@ from glassformer.base.errors import GlassError
 from glassformer.interop.sklearn.settings import with_steps
 from glassformer.model.build import build_model
 from glassformer.model.precision import resolve_precision
+from glassformer.model.threads import set_threads_here
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import create_run
 from glassformer.tasks.example_tasks import length_notes
@@ -32,8 +33,7 @@ from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from glassformer.training.clock import Seconds, since
 from glassformer.training.loop import train
 from glassformer.training.reporting import Reporter, Silent, choose_reporter
-from glassformer.training.setup import set_threads
-from glassformer.training.thread_choice import torch_state_restored
+from glassformer.training.thread_choice import thread_count_restored
 from glassformer.training.trainer import Trainer, TrainingOutcome
 
 
@@ -78,15 +78,19 @@ class FitResult:
 
 
 def fit(job: FitJob) -> FitResult:
-    """Train a model; PyTorch's global random state and number of threads are restored afterwards.
+    """Train a model; PyTorch's number of threads is restored afterwards, and its random state does not change.
 
     Raises:
         GlassError: a setting is impossible with these texts, or training fails.
     """
     seconds = since()
     reporter = choose_reporter() if job.verbose else Silent()
-    with tempfile.TemporaryDirectory(prefix="glass-fit-", ignore_cleanup_errors=True) as folder, torch_state_restored():
-        set_threads(job.config)
+    with (
+        tempfile.TemporaryDirectory(prefix="glass-fit-", ignore_cleanup_errors=True) as folder,
+        thread_count_restored(),
+    ):
+        if job.config.train.threads is not None:
+            set_threads_here(job.config.train.threads)
         try:
             return _fit(job, Path(folder), reporter, seconds)
         finally:

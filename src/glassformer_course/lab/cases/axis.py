@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import Tensor
 
 from glassformer.model.attention import NO_HOOKS, Mask, ScoreHooks
@@ -25,6 +26,7 @@ def attend(
     dropout: float = 0.0,
     explicit: bool = False,
     hooks: ScoreHooks = NO_HOOKS,
+    generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute attention with the mask transposed and the softmax over the queries."""
     scores = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from glassformer.model.attention import NO_HOOKS, Mask, ScoreHooks
+from glassformer.model.dropout import dropped
 from glassformer_course.lab.bench import STORIES, LabTrainer, Trained, comparison_chart, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Map, Number, Point
 from glassformer_course.lab.planting import attention_is
@@ -27,11 +27,12 @@ def attend(
     dropout: float = 0.0,
     explicit: bool = False,
     hooks: ScoreHooks = NO_HOOKS,
+    generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute attention with masked weights set to zero after the softmax."""
     scores = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
     weights = hooks.pattern(hooks.scores(scores).softmax(dim=-1) * mask.allowed_tensor(scores))  # (B, H, T, S)
-    return F.dropout(weights, dropout, training=dropout > 0) @ v, weights if explicit else None
+    return dropped(weights, dropout, generator) @ v, weights if explicit else None
 
 
 @contextmanager
