@@ -224,10 +224,11 @@ def test_rows_that_cannot_be_used_are_counted(write: Write, tmp_path: Path) -> N
 
 
 def test_json_rows_without_text_are_counted(write: Write, tmp_path: Path) -> None:
-    rows = [{"en": "a one", "fr": "b one"}, {"en": "a two"}, {"en": "a", "fr": 3}, {"en": "a four", "fr": "b four"}]
+    rows = [{"en": "a one", "fr": "b one"}, {"en": "a two"}, {"en": "a", "fr": [3]}, {"en": "a four", "fr": "b four"}]
     found = made(tmp_path, "translate", source=write("t.jsonl", jsonl(rows)), split="tail")
     assert texts(found) == [("a one", "b one"), ("a four", "b four")]
-    assert "left out 2 rows without text in both columns" in found.notes
+    assert "left out 1 row without text in both columns" in found.notes
+    assert "left out 1 row with a list or an object instead of a text" in found.notes
 
 
 def test_words_of_the_source_are_limited(write: Write, tmp_path: Path) -> None:

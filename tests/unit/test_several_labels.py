@@ -80,4 +80,5 @@ def test_several_labels_are_read_from_lists(tmp_path: Path) -> None:
     for store in (found.train, found.validation):
         for number, (_, *labels) in enumerate(store.texts()):
             assert [found.labels[label] for label in store.labels_of(number)] == labels
-    assert any("2 rows without a label" in note for note in found.notes)
+    assert "left out 1 row without a label" in found.notes
+    assert "left out 1 row with a list or an object as label" in found.notes

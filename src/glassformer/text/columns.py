@@ -52,9 +52,10 @@ def choose_text(table: Table, column: str | None) -> ChosenColumns:
 def choose_pair(table: Table, source: str | None, target: str | None, conversations: bool = False) -> ChosenColumns:
     """Choose the source and target columns.
 
-    The candidates for columns that are not named are the columns with strings in JSONL, both columns of a CSV or TSV
-    file with two columns, and the columns that read like text in other CSV and TSV files. There must be as many
-    candidates, not counting a named column, as columns to choose. The first of two candidates is the source, unless
+    The candidates for columns that are not named are both columns of a table with two columns; else, the columns with
+    strings in JSONL, or, if these are too few, also the columns of numbers with a usual name; and the columns that read
+    like text in other CSV and TSV files. There must be as many candidates, not counting a named column, as columns to
+    choose. The first of two candidates is the source, unless
     their names show the opposite order (such as target and source, or summary and text). With `conversations`, error
     messages call the columns question and answer.
 
@@ -156,8 +157,8 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
     return ChosenColumns((label_index, *text_indices), note + _header_note(table))
 
 
-def label_text(value: object) -> str | None:
-    """Return a label as text. Numbers, true and false are written as in JSON; null, lists and objects give None."""
+def plain_text(value: object) -> str | None:
+    """Return a value as text. Numbers, true and false are written as in JSON; null, lists and objects give None."""
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     return value if isinstance(value, str) else None
@@ -166,9 +167,9 @@ def label_text(value: object) -> str | None:
 def label_texts(value: object, kind: RecordKind) -> tuple[str, ...] | None:
     """Return the labels of a record as text (several labels are in a list), or None if a value is not a label."""
     if isinstance(value, list) and kind.labels == "several":
-        labels = tuple(text for each in value if (text := label_text(each)) is not None)
+        labels = tuple(text for each in value if (text := plain_text(each)) is not None)
         return labels if len(labels) == len(value) else None
-    label = label_text(value)
+    label = plain_text(value)
     return None if label is None else (label,)
 
 
@@ -235,9 +236,14 @@ def _only_text(table: Table) -> int:
 
 def _pair_candidates(table: Table) -> list[int]:
     indices = list(range(len(table.names)))
-    if table.format == "jsonl":
-        return [i for i in indices if any(isinstance(v, str) for v in table.columns[i])]
-    return indices if len(indices) == 2 else [index for index in indices if _text_fraction(table, index) >= 0.5]
+    if table.format != "jsonl":
+        return indices if len(indices) == 2 else [index for index in indices if _text_fraction(table, index) >= 0.5]
+    strings = [i for i in indices if any(isinstance(v, str) for v in table.columns[i])]
+    if len(strings) >= 2:
+        return strings
+    scalars = [i for i in indices if any(plain_text(v) is not None for v in table.columns[i])]
+    usual = [i for i in scalars if i in strings or _has_name(table, i, SOURCE_NAMES | TARGET_NAMES)]
+    return scalars if len(scalars) == 2 else usual
 
 
 def _label_index(table: Table, text_indices: list[int]) -> int:
@@ -247,7 +253,7 @@ def _label_index(table: Table, text_indices: list[int]) -> int:
         return label_columns[0]
     distinct: dict[int, int] = {}
     for index, values in enumerate(table.columns):
-        labels = [text for value in values if (text := (label_text(value) or "").strip())]
+        labels = [text for value in values if (text := (plain_text(value) or "").strip())]
         count = len(set(labels))
         max_distinct = max(min(len(labels) // 2, 10), len(labels) // 4)
         if index not in text_indices and count and count <= max_distinct and max(map(len, labels)) <= LONGEST_LABEL:

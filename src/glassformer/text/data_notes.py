@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -42,7 +43,30 @@ def survey_notes(survey: Survey) -> list[str]:
         labels = sorted(survey.label_names, key=lambda name: (-counts[survey.label_names[name]], name))
         listing = listed([f"{name} ({counts[survey.label_names[name]]:,})" for name in labels], SHOWN_LABELS)
         notes.append(f"{counted(len(labels), 'labels')}: {listing}")
+        notes += alike_notes({name: int(counts[number]) for name, number in survey.label_names.items()})
     return notes
+
+
+def alike_notes(counts: Mapping[str, int]) -> list[str]:
+    """Return a note on each group of labels that look alike, given the number of examples of each label."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(counts):
+        groups.setdefault(_look(name), []).append(name)
+    listings = [
+        " and ".join(f"{name!a} ({counts[name]:,})" for name in names) for names in groups.values() if names[1:]
+    ]
+    return [f"labels that look alike are different labels: {listed(listings, SHOWN_LABELS)}"] if listings else []
+
+
+def _look(label: str) -> str:
+    """Return what labels that look alike share: case, composition, width and invisible characters do not count."""
+    visible = "".join(c for c in unicodedata.normalize("NFKC", label.casefold()) if unicodedata.category(c) != "Cf")
+    return " ".join(visible.split())
+
+
+def must_be_seen(note: str) -> bool:
+    """Return whether a note is on data that is left out or that is probably not as intended."""
+    return note.startswith(("left out ", "labels that look alike "))
 
 
 def document_split_notes(survey: Survey, split: DocumentSplit, data: DataConfig, stores: Stores) -> list[str]:
@@ -131,8 +155,12 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
     listing = listed([f"{name} ({unseen[name]:,})" for name in by_frequency], SHOWN_LABELS)
     count = sum(unseen.values())
     matches = difflib.get_close_matches(by_frequency[0], labels, n=1, cutoff=0.6)
+    name = by_frequency[0]
+    alike = [label for label in labels if _look(label) == _look(name) and label.casefold() != name.casefold()]
     hint = (
-        f"the known label nearest to {by_frequency[0]} is {matches[0]}"
+        f"{name!a} looks like the known label {alike[0]!a}, but has other characters"
+        if alike
+        else f"the known label nearest to {by_frequency[0]} is {matches[0]}"
         if matches
         else f"known labels: {listed(list(labels), SHOWN_LABELS)}"
     )

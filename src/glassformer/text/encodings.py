@@ -15,6 +15,8 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+import regex
+
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 
@@ -23,6 +25,7 @@ Blocks = Callable[[], Iterator[bytes]]  # opens the input again and yields its b
 LABELS = {"utf-8": "UTF-8", "utf-16-le": "UTF-16 LE", "utf-16-be": "UTF-16 BE", "cp1252": "Windows-1252"}
 SAMPLE = 200_000  # bytes for the detection of an encoding
 CONFIDENT = 0.25
+MOST_MIXED = 0.1  # per byte above 0x7F, the most words in which another script follows a Latin letter
 EAST_ASIAN_LANGUAGES = ("zh", "ja", "ko")  # their encodings often contain what looks like UTF-8
 SHOWN_AROUND = 12  # bytes to show on each side of a byte that is not UTF-8
 UNUSUAL = re.compile(rb"[\x00-\x08\x0e-\x1f]|\A%PDF|\+[A-Za-z0-9+/]{3}|~\{")
@@ -222,12 +225,18 @@ def _guess(blocks: Blocks, offset: int) -> list[str]:
             sample += block[begin : begin + SAMPLE - len(sample)]
         start += len(block)
     damaged = damaged or (sequences > 0 and sequences >= high - in_sequences)
-    return [
-        each["encoding"]
-        for each in chardet.detect_all(sample, no_match_encoding="utf-8")
-        if each["encoding"] not in (None, "utf-8")
-        and (not damaged or (each["confidence"] >= CONFIDENT and each["language"] in EAST_ASIAN_LANGUAGES))
-    ]
+    guesses: list[str] = []
+    for found in chardet.detect_all(sample, no_match_encoding="utf-8"):
+        name = found["encoding"]
+        if name in (None, "utf-8") or (
+            damaged and not (found["confidence"] >= CONFIDENT and found["language"] in EAST_ASIAN_LANGUAGES)
+        ):
+            continue
+        # chardet takes some French for Cyrillic, which would be inside Latin words.
+        mixed_words = regex.findall(r"\p{Latin}[\p{L}--\p{Latin}]", sample.decode(name, "replace"), regex.V1)
+        if len(mixed_words) <= MOST_MIXED * len(HIGH.findall(sample)):
+            guesses.append(name)
+    return guesses
 
 
 def _first_guess(head: bytes, setting: str, name: str) -> Encoding:

@@ -21,6 +21,7 @@ from glassformer.text.columns import (
     choose_pair,
     choose_text,
     label_texts,
+    plain_text,
 )
 from glassformer.text.conversations import conversation_records
 from glassformer.text.delimited import text_lines
@@ -44,6 +45,7 @@ from glassformer.text.tables import Table, refuse_idle_settings
 from glassformer.text.tokenizers import Tokenizer
 
 SHOWN_CHARACTERS = 40  # of a line, in an error
+NOT_A_TEXT = "rows with a list or an object instead of a text"
 FIRST = 50  # number of records hashed for a generated corpus, so that a change of its generator changes the digest
 _REMEDIES = {
     "none": "Set data.target to the file of targets, or give a table (.csv, .tsv, .jsonl) of sources and targets.",
@@ -147,7 +149,12 @@ class Source:
                 yield f"conversation {number} of {self.corpus}", [messages]
         for file in self.files:
             for line, values in file.rows(tally):
-                yield f"line {line} of {file.name}", values
+                position = f"line {line} of {file.name}"
+                texts = (
+                    values if len(values) == 1 else _texts_of(values, "rows without a conversation", position, tally)
+                )
+                if texts is not None:
+                    yield position, list(texts)
 
 
 def _label(label: str, position: str, tally: Tally) -> str:
@@ -233,14 +240,20 @@ def _table_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tall
     reason = "rows without text in " + ("that column" if len(kind.roles) == 1 else "both columns")
     for line, values in file.rows(tally):
         position = f"line {line} of {file.name}"
-        texts: list[str] = []
-        for value in values:
-            if not isinstance(value, str):
-                tally.leave_out(reason, position)
-                break
-            texts.append(value)
-        else:
+        texts = _texts_of(values, reason, position, tally)
+        if texts is not None:
             yield RecordPiece(next(numbers), tuple(texts), (), position)
+
+
+def _texts_of(values: list[object], reason: str, position: str, tally: Tally) -> list[str] | None:
+    """Return the values of a row as texts; count the row and return None if a value is not a text."""
+    texts = [text for value in values if (text := plain_text(value)) is not None]
+    if len(texts) < len(values):
+        tally.leave_out(NOT_A_TEXT if any(isinstance(value, list | dict) for value in values) else reason, position)
+        return None
+    if not all(isinstance(value, str) for value in values):
+        tally.remark("rows with a number, true or false that is read as text", position)
+    return texts
 
 
 def _labelled_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tally: Tally) -> Iterator[RecordPiece]:
@@ -252,9 +265,12 @@ def _labelled_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], t
         position = f"line {line} of {file.name}"
         labels = label_texts(value, kind)
         if labels is None:
-            tally.leave_out("rows without a label", position)
-        else:
-            text = "\n".join(text for text in columns if isinstance(text, str) and text.strip())
+            nested = isinstance(value, list | dict)
+            tally.leave_out("rows with a list or an object as label" if nested else "rows without a label", position)
+            continue
+        texts = _texts_of([column for column in columns if column is not None], "", position, tally)
+        if texts is not None:
+            text = "\n".join(text for text in texts if text.strip())
             names = tuple(_label(label, position, tally) for label in labels)
             yield RecordPiece(next(numbers), (text,), names, position)
 

@@ -30,6 +30,7 @@ from glassformer.runs.text_location import token_cache
 from glassformer.tasks.example_tasks import length_notes
 from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
+from glassformer.text.data_notes import must_be_seen
 from glassformer.text.prepare import Prepared
 from glassformer.training.clock import Seconds, since
 from glassformer.training.compiling import refuse_without_compiler
@@ -96,7 +97,11 @@ def new_training(
     set_threads(config)
     original = config
     config = processes.on_rank_zero(lambda: resolve_precision(original))
-    text = _read_once(processes, config, lambda: text_of_run(config, folder, reporter.note, data, parent))
+
+    def note(text: str) -> None:
+        (reporter.warn if must_be_seen(text) else reporter.note)(text)
+
+    text = _read_once(processes, config, lambda: text_of_run(config, folder, note, data, parent))
     processes.on_rank_zero(lambda: reporter.note(describe_precision(config)))
     threads = try_threads(config, text, reporter.note, processes, seconds, 0.0)
     model = fresh_model(config, text, alteration)

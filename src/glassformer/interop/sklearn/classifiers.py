@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from glassformer.base.config import Config, Task
 from glassformer.interop.sklearn.base import TextEstimator, TransformerEstimator
 from glassformer.interop.sklearn.inputs import RefusedError, as_texts, refused, same_number
+from glassformer.text.data_notes import alike_notes
 
 if TYPE_CHECKING:
     from glassformer.interop.sklearn.fitting import FitResult
@@ -51,6 +53,8 @@ class _BaseTransformerClassifier(ClassifierMixin, TransformerEstimator):
                 "Give examples of at least two labels.",
             )
         names = tuple(str(label) for label in classes.tolist())
+        for note in alike_notes(dict(zip(names, np.bincount(indices).tolist(), strict=True))):
+            warnings.warn(note, stacklevel=3)
         answers = [names[index] for index in indices]
         self._fit(self._fit_job(config, texts, answers, labels=names, tokenizer_texts=tokenizer_texts))
         self.classes_ = classes
