@@ -156,7 +156,7 @@ class Transformer:
         return (
             f"Transformer from {self.folder}, {self.run.checkpoint.name}\n"
             f"  {shape.family}: {size}, context {shape.context}, {parameters:,} parameters on {self.run.device}\n"
-            f"  task {task}: .{TASK_FACTS[task].method}()\n"
+            f"  task {task}: .{TASK_FACTS[task].method}(){self.run.trained_with}\n"
             f"  tokenizer: {self.tokenizer.description()}"
         )
 
@@ -371,7 +371,7 @@ class Transformer:
             GlassError: there is no such kind or name, the recording would exceed its memory limit, or `tokens` raises
                 it.
         """
-        keep = (keep,) if isinstance(keep, str) else keep
+        keep = (keep,) if isinstance(keep, str) or not isinstance(keep, Sequence) else keep
         return record(self.model, *self._inputs(text, target), keep=keep)
 
     def patch(self, text: str, part: str, other: str, *, at: int | None = None, target: str | None = None) -> Tensor:
@@ -446,7 +446,9 @@ class Transformer:
             GlassError: there is no such part, a part is named twice or does not support this replacement, the run's
                 text is missing (for "mean"), or `loss` raises it.
         """
-        ablation = check_ablation(self.model, (part,) if isinstance(part, str) else tuple(part), instead)
+        ablation = check_ablation(
+            self.model, (part,) if isinstance(part, str) or not isinstance(part, Sequence) else tuple(part), instead
+        )
         rows = self.run.held_out(MEAN_TOKENS) if ablation.needs_means else None
         forward = ablate(self.model, ablation, rows)
         return self._loss(text, target, forward) - self._loss(text, target)

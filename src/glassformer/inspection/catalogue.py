@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeGuard
+
+from torch import nn
 
 from glassformer.base.errors import GlassError, nearest
 from glassformer.inspection.hooks import Tap
@@ -151,9 +153,10 @@ def _entries(model: Model) -> Iterator[Recordable]:
                     yield from _attention_entries(part, str(site), name)
                     kind = "attention" if site.part == "self" else "cross"
                     yield Recordable(str(site), kind, name, "BTD", sizes, Tap(part))
-                elif isinstance(part, FeedForward):
-                    hidden_sizes = {"F": part.down.in_features}
-                    yield Recordable(f"{site}.hidden", "hidden", name, "BTF", hidden_sizes, Tap(part.down, "input"))
+                else:
+                    if _has_hidden(part):
+                        hidden_sizes = {"F": part.down.in_features}
+                        yield Recordable(f"{site}.hidden", "hidden", name, "BTF", hidden_sizes, Tap(part.down, "input"))
                     yield Recordable(str(site), "feedforward", name, "BTD", sizes, Tap(part))
         yield Recordable(f"{name}.{len(stack.blocks)}.resid", "resid", name, "BTD", sizes, Tap(stack.blocks[-1]))
         yield Recordable(f"{name}.final", "final", name, "BTD", sizes, Tap(stack))
@@ -161,6 +164,11 @@ def _entries(model: Model) -> Iterator[Recordable]:
         yield Recordable("logits", "logits", "enc", "BV", {"V": model.head.out_features}, Tap(model.head))
     else:
         yield Recordable("logits", "logits", name, "BTV", {"V": model.vocab_size}, Tap(model.head))
+
+
+def _has_hidden(part: nn.Module) -> TypeGuard[FeedForward]:
+    """Return whether a feed-forward layer, perhaps of a user's own class, has the linear layer that reads `hidden`."""
+    return isinstance(getattr(part, "down", None), nn.Linear)
 
 
 def _attention_entries(layer: Attention, site: str, stack: str) -> Iterator[Recordable]:
@@ -181,15 +189,28 @@ def select_entries(model: Model, keep: Sequence[str]) -> list[Recordable]:
             string.
     """
     entries = catalogue(model)
-    if isinstance(keep, str) or not keep:
+    if isinstance(keep, str) or not isinstance(keep, Collection) or not keep:
         raise GlassError(
             f"keep is {keep!r}",
             f"Give a tuple with one or more of {', '.join(TENSOR_KINDS)}, or of names such as dec.0.resid.",
         )
+    for each in keep:
+        if not isinstance(each, str):
+            raise GlassError(
+                f"keep contains {each!r}, which is not a name",
+                "Give names of tensors or kinds; to call a function in the forward pass, use a PyTorch hook.",
+            )
     keep = [current_name(name) for name in keep]
     for name in keep:
         if name not in entries and name not in TENSOR_KINDS:
             raise GlassError(f"this model has no tensor {name!r} to record", nearest(name, [*TENSOR_KINDS, *entries]))
+    unnamed = [str(site) for site, part in parts(model) if site.part == "feedforward" and not _has_hidden(part)]
+    if "hidden" in keep and unnamed:
+        raise GlassError(
+            f"{', '.join(unnamed)}: this module is not a FeedForward and has no linear layer `down`, so its hidden "
+            "activation is not known",
+            "Name the module's last linear layer `down`, or name the tensors to record, such as dec.0.feedforward.",
+        )
     selected = [entry for entry in entries.values() if entry.name in keep or entry.kind in keep]
     if not selected:
         raise GlassError(

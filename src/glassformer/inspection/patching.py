@@ -108,6 +108,11 @@ def patchable(model: Model) -> list[str]:
 
 
 def _check_kind(name: str, kind: Patch) -> None:
+    if not isinstance(kind, Patch):
+        raise GlassError(
+            f"{kind!r} was given for {name}, which is not a patch",
+            "Give Zero(), Value(tensor), Mean(…), Resample(…), Pattern(…) or KnockOut().",
+        )
     last = name.split(".")[-1]
     is_attention = last in ("self", "cross") or last.isdigit()
     if isinstance(kind, Pattern | KnockOut) and not is_attention:

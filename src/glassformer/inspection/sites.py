@@ -104,6 +104,7 @@ def advice_on_part(model: Model, name: str, names: Sequence[str]) -> str:
     The advice lists the existing layers, residual streams or heads, or suggests the nearest name in `names`, or lists
     all `names` if none is near.
     """
+    name = str(name)  # a caller from Python may pass anything
     components = name.split(".")
     stack = stacks(model).get(components[0])
     if stack is None or len(components) < 3 or not components[1].isdigit():

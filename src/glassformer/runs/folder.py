@@ -261,6 +261,14 @@ class Run:
             raise GlassError(f"{path} is damaged", "Copy it from the original run folder.") from None
         return {**facts, "data": data}
 
+    def other_loss(self) -> str | None:
+        """Return the name of the function that replaced the loss of the task in training; None if none did."""
+        try:
+            name = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8")).get("other_loss")
+        except (OSError, *MALFORMED):  # commands that need the manifest report it
+            return None
+        return None if name is None else str(name)
+
     def parent_entry(self) -> ParentEntry | None:
         """Return the manifest's entry for the run that this run started from; None if there is no parent.
 

@@ -6,11 +6,12 @@ Modules that read text are imported only when the text is needed, because most c
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from glassformer.tasks.task import Task
     from glassformer.tasks.task_rows import TaskRows
     from glassformer.text.prepare import Prepared
+
+
+def ignore(text: str) -> None:
+    """Ignore a note."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,7 +61,7 @@ class OpenedRun:
     tokenizer: Tokenizer
     source_tokenizer: Tokenizer
     labels: tuple[str, ...]
-    note: Callable[[str], None] = field(default=lambda text: None, compare=False)
+    note: Callable[[str], None] = field(default=ignore, compare=False)
 
     @classmethod
     def load(
@@ -65,7 +70,7 @@ class OpenedRun:
         which: Which = "best",
         device: str = "auto",
         precision: str = "fp32",
-        note: Callable[[str], None] = lambda text: None,
+        note: Callable[[str], None] = ignore,
     ) -> OpenedRun:
         """Load a run from its folder; its text is opened on first use.
 
@@ -82,6 +87,8 @@ class OpenedRun:
         run = open_run(folder)
         torch_device = choose_device(device)
         config = as_recorded(run.config(), torch_device)
+        if (loss := run.other_loss()) is not None:
+            warnings.warn(f"{folder} was trained with another loss: {loss}", stacklevel=2)
         labels = run.labels()
         tokenizer = Tokenizer.load(run.tokenizer_file)
         source_tokenizer = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
@@ -92,6 +99,10 @@ class OpenedRun:
         load_weights(model, checkpoint / "model.safetensors")
         model = model.to(torch_device, choose_precision(precision, torch_device)).eval()
         return cls(run, checkpoint, config, model, tokenizer, source_tokenizer, labels, note)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields for pickle, without the opened text and `note`; a copy opens the text again if needed."""
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"note": ignore}
 
     @property
     def folder(self) -> Path:
@@ -186,13 +197,19 @@ class OpenedRun:
         dtype = choose_precision(precision or self.config.train.precision, self.device)
         return TaskRows(self.task, self.task.held_out(tokens), self.device, dtype)
 
+    @property
+    def trained_with(self) -> str:
+        """Return ", trained with another loss: NAME" for a run whose trainer was given another loss, otherwise ""."""
+        loss = self.files.other_loss()
+        return "" if loss is None else f", trained with another loss: {loss}"
+
     def __repr__(self) -> str:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         loss = "" if self.loss is None else f", loss {self.loss:.4f}"
         config = self.config
         return (
             f"OpenedRun({str(self.folder)!r}: {config.model.family}, {parameters:,} parameters, "
-            f"task {config.train.task}, step {self.step}{loss})"
+            f"task {config.train.task}, step {self.step}{loss}{self.trained_with})"
         )
 
 

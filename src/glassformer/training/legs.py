@@ -89,6 +89,16 @@ def end_leg(run: Run, ending: dict[str, Any]) -> None:
         _write_manifest(path, facts, legs)
 
 
+def record_fact(run: Run, name: str, value: str | None) -> None:
+    """Write a field of the manifest; a run without a manifest, as of an estimator, gets one."""
+    path = run.folder / "manifest.json"
+    try:
+        facts = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    except MALFORMED:
+        raise _damaged_error(path) from None
+    write_text(path, json.dumps({**facts, name: value}, indent=1, ensure_ascii=False) + "\n")
+
+
 def _write_manifest(path: Path, facts: dict[str, Any], legs: list[dict[str, Any]]) -> None:
     write_text(path, json.dumps({**facts, "legs": legs}, indent=1, ensure_ascii=False) + "\n")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import sys
 import warnings
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -142,8 +143,30 @@ class LiveBar:
         self._progress.stop()
 
 
+class NotebookBar(PlainLines):
+    """Reporter that shows a progress bar in the output of a notebook's cell, and prints notes on standard error."""
+
+    def __init__(self) -> None:
+        from IPython.display import display
+
+        self._handle = display(self._page("starting", 0.0), display_id=True)
+
+    @staticmethod
+    def _page(text: str, fraction: float) -> Any:
+        from IPython.display import HTML
+
+        return HTML(f'<progress value="{fraction:.4f}" max="1"></progress> <code>{html.escape(text)}</code>')
+
+    def status(self, status: Status) -> None:
+        """Update the progress bar."""
+        self._handle.update(self._page(status.short(), status.fraction_done or 0.0))
+
+
 def choose_reporter() -> Reporter:
-    """Return a `LiveBar` if standard error is a terminal, otherwise a `PlainLines`."""
+    """Return a `NotebookBar` in a notebook, a `LiveBar` if standard error is a terminal, otherwise a `PlainLines`."""
+    ipython = sys.modules.get("IPython")
+    if ipython is not None and hasattr(ipython.get_ipython(), "kernel"):
+        return NotebookBar()
     return LiveBar() if sys.stderr.isatty() else PlainLines()
 
 

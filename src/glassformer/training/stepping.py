@@ -65,6 +65,7 @@ class Stepper:
 
     Attributes:
         loss: the `TrainingLoss` of the model, wrapped by `Processes.wrap`, and compiled if `train.compile` is set.
+            Before training, another function may be assigned; the manifest then has its name.
         oom_retries: counter of the retries after running out of memory; each retry halves the micro-batch.
 
     Args:
@@ -90,7 +91,16 @@ class Stepper:
         if config.train.compile:
             refuse_without_compiler(self.device)
             self.loss = compiled(self.loss)
+        self._loss_of_task = self.loss
         self.oom_retries = OomRetries(self.processes)
+
+    @property
+    def other_loss(self) -> str | None:
+        """Return the name of the function that was assigned to `loss`; None if it is the loss of the task."""
+        if self.loss is self._loss_of_task:
+            return None
+        kind = self.loss if hasattr(self.loss, "__qualname__") else type(self.loss)
+        return f"{kind.__module__}.{kind.__qualname__}"
 
     @contextmanager
     def seeded(self, step: int) -> Iterator[None]:

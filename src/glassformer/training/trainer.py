@@ -20,7 +20,7 @@ from glassformer.training.checkpoint import TrainState, load_checkpoint, point_t
 from glassformer.training.clock import RunClock, Seconds, since
 from glassformer.training.first_nonfinite import earliest, first_bad_tensor
 from glassformer.training.journal import OUTPUT_MARK, Journal
-from glassformer.training.legs import end_leg
+from glassformer.training.legs import end_leg, record_fact
 from glassformer.training.pace import Pace, Untimed, evenly
 from glassformer.training.parallel.processes import Processes
 from glassformer.training.parent_text import ParentText
@@ -192,6 +192,7 @@ class Trainer:
 
         Process 0 must hold the run's lock.
         """
+        self.processes.on_rank_zero(self._record_loss)
         self.processes.on_rank_zero(self._forget_later_steps)
         if self.state.step == 0 and not self.processes.on_rank_zero(self.run.complete_checkpoints):
             self.observe()
@@ -211,6 +212,23 @@ class Trainer:
         else:
             self._measure_initial_losses(self.parent_text)
             self.reason = self.reason_to_end()
+
+    def _record_loss(self) -> None:
+        """Write the name of a loss other than that of the task to the manifest of a new run.
+
+        Raises:
+            GlassError: the run is resumed with another loss than the recorded one.
+        """
+        loss, recorded = self.stepper.other_loss, self.run.other_loss()
+        if loss == recorded:
+            return
+        if self.state.step > 0:
+            raise GlassError(
+                f"{self.run.folder} was trained with {recorded or 'the loss of its task'}, not with "
+                f"{loss or 'the loss of its task'}",
+                "Resume it from Python with the same loss: assign it to trainer.stepper.loss before training.",
+            )
+        record_fact(self.run, "other_loss", loss)
 
     def _forget_later_steps(self) -> None:
         """Drop metrics and observations of steps after the checkpoint being resumed."""

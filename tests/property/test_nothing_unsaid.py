@@ -1,0 +1,142 @@
+"""Nothing is lost without a word in the Python interface: functions as names, own modules, copies, own losses."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import glassformer as gf
+from glassformer.base.config import ModelConfig
+from glassformer.inspection.patching import patch
+from glassformer.inspection.recording import record
+from glassformer.model.build import build_model
+from glassformer.runs.opening import OpenedRun
+from glassformer.tasks.losses import TrainingLoss
+from glassformer.training.loop import train
+from tests.property.trainers import resumed, small_trainer
+
+IDS = torch.arange(1, 8)[None]
+TEXT = "still water"
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> gf.Transformer:
+    folder = tmp_path_factory.mktemp("runs")
+    train(small_trainer(folder, train__steps=2))
+    return gf.load(folder / "run")
+
+
+def logits_of(model: gf.Transformer) -> Tensor:
+    return model.logits(TEXT).clone()
+
+
+@pytest.mark.parametrize("keep", [lambda name: True, len, 3, [len], ["resid", 2], [None], object()])
+def test_record_takes_names_only(opened: gf.Transformer, keep: Any) -> None:
+    with pytest.raises(gf.GlassError, match=r"keep .*\n\w"):
+        opened.record(TEXT, keep)
+
+
+@pytest.mark.parametrize("part", [len, ["dec.0.self", len], 3, None])
+def test_ablate_and_patch_take_names_only(opened: gf.Transformer, part: Any) -> None:
+    with pytest.raises(gf.GlassError, match=r"\n\w"):
+        opened.ablate(TEXT, part)
+    with pytest.raises(gf.GlassError, match=r"\n\w"):
+        opened.patch(TEXT, part, other=TEXT)
+
+
+@pytest.mark.parametrize("kind", [torch.zeros_like, torch.zeros(3), 0.0, None])
+def test_patch_takes_patches_only(opened: gf.Transformer, kind: Any) -> None:
+    with (
+        pytest.raises(gf.GlassError, match=r"was given for dec.0.self, which is not a patch\nGive"),
+        patch(opened.model, {"dec.0.self": kind}),
+    ):
+        pass
+
+
+class OwnFeedForward(nn.Module):
+    def __init__(self, last: str) -> None:
+        super().__init__()
+        self.first = nn.Linear(12, 20)
+        setattr(self, last, nn.Linear(20, 12))
+        self.last = last
+
+    def forward(self, x: Tensor) -> Tensor:
+        return getattr(self, self.last)(self.first(x).sin())
+
+
+@pytest.mark.parametrize("last", ["down", "second"])
+def test_the_hidden_activation_of_an_own_module_is_recorded_or_the_reason_is_given(last: str) -> None:
+    model = build_model(ModelConfig(layers=2, heads=3, width=12, context=16), 17).eval()
+    model.stack.blocks[1].feedforward = OwnFeedForward(last)  # type: ignore[union-attr]
+    assert record(model, IDS, keep=("feedforward",))["dec.1.feedforward"].shape == (1, 7, 12)
+    if last == "down":
+        hidden = record(model, IDS, keep=("hidden",))["dec.1.feedforward.hidden"]
+        normed = model.stack.blocks[1].feedforward_norm  # type: ignore[union-attr]
+        assert hidden.shape == (1, 7, 20)
+        assert normed is not None
+    else:
+        with pytest.raises(gf.GlassError, match=r"dec\.1\.feedforward: this module is not a FeedForward"):
+            record(model, IDS, keep=("hidden",))
+        assert list(record(model, IDS, keep=("dec.0.feedforward.hidden",))) == ["dec.0.feedforward.hidden"]
+
+
+def test_a_model_can_be_pickled_and_copied(opened: gf.Transformer) -> None:
+    assert opened.run.data is not None  # an opened text is not copied
+    for copied in (pickle.loads(pickle.dumps(opened)), copy.deepcopy(opened), copy.copy(opened)):
+        assert torch.equal(logits_of(copied), logits_of(opened))
+        assert copied.run.held_out(50).rows
+    assert len(pickle.dumps(opened)) < 2 * sum(4 * each.numel() for each in opened.model.parameters()) + 200_000
+
+
+@pytest.mark.thorough
+def test_a_model_goes_to_another_process(opened: gf.Transformer) -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        assert torch.equal(pool.submit(logits_of, opened).result(), logits_of(opened))
+
+
+class DoubledLoss(nn.Module):
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, batch: Any, targets: int = 1) -> Tensor:
+        return 2 * self.loss(batch, targets)
+
+
+def test_a_run_says_that_it_was_trained_with_another_loss(tmp_path: Path) -> None:
+    name = f"{__name__}.DoubledLoss"
+    trainer = small_trainer(tmp_path, train__steps=4)
+    trainer.stepper.loss = DoubledLoss(TrainingLoss(trainer.model))
+    train(trainer)
+    assert json.loads((tmp_path / "run/manifest.json").read_text())["other_loss"] == name
+    with pytest.warns(UserWarning, match=f"trained with another loss: {name}"):
+        model = gf.load(tmp_path / "run")
+    assert name in repr(model)
+    assert name in repr(model.run)
+    with pytest.raises(gf.GlassError, match=r"was trained with .*DoubledLoss, not with the loss of its task\nResume"):
+        train(resumed(tmp_path, **{"train.steps": "6"}))
+    again = resumed(tmp_path, **{"train.steps": "6"})
+    again.stepper.loss = DoubledLoss(TrainingLoss(again.model))
+    assert train(again) is not None
+
+
+def test_an_ordinary_run_says_nothing_of_its_loss(tmp_path: Path) -> None:
+    train(small_trainer(tmp_path, train__steps=2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        opened = OpenedRun.load(tmp_path / "run")
+    assert "another loss" not in repr(opened)
+    trainer = resumed(tmp_path, **{"train.steps": "4"})
+    trainer.stepper.loss = DoubledLoss(TrainingLoss(trainer.model))
+    with pytest.raises(gf.GlassError, match="was trained with the loss of its task, not with"):
+        train(trainer)
