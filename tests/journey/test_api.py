@@ -33,7 +33,7 @@ from tests.journey.api_server import TOKEN, Served, serving
 from tests.parity.written_runs import make_run
 
 CHAT = (
-    "{% for message in messages %}{{ message.content }}{{ ' ' if message.role == 'assistant' else ';' }}{% endfor %}"
+    "{% for m in messages %}{{ m.content }}{{ {'system': '!', 'user': ';', 'assistant': ' '}[m.role] }}{% endfor %}"
     "{% if add_generation_prompt %}it: {% endif %}"
 )
 """A chat template in which an answer ends with a space."""
@@ -310,7 +310,7 @@ def test_a_chat_begins_with_the_start_token_as_a_completion_does(client: openai.
 def test_a_chat_follows_its_template_and_ends_where_the_template_does(client: openai.OpenAI, runs: Path) -> None:
     model = OpenedRun.load(runs / "chat", device="cpu").writer
     messages: Any = [{"role": "system", "content": "be"}, {"role": "user", "content": [{"type": "text", "text": "hi"}]}]
-    expected = model.generate(["be;hi;it: "], SampleConfig(tokens=40, stop=(" ", "n"), seed=8, temperature=1))[0]
+    expected = model.generate(["be!hi;it: "], SampleConfig(tokens=40, stop=(" ", "n"), seed=8, temperature=1))[0]
     options: dict[str, Any] = {
         "model": "chat",
         "messages": messages,
@@ -336,6 +336,9 @@ def test_a_chat_follows_its_template_and_ends_where_the_template_does(client: op
     with pytest.raises(openai.BadRequestError, match="no chat template") as refused:
         client.chat.completions.create(model="book", messages=messages)
     assert "chat_template.jinja" in str(refused.value)
+    options["messages"] = [*messages, {"role": "assistant", "content": "ho"}]
+    with pytest.raises(openai.BadRequestError, match="the conversation ends with a message of the assistant"):
+        client.chat.completions.create(**options)
 
 
 def test_the_end_of_an_answer_is_derived_from_the_template(book: TextModel) -> None:

@@ -91,14 +91,20 @@ def test_evaluation_compares_answers_with_baselines(task_home: Path) -> None:
     assert "was trained with train.task = lm" in problem
 
 
-def test_data_look_marks_the_text_that_counts_in_the_loss(task_home: Path) -> None:
+def test_data_look_marks_the_text_that_counts_in_the_loss(task_home: Path, tmp_path: Path) -> None:
     done = glass("data", "look", "talks.jsonl", "--task", "chat", folder=task_home)
     assert done.returncode == 0, done.stderr
-    assert "do ?|[[it " in done.stdout
+    assert "user|" in done.stdout
+    assert "do ?|assistant|[[it " in done.stdout
     assert "text that counts in the loss is in [[ ]]" in done.stdout
     found = json.loads(glass("data", "look", "talks.jsonl", "--task", "chat", "--json", folder=task_home).stdout)
     pieces = found["first"][0]["pieces"]
     assert [piece["counts"] for piece in pieces][:2] == [False, True]
+    (tmp_path / "named.jinja").write_text(NAMED, encoding="utf-8")
+    template = ["--chat-template", str(tmp_path / "named.jinja")]
+    done = glass("data", "look", "talks.jsonl", "--task", "chat", *template, folder=task_home)
+    assert "do ?| assistant : [[it " in done.stdout
+    assert "takes no --chat-template" in refused("data", "show", "talk", *template, folder=task_home)[0]
 
 
 def test_a_run_of_lm_learns_conversations_and_keeps_its_tokenizer(task_home: Path, tmp_path: Path) -> None:
@@ -119,7 +125,7 @@ def test_a_run_of_lm_learns_conversations_and_keeps_its_tokenizer(task_home: Pat
     assert (tmp_path / "runs/taught/tokenizer.json").read_bytes() == (
         tmp_path / "runs/base/tokenizer.json"
     ).read_bytes()
-    assert glass("chat", "runs/taught", QUESTION, folder=tmp_path).returncode == 0
+    assert glass("chat", "runs/taught", "who is it ?", folder=tmp_path).returncode == 0
     again = glass("train", "talks.jsonl", "--from", "runs/taught", *few, "--out", "runs/more", folder=tmp_path)
     assert again.returncode == 0, again.stderr
 

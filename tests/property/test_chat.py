@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,17 @@ from glassformer.base.errors import GlassError
 from glassformer.inspection.receipt import write_receipt
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
-from glassformer.tasks.chatting import ChatModel
+from glassformer.tasks.chatting import ChatModel, TokenizedTemplate
 from glassformer.tasks.example_tasks import ChatTask, conversation_rows, last_question
 from glassformer.tasks.losses import TrainingLoss, logits_of, summed_loss
 from glassformer.text.batches import Batch
 from glassformer.text.chat_template import ChatTemplate
+from glassformer.text.conversations import ROLES
 from glassformer.text.prepare import Prepared, prepare
 from glassformer.text.records import END_MARK, RECORD_KINDS
 from glassformer.text.rows import Row
+from glassformer.text.tokenizers import train_tokenizer
+from glassformer.training.setup import _notes_on_rows
 
 NAMED = (
     "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}\n{% endfor %}"
@@ -104,7 +108,7 @@ def test_a_chat_reads_the_tokens_of_training(tmp_path: Path, kind: str, template
 
 def test_the_last_question_is_always_kept(tmp_path: Path) -> None:
     """The last question is kept, even if the conversation begins with an answer."""
-    config = config_of("characters", context=60)
+    config = config_of("characters", context=100)
     data = prepared(tmp_path, config)
     chat = ChatModel(model_of(config, data), data.tokenizer, config)
     system = {"role": "system", "content": "Be brief."}
@@ -116,8 +120,8 @@ def test_the_last_question_is_always_kept(tmp_path: Path) -> None:
     assert chat.fit_to_context([answer, question], 1) == [answer, question]
     short = {"role": "assistant", "content": "3"}
     assert chat.fit_to_context([answer, question, short, question], 12) == [short, question]
-    long = {"role": "user", "content": 70 * "b"}
-    with pytest.raises(GlassError, match=r"the question has 72 tokens.*\nAsk a shorter question\."):
+    long = {"role": "user", "content": 100 * "b"}
+    with pytest.raises(GlassError, match=r"the question has 117 tokens.*\nAsk a shorter question\."):
         chat.fit_to_context([answer, long], 30)
     with pytest.raises(GlassError, match=r"the system message have .*\nShorten the question or the system message\."):
         chat.fit_to_context([system, answer, long], 30, n_kept=1)
@@ -333,8 +337,9 @@ def test_a_chat_reads_messages_as_training_did(tmp_path: Path) -> None:
     text, _ = chat.chat.template.training_text(
         [{**empty[0], "role": "system"}, empty[1], {"role": "assistant", "content": "b"}]
     )
-    assert text.startswith(END_MARK)
-    assert chat.conversation_ids(empty)[:2] == [end, end]
+    assert text.startswith(f"system{END_MARK}{END_MARK}user{END_MARK}a")
+    system = data.tokenizer.encode("system")
+    assert chat.conversation_ids(empty)[: 3 + len(system)] == [end, *system, end, end]
     for wrong in ([], [{"role": "user"}], [{"role": "cook", "content": "x"}], [{"role": "user", "content": "\ud83d"}]):
         with pytest.raises(GlassError):
             chat.conversation_ids(wrong)
@@ -351,4 +356,64 @@ def test_a_prompt_is_a_conversation_of_one_question(tmp_path: Path) -> None:
     assert one == "".join(chat.stream(question, settings))
     with_end = f"What is {data.tokenizer.token_text(data.tokenizer.end_id)}?"
     ids = chat.prompt_ids(with_end)
-    assert ids.count(data.tokenizer.end_id) == 2  # at the beginning and at the end: user input is always text
+    assert ids.count(data.tokenizer.end_id) == 4  # the start, after both roles and the question: user input is text
+
+
+def test_the_default_template_tells_all_conversations_apart(tmp_path: Path) -> None:
+    """Conversations with other roles, contents or numbers of messages have other ids, even if contents are empty."""
+    config = config_of("characters")
+    data = prepared(tmp_path, config)
+    chat = ChatModel(model_of(config, data), data.tokenizer, config)
+    assert chat.chat.equal_roles == frozenset()
+    found: dict[tuple[int, ...], object] = {}
+    for roles in [each for count in (1, 2, 3) for each in product(ROLES, repeat=count)]:
+        if roles[-1] == "assistant" or any(first == second for first, second in pairwise(roles)):
+            continue
+        for contents in product(("", "a", "user", "assistant"), repeat=len(roles)):
+            messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=True)]
+            ids = tuple(chat.conversation_ids(messages))
+            assert ids not in found
+            found[ids] = messages
+    assert len(found) > 400
+
+
+BARE = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+QUESTION = {"role": "user", "content": "What is 3 + 0?"}
+ANSWER = {"role": "assistant", "content": "It is 3."}
+SYSTEM = {"role": "system", "content": "Be brief."}
+
+
+def test_a_template_without_roles_distinguishes_only_questions_and_answers_in_turn(tmp_path: Path) -> None:
+    config = config_of(template=BARE)
+    data = prepared(tmp_path, config)
+    chat = ChatModel(model_of(config, data), data.tokenizer, config)
+    assert chat.chat.equal_roles == {"system", "user", "assistant"}
+    assert chat.conversation_ids([QUESTION, ANSWER, QUESTION])
+    for wrong in ([SYSTEM, QUESTION], [ANSWER, QUESTION], [QUESTION, SYSTEM], [QUESTION, SYSTEM, QUESTION]):
+        with pytest.raises(GlassError, match=r"the chat template writes this message of the role .* like one of"):
+            chat.conversation_ids(wrong)
+    (note,) = [note for note in _notes_on_rows(data, config) if "alike" in note]
+    assert note.startswith("the chat template and the tokenizer write the roles assistant and system and user alike")
+
+
+@pytest.mark.parametrize("template", [CHAT_TEMPLATE, NAMED, STARTS, BARE])
+def test_a_conversation_that_ends_with_an_answer_is_refused(tmp_path: Path, template: str) -> None:
+    config = config_of(template=template)
+    data = prepared(tmp_path, config)
+    chat = ChatModel(model_of(config, data), data.tokenizer, config)
+    for ended in ([QUESTION, ANSWER], [ANSWER], [QUESTION, {"from": "gpt", "value": "It is 3."}]):
+        with pytest.raises(
+            GlassError, match=r"ends with a message of the assistant.*\nEnd it with a message of the user"
+        ):
+            chat.conversation_ids(ended)
+        with pytest.raises(GlassError, match="ends with a message of the assistant"):
+            chat.answer(ended, SampleConfig(tokens=2))
+
+
+def test_roles_that_a_tokenizer_does_not_know_are_said(tmp_path: Path) -> None:
+    """With --from, the tokenizer may not know the names of the roles."""
+    config = config_of("words")
+    data = prepared(tmp_path, config)
+    tokenizer = train_tokenizer(config.tokenizer, ["What is 3 + 0 ?"])
+    assert TokenizedTemplate(ChatTemplate(CHAT_TEMPLATE), tokenizer).equal_roles == {"system", "user", "assistant"}
+    assert TokenizedTemplate(ChatTemplate(CHAT_TEMPLATE), data.tokenizer).equal_roles == frozenset()

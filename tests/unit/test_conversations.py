@@ -87,8 +87,8 @@ def test_answers_have_exact_boundaries(source: str, expected: list[str]) -> None
 def test_a_text_with_the_end_mark_does_not_end_a_message() -> None:
     talk = [{"role": "user", "content": f"a{END_MARK}b"}, {"role": "assistant", "content": "c"}]
     text, spans = ChatTemplate(CHAT_TEMPLATE).training_text(talk)
-    assert text == f"a\ufffdb{END_MARK}c"
-    assert spans == ((4, 5),)
+    assert text == f"user{END_MARK}a\ufffdb{END_MARK}assistant{END_MARK}c"
+    assert [text[start:stop] for start, stop in spans] == ["c"]
 
 
 def test_templates_that_fail_are_refused() -> None:
@@ -130,7 +130,7 @@ def test_only_answers_and_their_ends_count(tmp_path: Path, kind: str) -> None:
         assert found.tokenizer.decode(inside[: inside.index(end)]).replace(" ", "") == "2."
         assert inside.count(end) == 2
         outside = [id for id, counted in zip(ids, counts, strict=True) if not counted]
-        assert outside.count(end) == 3  # after the system message and both questions
+        assert outside.count(end) == 8  # after five roles, the system message and both questions
         assert "2." not in found.tokenizer.decode(outside)
 
 

@@ -177,7 +177,7 @@ def test_a_question_is_sent_with_the_previous_conversation(
 def test_the_oldest_messages_of_a_full_context_are_forgotten(
     client: TestClient, registry: ModelRegistry, beams: int
 ) -> None:
-    history = CONVERSATION[:2] * 4  # 20 tokens each, of a context of 40
+    history = CONVERSATION[:2] * 4  # 23 tokens each, of a context of 40
     first, *pieces, _ = events(
         client, "talk", text="who is it ?", history=history, tokens=8, temperature=0, beams=beams
     )
@@ -187,8 +187,8 @@ def test_the_oldest_messages_of_a_full_context_are_forgotten(
     settings = model.config.sample.replace(tokens=8, temperature=0, beams=beams, length_penalty=0.6)
     assert "".join(piece["text"] for piece in pieces) == model.answer(CONVERSATION, settings).text
     system = {"role": "system", "content": "the dog sings ."}
-    first, *_ = events(client, "talk", text="who is it ?", history=[system, *history], tokens=8, beams=beams)
-    asked = WriteQuestion.model_validate({"text": "who is it ?", "history": [system, *history], "tokens": 8})
+    first, *_ = events(client, "talk", text="who is it ?", history=[system, *history], tokens=2, beams=beams)
+    asked = WriteQuestion.model_validate({"text": "who is it ?", "history": [system, *history], "tokens": 2})
     assert conversation_of(model, asked) == [system, *CONVERSATION]
     assert first == {"forgotten": 6}
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from functools import cached_property
+from itertools import cycle
 
 from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
@@ -13,7 +16,7 @@ from glassformer.model.transformer import Model
 from glassformer.tasks.continuing import TextModel
 from glassformer.tasks.written_text import Sample, TextStreamer
 from glassformer.text.chat_template import ChatTemplate, Message
-from glassformer.text.conversations import messages_of
+from glassformer.text.conversations import ROLES, messages_of
 from glassformer.text.records import START_MARK
 from glassformer.text.special_names import MARK, SpecialNames, id_of_mark, marked_ids, parts_of
 from glassformer.text.tokenizers import Tokenizer, frame_of
@@ -54,12 +57,19 @@ class ChatModel(TextModel):
         """Return the ids that the model reads before it generates the assistant's next answer.
 
         Raises:
-            GlassError: there is no message, a message is malformed, or the template refuses the conversation or fails.
+            GlassError: there is no message, a message is malformed, the last message is the assistant's, the template
+                writes a message like one of another role, or the template refuses the conversation or fails.
         """
         if not messages:
             raise GlassError("the conversation has no messages", "Give at least one question.")
         before = frame_of(self.tokenizer, self.config).before
         checked_messages = messages_of(list(messages), "the conversation") or []
+        if checked_messages[-1]["role"] == "assistant":
+            raise GlassError(
+                "the conversation ends with a message of the assistant, so there is nothing to answer",
+                "End it with a message of the user; to continue a text, use the model of a run of task lm.",
+            )
+        self.chat.refuse_confused_roles(checked_messages)
         ids = [*before, *self.chat.ids(checked_messages, after_start=bool(before))]
         return ids or [self.tokenizer.start_id]
 
@@ -229,6 +239,32 @@ class TokenizedTemplate:
         if after_start:
             pieces[0] = pieces[0].removeprefix(START_MARK)
         return [id for piece in pieces for id in marked_ids(piece, self._tokenizer)]
+
+    @cached_property
+    def equal_roles(self) -> frozenset[str]:
+        """Return the roles whose messages have the same ids as a message of another role with the same content."""
+        ids_by_role: dict[str, list[int]] = {}
+        for role in ROLES:
+            with suppress(GlassError):  # the template may refuse a conversation that begins with this role
+                text = self.template.marked([{"role": role, "content": PLACEHOLDER_MESSAGES[0]}], False, self._names)
+                ids_by_role[role] = marked_ids(text, self._tokenizer)
+        counts = Counter(map(tuple, ids_by_role.values()))
+        return frozenset(role for role, ids in ids_by_role.items() if ids and counts[tuple(ids)] > 1)
+
+    def refuse_confused_roles(self, messages: Sequence[Message]) -> None:
+        """Raise a `GlassError` if the ids of a conversation are also those of questions and answers in turn.
+
+        If a template writes no roles, only the order distinguishes them: first a question, then an answer, and so on.
+        """
+        for message, usual_role in zip(messages, cycle(("user", "assistant")), strict=False):
+            role = message["role"]
+            if role != usual_role and {role, usual_role} <= self.equal_roles:
+                raise GlassError(
+                    f"the chat template writes this message of the role {role} like one of the role {usual_role}, so "
+                    "the model cannot tell them apart",
+                    "Begin with a question, and let questions and answers alternate, without a system message; or "
+                    "train with a template that writes the roles.",
+                )
 
     def around_question(self, after_start: bool = False) -> tuple[list[int], list[int]] | None:
         """Return the ids that the template writes before and after a first question; `after_start` as in `ids`.

@@ -27,9 +27,11 @@ from glassformer.runs.folder import Run, create_run, list_runs, open_run, refuse
 from glassformer.runs.parent import Parent
 from glassformer.runs.run_text import find_or_encode_text, open_text, prepare_run_text, split_hashes
 from glassformer.runs.text_location import token_cache
+from glassformer.tasks.chatting import TokenizedTemplate
 from glassformer.tasks.example_tasks import length_notes
 from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
+from glassformer.text.chat_template import ChatTemplate
 from glassformer.text.data_notes import must_be_seen
 from glassformer.text.prepare import Prepared
 from glassformer.training.clock import Seconds, since
@@ -251,7 +253,7 @@ def text_of_run(
     if config.train.compile:
         refuse_without_compiler(device)
     data = data or prepare_run_text(config, token_cache(folder), note, () if parent is None else parent.tokenizers)
-    for text in (*data.notes, *_check_lengths(data, config)):
+    for text in (*data.notes, *_notes_on_rows(data, config)):
         note(text)
     return data
 
@@ -425,8 +427,8 @@ def _tokenizer_digests(config: Config, data: Prepared) -> dict[str, str]:
     return digests
 
 
-def _check_lengths(data: Prepared, config: Config) -> Iterator[str]:
-    """Yield notes on examples that are longer than the context.
+def _notes_on_rows(data: Prepared, config: Config) -> Iterator[str]:
+    """Yield notes on examples that are longer than the context, and on roles that a chat template does not distinguish.
 
     Raises:
         GlassError: the training split of a running text is too short for one window, or the settings refuse long
@@ -435,6 +437,14 @@ def _check_lengths(data: Prepared, config: Config) -> Iterator[str]:
     if not data.kind.running_text:
         yield from length_notes(data.train, config, "training")
         yield from length_notes(data.validation, config, "validation")
+        if data.kind.loss_spans:
+            template = TokenizedTemplate(ChatTemplate(config.data.chat_template), data.tokenizer)
+            if roles := sorted(template.equal_roles):
+                names = " and ".join(roles)
+                yield (
+                    f"the chat template and the tokenizer write the roles {names} alike: the model learns them only "
+                    "from the order of the messages"
+                )
         return
     tokens = len(data.train.tokens["text"])
     if config.data.windows == "stream" and tokens <= config.model.context:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.app.cli import data_encode
+from glassformer.app.cli.run_arguments import add_chat_template_argument, chat_template_setting
 from glassformer.app.cli.settings import add_setting_flags, changes_from
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, nearest
@@ -71,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"documents or examples of a corpus to generate (default: {SHOWN} for show, otherwise data.size)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of a generated corpus (sets data.seed)")
+    add_chat_template_argument(parser)
     data_encode.add_arguments(parser)
     add_setting_flags(parser, ("data", "tokenizer"))
 
@@ -79,6 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the action: list, show, look or encode."""
     if arguments.action not in ACTIONS:
         raise GlassError(f"unknown action {arguments.action!r} of glass data", nearest(arguments.action, ACTIONS))
+    if arguments.action != "look" and arguments.chat_template is not None:
+        raise GlassError(f"glass data {arguments.action} takes no --chat-template", "Remove it, or use look.")
     if arguments.action not in ("look", "encode") and (arguments.target, arguments.task) != (None, None):
         raise GlassError(
             f"glass data {arguments.action} takes no TARGET and no --task", "Remove them, or use look or encode."
@@ -282,4 +286,8 @@ def _changes(arguments: argparse.Namespace) -> dict[str, str]:
     if arguments.size is not None and arguments.size < 1:
         raise GlassError(f"--size {arguments.size} is below 1", "Give a number of at least 1.")
     short = {"data.size": arguments.size, "data.seed": arguments.seed}
-    return changes_from(arguments) | {key: str(value) for key, value in short.items() if value is not None}
+    return (
+        changes_from(arguments)
+        | chat_template_setting(arguments.chat_template)
+        | {key: str(value) for key, value in short.items() if value is not None}
+    )

@@ -23,18 +23,23 @@ def add_run_arguments(
         "target", nargs="?", metavar="TARGET", help="file with the targets, parallel to DATA (data.target)"
     )
     parser.add_argument("--out", type=Path, metavar="RUN", help=out_help)
-    parser.add_argument(
-        "--chat-template",
-        type=Path,
-        metavar="FILE",
-        help="file with a Jinja chat template, for task chat (sets data.chat_template)",
-    )
+    add_chat_template_argument(parser)
     parser.add_argument(
         "--recipe", metavar="NAME", help=f"recipe, a named set of settings: {', '.join(recipe_names())}"
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings that override the recipe")
     add_short_flags(parser)
     add_setting_flags(parser, Config.model_fields)
+
+
+def add_chat_template_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--chat-template`."""
+    parser.add_argument(
+        "--chat-template",
+        type=Path,
+        metavar="FILE",
+        help="file with a Jinja chat template, for task chat (sets data.chat_template)",
+    )
 
 
 def add_from_argument(parser: argparse.ArgumentParser) -> None:
@@ -52,20 +57,23 @@ def request_from(arguments: argparse.Namespace) -> RunRequest:
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the settings in the arguments, with the data files and the text of the chat template."""
-    changes = changes_from(arguments) | source_settings(arguments.data, arguments.target)
-    if arguments.chat_template is not None:
-        changes["data.chat_template"] = json.dumps(_template(arguments.chat_template), ensure_ascii=False)
-    return changes
+    return (
+        changes_from(arguments)
+        | source_settings(arguments.data, arguments.target)
+        | chat_template_setting(arguments.chat_template)
+    )
 
 
-def _template(path: Path) -> str:
-    """Return the text of a chat template.
+def chat_template_setting(path: Path | None) -> dict[str, str]:
+    """Return the setting of the chat template in a file; empty if the file is None.
 
     Raises:
         GlassError: the file does not exist, cannot be read, or is not UTF-8.
     """
+    if path is None:
+        return {}
     try:
-        return as_utf8(path.read_bytes(), str(path))
+        return {"data.chat_template": json.dumps(as_utf8(path.read_bytes(), str(path)), ensure_ascii=False)}
     except FileNotFoundError:
         raise GlassError(f"{path} does not exist", nearest_file(path, "Give a file with a Jinja template.")) from None
     except OSError as error:

@@ -11,9 +11,12 @@ from glassformer.base.settings import BaseSettings, impossible
 
 TokenizerKind = Literal["characters", "graphemes", "bytes", "words", "bpe", "wordpiece", "unigram"]
 TOKENIZER_KINDS: tuple[str, ...] = get_args(TokenizerKind)
-CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }}{{ eos_token }}{% endfor %}"
-"""Default chat template: each message is followed by an end token, which every tokenizer has. Roles are left out,
-because questions and answers alternate."""
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message.role }}{{ eos_token }}{{ message.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}assistant{{ eos_token }}{% endif %}"
+)
+"""Default chat template: the role and the content of each message, each followed by an end token, which every tokenizer
+has. So the content is encoded separately, and no content can look like a role."""
 
 
 class TokenizerConfig(BaseSettings):
