@@ -587,10 +587,12 @@ def fit(
     began = time.monotonic()
     for name, value in (("data", data), ("target", target)):
         if value is not None and not isinstance(value, str | PathLike):
-            raise GlassError(
-                f"{name} must be a path, got {type(value).__name__}",
-                "Give a path, or for data the name of a corpus; for texts in memory, use glassformer.interop.sklearn.",
+            remedy = (
+                "Give a path, or for data the name of a corpus; for texts in memory, use glassformer.interop.sklearn."
             )
+            if hasattr(value, "save_to_disk"):  # of the library datasets
+                remedy = "Write it with its method save_to_disk(FOLDER), and give the folder."
+            raise GlassError(f"{name} must be a path, got {type(value).__name__}", remedy)
     shortcuts = {"train.task": task, "train.minutes": minutes, "train.steps": steps}
     values = {**(settings or {}), **{name: value for name, value in shortcuts.items() if value is not None}}
     changes = {name: _setting_text(name, value) for name, value in values.items()}

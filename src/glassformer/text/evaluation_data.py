@@ -55,7 +55,7 @@ def encode_evaluation_data(
     """
     label_indices = {name: index for index, name in enumerate(labels)} if kind.labels != "none" else None
     unseen = Counter[str]()
-    with open_source(kind, data, folder) as opened:
+    with open_source(kind, data, folder, "test") as opened:
         source = with_names(opened, tokenizers[kind.roles[-1]])
         source_survey = survey(source)
         writer = RecordWriter(kind, folder / "whole", tokenizers, label_indices)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 
 from glassformer.base.config import DataConfig
 from glassformer.text.locating import is_encoded
 from glassformer.text.prepare import open_prepared
 from glassformer.text.records import RecordKind
-from glassformer.text.source import hash_of_sources, open_source
+from glassformer.text.source import hash_of_sources, open_sources
 
 
 def text_hash(kind: RecordKind, data: DataConfig, cache: Path) -> str:
@@ -26,9 +25,5 @@ def text_hash(kind: RecordKind, data: DataConfig, cache: Path) -> str:
     folder = Path(data.source).expanduser()
     if kind.running_text and is_encoded(folder):
         return open_prepared(kind, folder).text_hash
-    with ExitStack() as stack:
-        source = stack.enter_context(open_source(kind, data, cache))
-        validation_source = (
-            stack.enter_context(open_source(kind, data, cache, validation=True)) if data.validation else None
-        )
+    with open_sources(kind, data, cache) as (source, validation_source):
         return hash_of_sources(source, validation_source)

@@ -29,6 +29,8 @@ class Located:
     folder: bool = False
     temporary: Path | None = None
     """A copy of standard input or of a pipe, to be deleted when the work is done."""
+    split: str | None = None
+    """The split that the files belong to, if a folder has several."""
     notes: list[str] = field(default_factory=list)
 
 

@@ -27,7 +27,7 @@ from glassformer.text.data_notes import (
 from glassformer.text.encode import Meter, RecordWriter
 from glassformer.text.record_store import RecordStore, damaged
 from glassformer.text.records import END_MARK, START_MARK, RecordKind
-from glassformer.text.source import Source, hash_of_sources, open_source, with_names
+from glassformer.text.source import Source, hash_of_sources, open_sources, with_names
 from glassformer.text.split import SPLITS, DocumentSplit, Split, SplitName, SplitPiece, split_documents, split_records
 from glassformer.text.survey import Survey, kept_pieces, kept_records, survey
 from glassformer.text.tables import ONLY_TABLES
@@ -165,11 +165,7 @@ def prepare(
         GlassError: the source cannot be read or split, a classifier cannot learn from the labels, the tokenizers cannot
             be trained, or the disk is full; no incomplete result is left.
     """
-    with no_empty_folders(cache), ExitStack() as stack:
-        source = stack.enter_context(open_source(kind, data, cache))
-        validation_source = (
-            stack.enter_context(open_source(kind, data, cache, validation=True)) if data.validation else None
-        )
+    with no_empty_folders(cache), open_sources(kind, data, cache) as (source, validation_source):
         if existing_tokenizers:
             source = with_names(source, existing_tokenizers[0])
             validation_source = with_names(validation_source, existing_tokenizers[0]) if validation_source else None

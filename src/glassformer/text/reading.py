@@ -18,6 +18,7 @@ from glassformer.base.wording import listed
 from glassformer.text import tables
 from glassformer.text.columnar import columnar_of, json_lines
 from glassformer.text.columns import ChosenColumns
+from glassformer.text.dataset_folders import is_cached, is_dataset, is_json_lines
 from glassformer.text.encodings import BinaryError, Encoding, Scan, UndecodableError, decode, scan
 from glassformer.text.left_out import Tally
 from glassformer.text.locating import BLOCK, SHOWN_NAMES, Located
@@ -120,13 +121,16 @@ def scan_files(source_name: str, encoding: str, location: Located, read_tables: 
         encoding: `data.encoding`.
         location: the located files.
         read_tables: whether to read only the tables of a folder, and standard input or a pipe as a table. If False,
-            tables of a folder are read only if all its files are tables.
+            tables of a folder are read only if its other files only describe the data (`is_dataset`).
 
     Raises:
         GlassError: a file is binary (in a folder, it is left out instead) or in an unknown encoding, all files are
             empty, or no file has the wanted format.
     """
-    files = [SourceFile(path, name, format_of(name)) for path, name in location.files]
+    files = [
+        SourceFile(path, name, format)
+        for (path, name), format in zip(location.files, formats_of(location), strict=True)
+    ]
     if location.temporary and read_tables:
         files = [_with_sniffed_format(file, encoding) for file in files]
     left_out: list[str] = []
@@ -172,6 +176,14 @@ def format_of(name: str) -> Literal["text", "csv", "tsv", "jsonl"]:
     return TABLE_SUFFIXES.get(Path(name.lower().removesuffix(".gz")).suffix, "text")
 
 
+def formats_of(location: Located) -> list[Literal["text", "csv", "tsv", "jsonl"]]:
+    """Return the format of each file; in a data set without other tables, .json files have an object in each line."""
+    formats = [format_of(name) for _, name in location.files]
+    if location.split is None or any(format != "text" for format in formats):
+        return formats
+    return ["jsonl" if is_json_lines(name) else "text" for _, name in location.files]
+
+
 def _with_sniffed_format(file: SourceFile, encoding: str) -> SourceFile:
     """Return standard input or a pipe with the table format that its first line suggests."""
     head = next(replace(file, scan=scan(file.blocks, encoding, file.name)).text(), "").lstrip()
@@ -182,9 +194,10 @@ def _with_sniffed_format(file: SourceFile, encoding: str) -> SourceFile:
 
 
 def _select_tables_or_texts(files: list[SourceFile], column_named: bool, left_out: list[str]) -> list[SourceFile]:
-    """Return the tables of a folder if a column is named or all files are tables, and otherwise the text files."""
-    read_tables = column_named or all(file.format != "text" for file in files)
-    selected = [file for file in files if (file.format != "text") == read_tables]
+    """Return the tables of a folder if a column is named or the folder is a data set, and otherwise the text files."""
+    tables = [file.name for file in files if file.format != "text"]
+    read_tables = column_named or is_dataset([file.name for file in files], tables)
+    selected = [file for file in files if (file.format != "text") == read_tables and not is_cached(file.name)]
     if not selected:
         raise GlassError(
             "data.column is set, but no file in the folder is a table",

@@ -24,6 +24,7 @@ from glassformer.text.columns import (
     plain_text,
 )
 from glassformer.text.conversations import conversation_records
+from glassformer.text.dataset_folders import Part, with_split, without_split
 from glassformer.text.delimited import text_lines
 from glassformer.text.documents import documents
 from glassformer.text.left_out import Tally
@@ -31,7 +32,7 @@ from glassformer.text.locating import SHOWN_NAMES, Located, located
 from glassformer.text.reading import (
     SourceFile,
     describe_tables,
-    format_of,
+    formats_of,
     is_table,
     readings_of,
     refuse_plain_json,
@@ -70,6 +71,7 @@ class Source:
         notes: notes for the user on how the source is read.
         parallel: whether line n of the second file is the target of line n of the first.
         names: names of the special tokens that a chat template may write.
+        split: the split that is read, if the source is a folder with several.
     """
 
     kind: RecordKind
@@ -81,6 +83,7 @@ class Source:
     notes: tuple[str, ...]
     parallel: bool = False
     names: SpecialNames = NO_NAMES
+    split: str | None = None
 
     @property
     def size(self) -> int:
@@ -276,26 +279,30 @@ def _labelled_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], t
 
 
 @contextmanager
-def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: bool = False) -> Iterator[Source]:
+def open_source(kind: RecordKind, data: DataConfig, cache: Path, part: Part = "train") -> Iterator[Source]:
     """Locate the source that `data` names, read every byte to check it, and describe the source.
 
     Args:
         kind: the kind of records to read.
         data: the source and how to read it.
         cache: the folder for a copy of standard input or a pipe, which is deleted at the end of the `with` block.
-        validation: whether to open `data.validation` instead of `data.source`.
+        part: the use of the source, by which a split of a folder is chosen; "validation": open `data.validation`, or
+            without it the split for validation of the folder `data.source`.
 
     Raises:
         GlassError: the source is missing, empty, binary or in an unknown encoding; a setting cannot be combined with
             the task or with another setting; or the columns of a table are not clear.
     """
-    source_name, target = (data.validation, data.validation_target) if validation else (data.source, data.target)
-    assert source_name is not None
+    source_name, target = data.source, data.target
+    if part == "validation" and data.validation is not None:
+        source_name, target = data.validation, data.validation_target
     _refuse_misplaced_settings(kind, data)
     with ExitStack() as stack:
-        location = stack.enter_context(located(source_name, cache))
+        located_source = stack.enter_context(located(source_name, cache))
+        location = with_split(located_source, part, held_out=not kind.running_text and data.validation is None)
         if location.corpus:
             # Another seed, so that validation and training records differ if both come from the same corpus.
+            validation = part == "validation"
             corpus_data = data.model_copy(update={"seed": data.seed + 1}) if validation else data
             source = _from_corpus(kind, corpus_data, location, "validation_target" if validation else "target", target)
             seed_notes = ("the seed of a generated validation split is data.seed + 1",) if validation else ()
@@ -306,9 +313,21 @@ def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: boo
             )
         else:
             source = (_from_texts if kind.running_text else _from_examples)(kind, data, source_name, location)
-            if not validation:  # data.validation may have another format than data.source
+            if part != "validation":  # data.validation may have another format than data.source
                 refuse_idle_settings(tables_of(source.files), data, source_name)
-            yield source
+            yield replace(source, split=location.split)
+
+
+@contextmanager
+def open_sources(kind: RecordKind, data: DataConfig, cache: Path) -> Iterator[tuple[Source, Source | None]]:
+    """Open the source, and the separate validation source: `data.validation`, or a split of the folder `data.source`.
+
+    Running text has no separate validation source: a part of the text is held out.
+    """
+    with ExitStack() as stack:
+        source = stack.enter_context(open_source(kind, data, cache))
+        separate = data.validation is not None or (source.split is not None and not kind.running_text)
+        yield source, stack.enter_context(open_source(kind, data, cache, "validation")) if separate else None
 
 
 def with_names(source: Source, tokenizer: Tokenizer) -> Source:
@@ -429,7 +448,7 @@ def _from_texts(kind: RecordKind, data: DataConfig, source_name: str, location: 
 def _from_examples(kind: RecordKind, data: DataConfig, source_name: str, location: Located) -> Source:
     """Open tables with a column for each text or label; or, for labelled texts, a folder with a subfolder per label."""
     remedy = _remedy(kind)
-    has_tables = any(format_of(name) != "text" for _, name in location.files)
+    has_tables = any(format != "text" for format in formats_of(location))
     nested = any("/" in name for _, name in location.files)
     by_folder = kind.labels == "one" and location.folder and not has_tables and nested
     if location.folder and not has_tables and not by_folder:
@@ -442,6 +461,8 @@ def _from_examples(kind: RecordKind, data: DataConfig, source_name: str, locatio
             f"Leave {' and '.join(set_columns)} out.",
         )
     if by_folder:
+        if location.split:
+            location = replace(location, files=tuple((path, without_split(name)) for path, name in location.files))
         location = _without_unlabelled(location)
     scanned = scan_files(source_name, data.encoding, location, read_tables=not by_folder)
     if by_folder:

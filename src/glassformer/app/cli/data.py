@@ -14,7 +14,6 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterable
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -248,15 +247,11 @@ def _tables(files: Iterable[SourceFile]) -> list[dict[str, Any]]:
 def _prepare(config: Config, folder: Path) -> dict[str, Any]:
     from glassformer.text.prepare import prepare_source
     from glassformer.text.records import RECORD_KINDS
-    from glassformer.text.source import open_source
+    from glassformer.text.source import open_sources
     from glassformer.text.survey import first_records
 
     kind = RECORD_KINDS[config.train.task]
-    with ExitStack() as stack:
-        source = stack.enter_context(open_source(kind, config.data, folder))
-        validation_source = None
-        if config.data.validation is not None:
-            validation_source = stack.enter_context(open_source(kind, config.data, folder, validation=True))
+    with open_sources(kind, config.data, folder) as (source, validation_source):
         names = kind.roles if kind.labels == "none" else (*kind.roles, "label")
         first: list[Any] = _first_conversations(source) if kind.loss_spans else _first(names, first_records(source))
         tables = _tables(source.files)
