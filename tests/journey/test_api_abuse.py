@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import http.client
 import json
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,11 @@ import schemathesis
 import torch
 from hypothesis import HealthCheck, settings
 
+from glassformer.app.server import connections, events
+from glassformer.app.server.bundle import PAGE
 from glassformer.app.server.openai.document import document
 from glassformer.base.files import write_folder
+from glassformer.base.locks import folder_lock
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import CHAT_TEMPLATE_FILE, Run
 from glassformer.runs.opening import OpenedRun
@@ -176,6 +181,18 @@ def test_slow_and_half_closed_clients_do_not_block_others(served: Served) -> Non
     assert idle(served)
 
 
+def test_a_client_that_disconnects_early_causes_no_error(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
+    for settings_ in ({"n": 2}, {"stream": True}):
+        going = socket.create_connection(("127.0.0.1", served.port))
+        going.sendall(raw(served, max_tokens=4096, **settings_))
+        while not served.engines.engine("book").rows:
+            time.sleep(0.01)
+        going.close()
+        assert idle(served)
+    assert alive(served)
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.thorough
 def test_memory_does_not_grow(served: Served) -> None:
     """Requests are refused, cancelled and answered repeatedly; memory and the number of objects hardly grow."""
@@ -202,3 +219,116 @@ def test_memory_does_not_grow(served: Served) -> None:
     gc.collect()
     assert psutil.Process().memory_info().rss - before < 16 * 2**20
     assert len(gc.get_objects()) - objects < 300  # sixty orders, if they stayed, would be more
+
+
+SPARED = {
+    "nothing": b"",
+    "half a head": b"GET / HTTP/1.1\r\nHost: ",
+    "half a body": b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{",
+    "kept alive": b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "pages not read": 50 * b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+}
+"""What clients without a token send over a connection that makes room for others."""
+
+
+@pytest.fixture
+def narrow(served: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """Serve with room for six connections."""
+    monkeypatch.setattr(connections, "CONNECTIONS", 6)
+    monkeypatch.setattr(connections, "NEW", 1)
+    with serving([served.registry.run("book").folder]) as found:
+        yield found
+
+
+def opened(served: Served, sent: bytes) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", served.port), timeout=20)
+    connection.sendall(sent)
+    return connection
+
+
+def ends(connection: socket.socket) -> bool:
+    """Return True after the server has closed the connection."""
+    with contextlib.suppress(ConnectionResetError):
+        while connection.recv(2**16):
+            pass
+    return True
+
+
+def models(connection: http.client.HTTPConnection) -> int:
+    """Return the status of a request with a token."""
+    connection.request("GET", "/v1/models", headers=AUTHORIZED)
+    response = connection.getresponse()
+    response.read()
+    return response.status
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", SPARED)
+def test_connections_without_a_token_make_room(narrow: Served, kind: str) -> None:
+    """A user is served over new connections, and over one that is kept alive, while others come again and again."""
+    kept = http.client.HTTPConnection("127.0.0.1", narrow.port, timeout=20)
+    assert models(kept) == 200
+    port = kept.sock.getsockname()[1]
+    others = [opened(narrow, SPARED[kind]) for _ in range(20)]
+    with httpx.Client(base_url=narrow.url, headers=AUTHORIZED, timeout=60) as user:
+        assert user.get("/v1/models").status_code == 200
+    assert models(kept) == 200
+    assert kept.sock.getsockname()[1] == port
+    assert ends(others[0])
+    for each in (*others, kept):
+        each.close()
+
+
+@pytest.mark.thorough
+def test_requests_that_are_being_answered_are_not_cut_off(narrow: Served) -> None:
+    """If no connection can be spared, the new request gets status 503."""
+    writing = [opened(narrow, raw(narrow, stream=True, max_tokens=4096)) for _ in range(6)]
+    assert all(each.recv(100).startswith(b"HTTP/1.1 200") for each in writing)
+    with httpx.Client(base_url=narrow.url, headers=AUTHORIZED, timeout=60) as user:
+        assert user.get("/v1/models").status_code == 503
+    assert all(each.recv(100) for each in writing)
+    for each in writing:
+        each.close()
+
+
+@pytest.mark.thorough
+def test_event_streams_that_begin_together_are_limited(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "STREAMS", 3)
+    head = f"GET /api/runs/book/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    with folder_lock(served.registry.run("book").folder):  # so that the run counts as training
+        for _ in range(2):  # the first streams no longer count after they have ended
+            streams = [opened(served, head) for _ in range(12)]
+            assert Counter(each.recv(12) for each in streams) == {b"HTTP/1.1 200": 3, b"HTTP/1.1 429": 9}
+            for each in streams:
+                each.close()
+            time.sleep(0.5)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["half a head", "half a body", "kept alive"])
+def test_a_client_that_sends_byte_by_byte_is_disconnected(
+    served: Served, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Single bytes do not prolong the time for a request."""
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.3)
+    slow = opened(served, SPARED[kind])
+    for _ in range(100):
+        try:
+            slow.sendall(b"G")
+        except OSError:
+            return
+        time.sleep(0.1)
+    pytest.fail("the connection is still open")
+
+
+@pytest.mark.thorough
+def test_a_client_that_does_not_read_is_disconnected(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.3)
+    deaf = socket.socket()
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.connect(("127.0.0.1", served.port))
+    deaf.settimeout(20)
+    largest = max(PAGE.glob("assets/*"), key=lambda path: path.stat().st_size)
+    deaf.sendall(30 * f"GET /assets/{largest.name} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    assert ends(deaf)
+    assert alive(served)

@@ -21,6 +21,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from glassformer.app.server.connections import BODY_SECONDS
 from glassformer.app.server.request_errors import RefusedRequestError, as_json
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -30,8 +31,6 @@ PATHS_WITHOUT_TOKEN = frozenset({"/", "/health", "/favicon.ico", "/favicon.svg",
 ASSETS = "/assets/"
 MOST_BYTES = 2**20
 """Maximum size of a request body, in bytes."""
-BODY_TIMEOUT = 30.0
-"""Maximum time to receive a request body, in seconds."""
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -135,7 +134,9 @@ class AccessMiddleware:
                 "Open the address that glass serve printed: only the server's own page is allowed.",
                 403,
             )
-        if not _is_open(scope) and not any(self.access.is_valid_token(token) for token in self._tokens(headers)):
+        if any(self.access.is_valid_token(token) for token in self._tokens(headers)):
+            scope.setdefault("state", {})["authorized"] = True  # for `Connection`
+        elif not _is_open(scope):
             raise RefusedRequestError(
                 "the token is missing or wrong",
                 "Open the address that glass serve printed, or send the header Authorization: Bearer TOKEN.",
@@ -193,7 +194,7 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     """Return the whole body of a request; None if the client disconnected.
 
     Raises:
-        RefusedRequestError: the body is larger than `MOST_BYTES`, or took longer than `BODY_TIMEOUT`.
+        RefusedRequestError: the body is larger than `MOST_BYTES`, or took longer than `BODY_SECONDS`.
     """
     too_large = RefusedRequestError(f"the body is larger than {MOST_BYTES:,} bytes", "Send a smaller body.", 413)
     content_length = Headers(scope=scope).get("content-length", "")
@@ -203,7 +204,7 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     size = 0
     has_more = True
     try:
-        with anyio.fail_after(BODY_TIMEOUT):
+        with anyio.fail_after(BODY_SECONDS):
             while has_more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
@@ -215,7 +216,7 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
                     raise too_large
     except TimeoutError:
         raise RefusedRequestError(
-            f"the body did not arrive within {BODY_TIMEOUT:.0f} seconds", "Send the request again.", 408
+            f"the body did not arrive within {BODY_SECONDS:.0f} seconds", "Send the request again.", 408
         ) from None
     return b"".join(chunks)
 

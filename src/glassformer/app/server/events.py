@@ -23,6 +23,7 @@ from anyio import to_thread
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.request_errors import RefusedRequestError
@@ -92,34 +93,39 @@ async def events_of(request: Request, registry: ModelRegistry, name: str) -> Res
         GlassError: there is no such run, `after` is not a step, or there are too many streams.
     """
     run = registry.run(name)
-    state = request.app.state
     if not await to_thread.run_sync(registry.training, name):
         return Response(status_code=204)
-    if getattr(state, "streams", 0) >= STREAMS:
-        raise RefusedRequestError(
-            f"there are already {STREAMS} event streams", "Close another page of this server.", 429
-        )
     after = request.headers.get("last-event-id") or request.query_params.get("after")
     if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 16):
         raise RefusedRequestError(f"after = {after[:40]!r} is not a step", "Give a whole number, or remove `after`.")
     follower = await to_thread.run_sync(Follower, run, None if after is None else int(after))
 
     async def stream() -> AsyncIterator[ServerSentEvent]:
+        training = True
+        while training:
+            training = await to_thread.run_sync(registry.training, name)  # before the read, so that nothing is missed
+            for event in await to_thread.run_sync(follower.new_events):
+                yield event
+            await anyio.sleep(SECONDS if training else 0)
+        yield ServerSentEvent("{}", event="end")
+
+    if getattr(request.app.state, "streams", 0) >= STREAMS:  # without an await before `_EventStream` counts
+        raise RefusedRequestError(
+            f"there are already {STREAMS} event streams", "Close another page of this server.", 429
+        )
+    return _EventStream(stream())
+
+
+class _EventStream(EventSourceResponse):
+    """Event stream that is counted in the state of the application while it is open."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state = scope["app"].state
         state.streams = getattr(state, "streams", 0) + 1
         try:
-            training = True
-            while training:
-                training = await to_thread.run_sync(
-                    registry.training, name
-                )  # before the read, so that nothing is missed
-                for event in await to_thread.run_sync(follower.new_events):
-                    yield event
-                await anyio.sleep(SECONDS if training else 0)
-            yield ServerSentEvent("{}", event="end")
+            await super().__call__(scope, receive, send)
         finally:
             state.streams -= 1
-
-    return EventSourceResponse(stream(), send_timeout=10)
 
 
 def _parse_metrics(line: bytes) -> dict[str, Any] | None:

@@ -9,16 +9,16 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from glassformer.app.server.connections import ACCEPTED, QUEUED, Connection
 from glassformer.base.errors import GlassError
 
 PORT = 8600
 """Default port."""
-CONNECTIONS = 512
-"""Maximum number of open connections; further requests are answered with status 503."""
 SWITCH_SECONDS = 1e-4
 """Thread switch interval of Python (`sys.setswitchinterval`). The thread that runs the model releases the GIL in every
 long operation. With the default of 5 ms, it would wait up to 5 ms for the GIL after each such operation while responses
@@ -48,7 +48,7 @@ def listen(host: str, port: int) -> socket.socket:
         if os.name != "nt":  # on Windows, SO_REUSEADDR would let two servers use one port
             server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server_socket.bind(address)
-        server_socket.listen(128)
+        server_socket.listen(QUEUED)
     except OSError as error:
         server_socket.close()
         remedy = (
@@ -76,12 +76,13 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="h11",  # even if httptools is installed, because h11 limits the size of request headers
+                http=Connection,
                 ws="none",
                 log_config=None,
+                log_level="error",  # no warning for each request that is not HTTP
                 access_log=False,
                 server_header=False,
-                limit_concurrency=CONNECTIONS,
+                backlog=ACCEPTED,
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
                 h11_max_incomplete_event_size=64 * 1024,
             )
@@ -91,7 +92,16 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start uvicorn, then call `ready`."""
         await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(QUEUED)
         self._ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Enforce the limits of all connections every second; uvicorn calls this ten times a second."""
+        if counter % 10 == 0:
+            for connection in list(self.server_state.connections):
+                cast(Connection, connection).enforce_limits()
+        return await super().on_tick(counter)
 
 
 def serve(app: ASGIApp, listening_socket: socket.socket, ready: Callable[[], None]) -> None:

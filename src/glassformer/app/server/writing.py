@@ -63,7 +63,7 @@ async def writing_of(request: Request, registry: ModelRegistry, engines: Engines
         except GlassError as error:
             yield ServerSentEvent(json.dumps(as_json(error), ensure_ascii=False))
 
-    return EventSourceResponse(events(), send_timeout=10)
+    return EventSourceResponse(events())
 
 
 def _parse(body: bytes) -> WriteQuestion:

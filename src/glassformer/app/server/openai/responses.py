@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import anyio
 from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from glassformer.app.server.engine import Engine, GenerationRequest
 from glassformer.app.server.engine.jobs import TextPiece
@@ -25,8 +24,6 @@ from glassformer.base.errors import GlassError
 
 CLIENT_CLOSED_REQUEST = 499
 """Conventional status of a response to a client that has disconnected, and therefore does not receive it."""
-SECONDS = 10.0
-"""Time within which the client must accept each part of a stream, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +92,7 @@ async def complete_response(request: Request, pending: PendingResponse) -> Respo
         GlassError: the generation of a text failed.
     """
     choices = [Choice(job.choice) for job in pending.generation.jobs]
+    failed: GlassError | None = None
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_cancel_on_disconnect, request, tasks.cancel_scope)
@@ -103,11 +101,8 @@ async def complete_response(request: Request, pending: PendingResponse) -> Respo
                     for piece in pieces:
                         choices[piece.choice].add(piece)
             except GlassError as error:
-                tasks.cancel_scope.cancel()
-                failed: GlassError | None = error
-            else:
-                tasks.cancel_scope.cancel()
-                failed = None
+                failed = error
+            tasks.cancel_scope.cancel()
     finally:
         pending.generation.cancelled = True
     if failed is not None:
@@ -138,17 +133,9 @@ class Stream(StreamingResponse):
         self._generation = pending.generation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream, as ASGI requires, and cancel the generation request at its end.
-
-        A client that accepts nothing for `SECONDS` counts as disconnected, because its unsent output takes memory.
-        """
-
-        async def send_in_time(message: Message) -> None:
-            async with asyncio.timeout(SECONDS):
-                await send(message)
-
+        """Send the stream, as ASGI requires, and cancel the generation request at its end."""
         try:
-            await super().__call__(scope, receive, send_in_time)
+            await super().__call__(scope, receive, send)
         finally:
             self._generation.cancelled = True
 
