@@ -1,101 +1,85 @@
-"""Published figures of a two-layer post-norm model, reproduced with weights copied from torch.nn modules."""
+"""Published figures of a two-layer post-norm model, reproduced by the recipes tutorial-a3 and tutorial-a4."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
-from glassformer.base.config import ModelConfig
+from glassformer.app.cli.main import main
+from glassformer.base.config import Config
+from glassformer.base.recipes import load_recipe
+from glassformer.corpora.numbers import Numbers
 from glassformer.model.build import build_model
-from glassformer.model.transformer import Decoder, Encoder
 
 VOCAB = 50
 WIDTH = 16
-HEADS = 2
-LAYERS = 2
 HIDDEN = 64
 
 
-def mini_lm(tied: bool, causal: bool) -> tuple[Decoder | Encoder, torch.Tensor, torch.Tensor]:
-    """Return a model with weights drawn with seed 42, its inputs and its targets.
+def train(recipe: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[float]:
+    """Train a recipe by command in a folder, and return the loss of each step from `metrics.jsonl`."""
+    monkeypatch.chdir(folder)
+    assert main(["train", "--recipe", recipe, "--out", "run", "--set", "train.threads=1"]) == 0
+    return [json.loads(line)["loss"] for line in Path("run/metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
-    Inputs and targets are drawn first, then the PyTorch modules in this order: embedding; attention, linear layers and
-    norms of each layer; output.
-    """
+
+def test_the_corpus_has_the_numbers_of_torch() -> None:
     torch.manual_seed(42)
-    inputs = torch.randint(0, VOCAB, (4, 10))
-    targets = torch.randint(0, VOCAB, (4, 10))
-    embedding = nn.Embedding(VOCAB, WIDTH)
-    layers = [
-        (
-            nn.MultiheadAttention(WIDTH, HEADS, batch_first=True),
-            nn.Linear(WIDTH, HIDDEN),
-            nn.Linear(HIDDEN, WIDTH),
-            nn.LayerNorm(WIDTH),
-            nn.LayerNorm(WIDTH),
-        )
-        for _ in range(LAYERS)
-    ]
-    output = nn.Linear(WIDTH, VOCAB)
-    config = ModelConfig(
-        family="decoder" if causal else "encoder",
-        layers=LAYERS,
-        width=WIDTH,
-        heads=HEADS,
-        hidden=HIDDEN,
-        context=10,
-        positions="sinusoidal",
-        norm_order="post",
-        activation="relu",
-        attention_bias=True,
-        feedforward_bias=True,
-        norm_bias=True,
-        head_bias=True,
-        tied=tied,
-    )
-    model = build_model(config, VOCAB)
-    assert isinstance(model, Decoder | Encoder)
-    weights = {"embedding.tokens.weight": embedding.weight, "head.bias": output.bias}
-    if not tied:
-        weights["head.weight"] = output.weight
-    for index, (attention, up, down, norm1, norm2) in enumerate(layers):
-        block = f"stack.blocks.{index}."
+    inputs, targets = torch.randint(0, VOCAB, (4, 10)), torch.randint(0, VOCAB, (4, 10))
+    rows = [[int(number) for number in text.split()] for text in Numbers().documents(4, seed=42)]
+    assert rows == torch.cat([inputs, targets], dim=1).tolist()
+    assert list(Numbers().documents(9, seed=7))[:5] == list(Numbers().documents(5, seed=7))
+
+
+@pytest.mark.parametrize("recipe", ["tutorial-a3", "tutorial-a4"])
+def test_the_initial_weights_are_those_of_torchs_layers(recipe: str) -> None:
+    """The layers are created in this order: embedding; attention, linear layers and norms of each block; output."""
+    config = Config.from_dict(load_recipe(recipe).settings).model
+    torch.manual_seed(42)
+    torch.randint(0, VOCAB, (4, 10))
+    torch.randint(0, VOCAB, (4, 10))
+    wanted = {"embedding.tokens.weight": nn.Embedding(VOCAB, WIDTH).weight}
+    for block in ("stack.blocks.0", "stack.blocks.1"):
+        attention = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
         for row, name in enumerate(("query", "key", "value")):
             part = slice(row * WIDTH, (row + 1) * WIDTH)
-            weights[f"{block}attention.{name}.weight"] = attention.in_proj_weight[part]
-            weights[f"{block}attention.{name}.bias"] = attention.in_proj_bias[part]
+            wanted[f"{block}.attention.{name}.weight"] = attention.in_proj_weight[part]
+            wanted[f"{block}.attention.{name}.bias"] = attention.in_proj_bias[part]
         modules = {
             "attention.output": attention.out_proj,
-            "feedforward.up": up,
-            "feedforward.down": down,
-            "attention_norm": norm1,
-            "feedforward_norm": norm2,
+            "feedforward.up": nn.Linear(WIDTH, HIDDEN),
+            "feedforward.down": nn.Linear(HIDDEN, WIDTH),
+            "attention_norm": nn.LayerNorm(WIDTH),
+            "feedforward_norm": nn.LayerNorm(WIDTH),
         }
-        for name, module in modules.items():
-            weights[f"{block}{name}.weight"] = module.weight
-            weights[f"{block}{name}.bias"] = module.bias
-    model.load_state_dict({name: value.detach().clone() for name, value in weights.items()})
-    return model, inputs, targets
+        wanted |= {f"{block}.{name}.weight": module.weight for name, module in modules.items()}
+        wanted |= {f"{block}.{name}.bias": module.bias for name, module in modules.items()}
+    output = nn.Linear(WIDTH, VOCAB)
+    wanted |= {"head.bias": output.bias} if config.tied else {"head.bias": output.bias, "head.weight": output.weight}
+    weights = build_model(config, VOCAB, seed=42).state_dict()
+    assert weights.keys() == wanted.keys()
+    assert all(torch.equal(weights[name], value) for name, value in wanted.items())
 
 
-def test_the_first_loss_without_mask_and_with_untied_weights() -> None:
-    model, inputs, targets = mini_lm(tied=False, causal=False)
-    assert cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).item() == pytest.approx(
-        4.222940444946289, abs=5e-7
-    )
+def test_the_first_loss_without_mask_and_with_untied_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("tutorial-a3", monkeypatch, tmp_path) == [pytest.approx(4.222940444946289, abs=5e-7)]
+    assert "loss 4.2229" in capsys.readouterr().err
 
 
-def test_five_steps_with_mask_and_tied_weights() -> None:
-    model, inputs, targets = mini_lm(tied=True, causal=True)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    losses = []
-    for _ in range(5):
-        optimizer.zero_grad()
-        loss = cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
-        loss.backward()
-        optimizer.step()
-        losses.append(round(loss.item(), 4))
-    assert losses == [12.4078, 8.8194, 6.9047, 5.6511, 4.8191]
-    assert model.eval()(inputs)[0].argmax(-1).tolist() == [11, 3, 19, 19, 19, 35, 19, 11, 43, 43]
+def test_five_steps_with_mask_and_tied_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    losses = train("tutorial-a4", monkeypatch, tmp_path)
+    assert [round(loss, 4) for loss in losses] == [12.4078, 8.8194, 6.9047, 5.6511, 4.8191]
+    numbers = next(Numbers().documents(1, seed=42)).split()[:10]
+    Path("rows.txt").write_text("".join(f"{' '.join(numbers[:end])}\n" for end in range(1, 11)), encoding="utf-8")
+    capsys.readouterr()
+    assert main(["generate", "run", "--input", "rows.txt", "--tokens", "1", "--temperature", "0"]) == 0
+    predicted = [int(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
+    assert predicted == [11, 3, 19, 19, 19, 35, 19, 11, 43, 43]

@@ -96,6 +96,8 @@ NOT_IN_A_FORWARD_PASS = {
     "dropout_attention",
     "dropout_residual",
     "zero_output",
+    "initialization",
+    "initialization_skip",
 }
 """Settings that do not change a forward pass: vocabulary sizes, dropout (only in training) and initialization."""
 

@@ -47,6 +47,8 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "dropout_attention": ({}, 0.5),
     "dropout_residual": ({}, 0.5),
     "zero_output": ({}, True),
+    "initialization": ({}, "torch"),
+    "initialization_skip": ({"initialization": "torch"}, 80),
     "rotary_base": ({"positions": "rotary"}, 100.0),
     "relative_buckets": ({"positions": "relative"}, 6),
     "relative_max_distance": ({"positions": "relative"}, 12),

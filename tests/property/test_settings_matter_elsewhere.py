@@ -38,6 +38,7 @@ DATA: dict[str, tuple[dict[str, Any], Any]] = {
     "document": ({}, "line"),
     "min_words": ({"document": "line"}, 9),
     "max_words": ({"document": "line"}, 9),
+    "min_characters": ({"document": "line"}, 45),
     "clean": ({"source": "twice.txt"}, True),
     "duplicates": ({"source": "twice.txt", "document": "line"}, "exact"),
     "split": ({"document": "line"}, "random"),

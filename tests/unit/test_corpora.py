@@ -34,7 +34,7 @@ NAMES_OF_CORPORA = [
     "agreement",
     "coreference",
 ]
-"""Corpora of documents, for task lm."""
+"""Corpora of documents, for task lm, except `numbers`, whose documents are rows of inputs and targets."""
 
 # Document 0 of seed 7: what a seed gives must not change from one version, or machine, to the next.
 FIRST = {
@@ -55,7 +55,8 @@ FIRST = {
 
 def test_the_table_has_every_corpus() -> None:
     assert corpus_names() == list(CORPORA)
-    assert [name for name, corpus in CORPORA.items() if "lm" in corpus.tasks] == NAMES_OF_CORPORA
+    of_documents = [name for name, corpus in CORPORA.items() if "lm" in corpus.tasks]
+    assert of_documents == [*NAMES_OF_CORPORA[:10], "numbers", *NAMES_OF_CORPORA[10:]]  # see tests/golden
     assert all(set(corpus.tasks) <= set(TASK_FACTS) for corpus in CORPORA.values())
     assert all(name == corpus.name for name, corpus in CORPORA.items())
     assert all(corpus.summary and "\n" not in corpus.summary for corpus in CORPORA.values())

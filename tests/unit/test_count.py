@@ -33,8 +33,14 @@ def test_a_published_encoder_decoder_size_is_reproduced() -> None:
     assert recipe.published["total"] == 68_554_752 == sum(recipe.published["parts"].values())
     assert total == 74_858_496
     assert total - 68_554_752 == components["cross-attention"] == 6 * 4 * (512 * 512 + 512)
+    published = recipe.published["parts"]["feed-forward"]
+    assert components["feed-forward"] == 12 * (8 * 512**2 + 5 * 512) == 25_196_544  # the published formula
+    assert published == 12 * (2_101_760 + 5 * 512)  # with a wrong product
     biases = 12 * 4 * 512
-    assert recipe.published["parts"]["feed-forward"] - components["feed-forward"] == biases + components["norms"]
+    assert components["self-attention"] - recipe.published["parts"]["self-attention"] == biases
+    assert published - components["feed-forward"] == biases + components["norms"]  # a coincidence
+    for figure in ("6,303,744", "30,720", "24,576", "25,196,544", "2,097,152", "2,101,760", "55,296"):
+        assert figure in recipe.published["note"]
 
 
 def test_torch_layers_have_the_same_number_of_parameters() -> None:

@@ -23,6 +23,7 @@ from glassformer.corpora.corpus import (
     PairCorpus,
 )
 from glassformer.corpora.noise import Repeats, UniformSymbols
+from glassformer.corpora.numbers import Numbers
 from glassformer.corpora.recall import Recall
 from glassformer.corpora.refrains import Refrains
 from glassformer.corpora.stories import Stories
@@ -43,6 +44,7 @@ _ALL: tuple[Generated, ...] = (
     SORT,
     Addition(),
     UniformSymbols(),
+    Numbers(),
     *TRANSLATIONS,
     Summaries(),
     Topics(),

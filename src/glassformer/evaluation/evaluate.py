@@ -30,7 +30,7 @@ from glassformer.runs.run_text import find_or_encode_text
 from glassformer.runs.text_location import candidate_texts, token_cache
 from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.example_tasks import conversation_rows, labelled_rows, length_notes, pair_rows, used_record_mask
-from glassformer.tasks.task import MaskedTask
+from glassformer.tasks.task import LanguageTask, MaskedTask
 from glassformer.text.data_notes import overlap_note
 from glassformer.text.evaluation_data import EvaluationData, encode_evaluation_data
 from glassformer.text.hashing import text_hash
@@ -248,15 +248,17 @@ def _evaluate_text(request: EvaluationRequest, model: TextModel | MaskFiller, fo
         for remark in (*encoded.notes, *overlap.notes(text)):
             note(remark)
         reading = Reading(encoded.left_out, overlap, notes)
+        config = config.replace(data={**config.data.model_dump(), "split": "end"})  # all rows of the other text
     precision = request.precision or config.train.precision
     if isinstance(model, TextModel):
         corpus = _corpus(request, config)
-        store = evaluated.validation.tokens["text"]
+        task = LanguageTask(config, evaluated)
         model.engine = choose_engine(request.backend, model.model, config.sample, 1)
-        return language_report(model, text, store, train, corpus, precision, config.sample, reading)
+        return language_report(model, task, text, train, corpus, precision, config.sample, reading)
     device = next(model.model.parameters()).device
-    task = MaskedTask(config, evaluated)
-    return masked_report(model.model, task, text, train, device, choose_precision(precision, device), reading)
+    return masked_report(
+        model.model, MaskedTask(config, evaluated), text, train, device, choose_precision(precision, device), reading
+    )
 
 
 def _training_overlap(folder: Path, encoded: EvaluationData, train: TokenStore | None) -> TrainingOverlap:

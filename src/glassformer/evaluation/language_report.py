@@ -13,7 +13,7 @@ from glassformer.evaluation.metrics import loss_words
 from glassformer.evaluation.training_overlap import Reading
 from glassformer.model.precision import choose_precision
 from glassformer.tasks import TextModel
-from glassformer.text.batches import validation_rows
+from glassformer.tasks.task import LanguageTask
 from glassformer.text.store import TokenStore
 from glassformer.training.validation import LossEstimate, bits_words, sliding_loss, unknown_words, validation_loss
 
@@ -101,8 +101,8 @@ class LanguageReport:
 
 def language_report(
     model: TextModel,
+    task: LanguageTask,
     text: str,
-    store: TokenStore,
     train: TokenStore | None,
     corpus: str | None,
     precision: str,
@@ -113,18 +113,19 @@ def language_report(
 
     Args:
         model: the run.
+        task: the language modeling task whose validation split is the data.
         text: name of the evaluation data, for the report.
-        store: tokens of the data.
         train: the training split, for baselines and the copy meter; None if not available.
         corpus: name of the generated corpus that the text is from, if any.
         precision: precision of matrix multiplications.
         settings: sampling settings for the sample of the copy meter.
         reading: documents that were left out, and overlap of the text with the training text.
     """
-    config = model.config
+    config = task.config
+    store = task.validation
     device = next(model.model.parameters()).device
     dtype = choose_precision(precision, device)
-    rows = validation_rows(store, config.data, config.model.context, model.tokenizer.start_id)
+    rows = task.held_out(None)
     estimate = validation_loss(model.model, rows, device, dtype)
     sliding = None
     if config.data.windows == "stream":
@@ -133,12 +134,13 @@ def language_report(
     baseline_results = []
     overlap = None
     if train is not None:
-        baseline_results = baselines(train, store, model.tokenizer, corpus, config.data.windows)
+        if config.data.windows in ("stream", "documents"):  # other rows predict only some of the tokens
+            baseline_results = baselines(train, store, model.tokenizer, corpus, config.data.windows)
         overlap = longest_overlap(sample.text, train.iter_text(model.tokenizer))
     return LanguageReport(
         measured_on=text,
         estimate=estimate,
-        bits_per_byte=estimate.bits_per_byte(store.recoverable_bytes),
+        bits_per_byte=estimate.bits_per_byte(task.validation_bytes),
         unknown_share=store.unknown_share,
         sliding=sliding,
         baselines=baseline_results,

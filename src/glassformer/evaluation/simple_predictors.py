@@ -40,7 +40,8 @@ class FastBaseline:
 def fast_baselines(config: Config, data: Prepared) -> list[FastBaseline]:
     """Return the fast baselines for a run, the uniform distribution first.
 
-    The list is empty for a language model whose validation split has no token to predict.
+    The list is empty for a language model whose validation split has no token to predict, and with `data.windows` =
+    prefixes or halves.
     """
     corpus = config.data.source if config.data.source in CORPORA else None
     if data.labels:
@@ -49,6 +50,8 @@ def fast_baselines(config: Config, data: Prepared) -> list[FastBaseline]:
         return _target_baselines(data)
     train = data.train.tokens["text"]
     validation = data.validation.tokens["text"]
+    if config.data.windows not in ("stream", "documents"):  # other rows predict only some of the tokens
+        return []
     if config.train.task == "lm":
         results = baselines(train, validation, data.tokenizer, corpus, config.data.windows, COUNTED)
         return [FastBaseline(baseline.name, baseline.loss, None, baseline.note) for baseline in results]

@@ -1,4 +1,7 @@
-"""Build a model from settings, with initial weights that give an initial loss near ln V (ln C for a classifier)."""
+"""Build a model from settings, with initial weights that give an initial loss near ln V (ln C for a classifier).
+
+With `model.initialization` = torch, the initial weights are those of PyTorch's layers instead.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import replace_pruned_attentions
-from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder, FeedForward, Model
+from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder, FeedForward, Head, Model
 
 
 def build_model(
@@ -53,7 +56,10 @@ def build_model(
             model = Decoder(config, V)
         if config.removed_heads:
             replace_pruned_attentions(model, config)
-    initialize(model, config, seed)
+    if config.initialization == "torch":
+        initialize_as_torch(model, config, seed)
+    else:
+        initialize(model, config, seed)
     return model
 
 
@@ -119,6 +125,52 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
     head = getattr(model, "head", None)
     if head is not None and head.weight is not None:
         _normal(head.weight, 0.1 / math.sqrt(config.width), generator)
+
+
+def initialize_as_torch(model: Model, config: ModelConfig, seed: int) -> None:
+    """Initialize the parameters of a new model in place as PyTorch's layers do: `nn.Embedding`, `nn.Linear` and, with
+    as many key as query heads of equal widths, `nn.MultiheadAttention`.
+
+    One generator draws the parameters in the order in which these layers would be created: embedding, then the
+    attention and the feed-forward layer of each block, then the output layer, whose matrix is drawn even if it is tied.
+    After `torch.manual_seed(seed)` and `config.initialization_skip` random numbers, a script that creates them in this
+    order gets the same parameters. Biases of attention are 0, and gains are 1.
+    """
+    if next(model.parameters()).is_meta:
+        return
+    generator = torch.Generator().manual_seed(seed)
+    torch.randint(2, (config.initialization_skip,), generator=generator)  # one draw of the generator for each number
+    drawn_with_attention: set[nn.Module] = set()
+    for module in model.modules():
+        if isinstance(module, Attention):
+            inputs = (module.query, module.key, module.value)
+            drawn_with_attention.update((*inputs, module.output))
+            if isinstance(module.output, nn.Linear):
+                _default_linear(module.output.weight, module.output.bias, generator)
+            rows = [len(layer.weight) for layer in inputs]
+            matrix = torch.empty(sum(rows), config.width)  # (H K + G K + G U, D)
+            nn.init.xavier_uniform_(matrix, generator=generator)
+            for layer, part in zip(inputs, matrix.split(rows), strict=True):
+                layer.weight.data.copy_(part)
+            for bias in (module.query.bias, module.key.bias, module.value.bias, module.output.bias):
+                if bias is not None:
+                    nn.init.zeros_(bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, generator=generator)
+        elif isinstance(module, nn.Linear) and module not in drawn_with_attention:
+            _default_linear(module.weight, module.bias, generator)
+        elif isinstance(module, Head):
+            unused = torch.empty(len(model.embedding.tokens.weight), config.width)  # (V, D), of a tied head
+            _default_linear(unused if module.weight is None else module.weight, module.bias, generator)
+
+
+def _default_linear(weight: torch.Tensor, bias: torch.Tensor | None, generator: torch.Generator) -> None:
+    """Initialize a matrix (outputs, inputs) and a bias (outputs) as `nn.Linear` does."""
+    if weight.numel():  # a layer without heads has an empty matrix
+        nn.init.kaiming_uniform_(weight, a=math.sqrt(5), generator=generator)
+    if bias is not None:
+        bound = 1 / math.sqrt(max(1, weight.shape[1]))
+        nn.init.uniform_(bias, -bound, bound, generator=generator)
 
 
 def tied_std(vocab_size: int, width: int) -> float:

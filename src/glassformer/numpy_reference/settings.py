@@ -24,8 +24,8 @@ class Settings:
 
     `Settings(**config.model.model_dump())` and `Settings(**tomllib.load(config_file)["model"])` both work: "unset",
     which means no value in a TOML file, is read as None, and `qk_norm = true` of older files as "head". An encoder with
-    `classes` is a classifier. Vocabulary sizes come from the weights. The three dropout settings are accepted and
-    ignored.
+    `classes` is a classifier. Vocabulary sizes come from the weights. The three dropout settings and the two of
+    the initialization are accepted and ignored.
 
     Raises:
         ValueError: a setting has a value that is not allowed.
@@ -70,6 +70,8 @@ class Settings:
     relative_max_distance: int = 128
     removed_heads: tuple[str, ...] = ()
     zero_output: bool = False
+    initialization: str = "scaled"
+    initialization_skip: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):

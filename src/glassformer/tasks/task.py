@@ -6,14 +6,16 @@ The training loop uses every task through the `Task` protocol.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+import numpy as np
 
 from glassformer.base.config import Config, SampleConfig
 from glassformer.model.transformer import Model
 from glassformer.tasks.continuing import TextModel
 from glassformer.tasks.filling import MaskFiller
-from glassformer.text.batches import training_rows, validation_rows
+from glassformer.text.batches import DocumentRows, training_rows, validation_rows
 from glassformer.text.prepare import Prepared
 from glassformer.text.rows import Row, mask
 from glassformer.text.store import TokenStore
@@ -103,9 +105,11 @@ class TextTask:
         In an epoch, the windows of a stream have about as many tokens in total as the training split, and each row of
         documents is used once.
         """
-        documents = self.config.data.windows == "documents"
-        rows = len(self.train.pieces(self.max_predicted)) if documents else len(self.train) / self.config.model.context
-        return rows / self.config.train.batch
+        if self.config.data.windows == "stream":
+            return len(self.train) / self.config.model.context / self.config.train.batch
+        start = self.tokenizer.start_id
+        rows = DocumentRows(self.train, self.config.data, self.max_predicted, start, "train")
+        return len(rows) / self.config.train.batch
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
         """Yield nothing: there are no concerns about running text."""
@@ -128,7 +132,16 @@ class LanguageTask(TextTask):
 
     @property
     def validation_bytes(self) -> int | None:
-        """Return the size of the validation split in bytes; None if it has unknown tokens."""
+        """Return the size of the validation split in bytes; None if it has unknown tokens.
+
+        With `data.windows` = prefixes, only the bytes of predicted tokens are counted; with halves, the size is None.
+        """
+        windows = self.config.data.windows
+        if windows == "halves" or self.validation.unknown:
+            return None
+        if windows == "prefixes":
+            token_bytes = np.array([len(self.tokenizer.token_bytes(id)) for id in range(self.tokenizer.vocab_size)])
+            return int(sum(token_bytes[row.targets[-1]] for row in self.held_out(None)))
         return self.validation.recoverable_bytes
 
     def rows(self, step: int) -> list[Row]:
@@ -152,8 +165,11 @@ class MaskedTask(TextTask):
 
     @property
     def max_predicted(self) -> int:
-        """Return the context minus one: a row has `max_predicted` + 1 tokens, and the model reads all of them."""
-        return self.config.model.context - 1
+        """Return the context minus one: a row has `max_predicted` + 1 tokens, and the model reads all of them.
+
+        If the targets are given (`data.windows` = halves), a row has as many inputs as targets.
+        """
+        return self.config.model.context - (self.config.data.windows != "halves")
 
     def rows(self, step: int) -> list[Row]:
         """Return the rows of one step, up to T ids each."""
@@ -168,6 +184,8 @@ class MaskedTask(TextTask):
 
     def _masked(self, row: Row, key: tuple[int, int]) -> Row:
         assert self.tokenizer.mask_id is not None
+        if not row.shifted:  # the targets are given
+            return replace(row, loss_mask=np.ones(len(row), dtype=np.bool_))
         return mask(row.ids, self.config.train.mask_share, self.tokenizer.mask_id, self.tokenizer.text_ids, key)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -104,19 +104,18 @@ def training_rows(
 ) -> list[Row]:
     """Return the rows of training step `step`. The result depends only on the arguments.
 
-    With `data.windows` = stream, each row has `context` + 1 tokens from a uniformly random position. With documents,
-    each epoch contains every row of every document once, in a new random order.
+    With `data.windows` = stream, each row has `context` + 1 tokens from a uniformly random position. Otherwise, each
+    epoch contains every row of every document once, in a new random order.
 
     Raises:
-        GlassError: `data.windows` is stream and the store has fewer than `context` + 1 tokens.
+        GlassError: the store has no row, or the documents cannot be cut in halves.
     """
-    if data.windows == "documents":
-        pieces = store.pieces(context)
-        positions = [divmod(step * batch + number, len(pieces)) for number in range(batch)]
-        return [
-            _document_row(store, context, start_id, shuffled(position, len(pieces), seed, epoch))
-            for epoch, position in positions
-        ]
+    if data.windows != "stream":
+        rows = DocumentRows(store, data, context, start_id, "train")
+        if not len(rows):
+            raise too_short("training", len(store), 2)
+        positions = [divmod(step * batch + number, len(rows)) for number in range(batch)]
+        return [rows[shuffled(position, len(rows), seed, epoch)] for epoch, position in positions]
     n_starts = len(store) - context
     if n_starts < 1:
         raise too_short("training", len(store), context + 1)
@@ -132,25 +131,31 @@ def validation_rows(
 ) -> ValidationRows:
     """Return rows that predict every token of a store exactly once (in a stream, except the first token).
 
-    With `limit_tokens`, return only enough rows to predict about that many tokens, spread evenly over the store.
+    With `data.windows` = prefixes or halves, they predict the targets that `DocumentRows` describes. With
+    `limit_tokens`, return only enough rows to read about that many tokens of the store, spread evenly over it.
 
     Raises:
-        GlassError: the store has fewer than two tokens.
+        GlassError: the store has fewer than two tokens, or no row.
     """
     if len(store) < 2:
         raise too_short("validation", len(store), 2)
-    return ValidationRows(store, data.windows == "documents", context, start_id, limit_tokens)
+    rows = ValidationRows(store, data, context, start_id, limit_tokens)
+    if not rows.n_all_rows:
+        raise too_short("validation", len(store), 3)
+    return rows
 
 
 class ValidationRows(Sequence[Row]):
     """Sequence of rows that predict different tokens of a store; each row is computed when it is accessed."""
 
-    def __init__(self, store: TokenStore, documents: bool, context: int, start_id: int, limit: int | None) -> None:
+    def __init__(self, store: TokenStore, data: DataConfig, context: int, start_id: int, limit: int | None) -> None:
         self.store = store
-        self.documents = documents
         self.context = context
-        self.start_id = start_id
-        self.n_all_rows = len(store.pieces(context)) if documents else -(-(len(store) - 1) // context)
+        self.rows = None
+        self.n_all_rows = -(-(len(store) - 1) // context)
+        if data.windows != "stream":
+            self.rows = DocumentRows(store, data, context, start_id, "validation")
+            self.n_all_rows = len(self.rows)
         self.n_rows = (
             self.n_all_rows if limit is None else max(1, min(self.n_all_rows, self.n_all_rows * limit // len(store)))
         )
@@ -169,17 +174,60 @@ class ValidationRows(Sequence[Row]):
         if not 0 <= number < len(self):
             raise IndexError(index)
         row = number * self.n_all_rows // self.n_rows
-        if self.documents:
-            return _document_row(self.store, self.context, self.start_id, row)
+        if self.rows is not None:
+            return self.rows[row]
         return Row.of_text(self.store.tokens[row * self.context : (row + 1) * self.context + 1])
 
 
-def _document_row(store: TokenStore, context: int, start_id: int, row: int) -> Row:
-    start, stop, is_first = store.pieces(context).span(row)
-    if not is_first:
-        return Row.of_text(store.tokens[start - 1 : stop])
-    start_of_text = np.array([start_id], dtype=store.tokens.dtype)
-    return Row.of_text(np.concatenate([start_of_text, store.tokens[start:stop]]))
+class DocumentRows:
+    """The rows into which documents are cut, unless `data.windows` is stream.
+
+    documents: as in `DocumentPieces`; the first row of a document begins with the start token. prefixes: as in
+    `PrefixRows`; with `data.split` = rows, only the rows of one split. halves: one row for each document, whose inputs
+    are its first half and whose targets are its second half; end tokens are left out.
+    """
+
+    def __init__(
+        self, store: TokenStore, data: DataConfig, context: int, start_id: int, split: Literal["train", "validation"]
+    ) -> None:
+        self.store = store
+        self.windows = data.windows
+        self.context = context
+        self.start_id = start_id
+        self.order: npt.NDArray[np.int64] | None = None
+        if data.split == "rows":
+            order = store.prefix_order(context, data.seed)
+            held_out = round(data.validation_fraction * len(order))
+            self.order = order[held_out:] if split == "train" else np.sort(order[:held_out])
+
+    def __len__(self) -> int:
+        if self.order is not None:
+            return len(self.order)
+        if self.windows == "prefixes":
+            return len(self.store.prefixes(self.context))
+        return len(self.store.document_ends) if self.windows == "halves" else len(self.store.pieces(self.context))
+
+    def __getitem__(self, number: int) -> Row:
+        tokens = self.store.tokens
+        if self.windows == "prefixes":
+            row = number if self.order is None else int(self.order[number])
+            start, stop = self.store.prefixes(self.context).span(row)
+            return Row.of_text(tokens[start:stop], loss_mask=np.arange(start, stop) == stop - 1)
+        if self.windows == "halves":
+            document = self.store.document(number)
+            half = len(document) // 2
+            if len(document) % 2 or not 0 < half <= self.context:
+                raise GlassError(
+                    f"document {number + 1} has {counted(len(document), 'tokens')}, which cannot be cut in two halves",
+                    f"With data.windows = halves, give documents of 2, 4, ... {2 * self.context} tokens (2 x "
+                    "model.context).",
+                )
+            return Row(document[:half], document[half:])
+        start, stop, is_first = self.store.pieces(self.context).span(number)
+        if not is_first:
+            return Row.of_text(tokens[start - 1 : stop])
+        start_of_text = np.array([self.start_id], dtype=tokens.dtype)
+        return Row.of_text(np.concatenate([start_of_text, tokens[start:stop]]))
 
 
 def too_short(split: str, tokens: int, needed: int) -> GlassError:

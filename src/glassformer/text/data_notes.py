@@ -71,6 +71,8 @@ def must_be_seen(note: str) -> bool:
 
 def document_split_notes(survey: Survey, split: DocumentSplit, data: DataConfig, stores: Stores) -> list[str]:
     """Return notes on the validation split of a running text, on duplicates, and on documents in both splits."""
+    if split.both:
+        return [split.note]
     train = stores["train"]["text"]
     validation = stores["validation"]["text"]
     fraction = validation.characters / max(train.characters + validation.characters, 1)

@@ -55,6 +55,39 @@ class DocumentPieces:
         return start, min(start + self.context, int(bounds[document + 1])), row_in_document == 0
 
 
+class PrefixRows:
+    """The rows of a store with `data.windows` = prefixes.
+
+    The inputs of a row are the first 1, 2, ... or `context` tokens of a document, and its target is the token that
+    follows them. End tokens are not predicted.
+
+    Args:
+        document_ends: (documents,) position after each document's end token.
+        context: maximum number of inputs of one row.
+    """
+
+    def __init__(self, document_ends: npt.NDArray[np.uint64], context: int) -> None:
+        self.document_starts = np.concatenate([np.zeros(1, np.int64), np.asarray(document_ends, dtype=np.int64)])
+        rows = np.clip(np.diff(self.document_starts) - 2, 0, context)  # without the first token and the end token
+        self.row_ends = np.cumsum(rows)  # (documents,) rows up to the end of each document
+
+    def __len__(self) -> int:
+        return int(self.row_ends[-1]) if len(self.row_ends) else 0
+
+    def span(self, row: int) -> tuple[int, int]:
+        """Return the range (start, stop) of the tokens of a row; the last of them is its target."""
+        document = int(np.searchsorted(self.row_ends, row, side="right"))
+        start = int(self.document_starts[document])
+        inputs = 1 + row - (int(self.row_ends[document - 1]) if document else 0)
+        return start, start + inputs + 1
+
+    def order(self, seed: int) -> npt.NDArray[np.int64]:
+        """Return a random permutation of the rows, of which `data.split` = rows holds out the first ones."""
+        # Raw words of Philox 4x64-10 (Salmon et al. 2011) are the same in every version of NumPy and on every machine.
+        words = np.random.Philox(key=np.array([seed % (1 << 64), 0], dtype=np.uint64)).random_raw(len(self))
+        return np.argsort(words, kind="stable")
+
+
 def shuffled(position: int, size: int, seed: int, epoch: int) -> int:
     """Return the element at `position` of the permutation of 0 ... size - 1 that (seed, epoch) selects.
 

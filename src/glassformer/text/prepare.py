@@ -31,7 +31,7 @@ from glassformer.text.source import Source, hash_of_sources, open_sources, with_
 from glassformer.text.split import SPLITS, DocumentSplit, Split, SplitName, SplitPiece, split_documents, split_records
 from glassformer.text.survey import Survey, kept_pieces, kept_records, survey
 from glassformer.text.tables import ONLY_TABLES
-from glassformer.text.tokenizers import Tokenizer, train_tokenizer
+from glassformer.text.tokenizers import Tokenizer, number_tokenizer_json, train_tokenizer
 
 RUNNING_TEXT_SETTINGS = (
     "column",
@@ -44,7 +44,7 @@ RUNNING_TEXT_SETTINGS = (
     "validation_limit",
 )
 """Settings of `data` that determine the stores of running text, together with `seed` and `OMITTED_WHEN_DEFAULT`."""
-OMITTED_WHEN_DEFAULT = {"clean": False, "duplicates": "keep"} | dict.fromkeys(ONLY_TABLES, "auto")
+OMITTED_WHEN_DEFAULT = {"min_characters": 0, "clean": False, "duplicates": "keep"} | dict.fromkeys(ONLY_TABLES, "auto")
 """Settings that older versions lacked. Their defaults are left out of the cache key, so older results stay valid."""
 EXAMPLE_SETTINGS = ("column", "target_column", "label_column", "encoding", "min_words", "max_words")
 """Settings of `data` that determine the stores of other records, together with `SPLIT_SETTINGS`, `seed` and, for chat,
@@ -165,11 +165,21 @@ def prepare(
         GlassError: the source cannot be read or split, a classifier cannot learn from the labels, the tokenizers cannot
             be trained, or the disk is full; no incomplete result is left.
     """
+    existing_tokenizers = existing_tokenizers or corpus_tokenizers(data.source)
     with no_empty_folders(cache), open_sources(kind, data, cache) as (source, validation_source):
         if existing_tokenizers:
             source = with_names(source, existing_tokenizers[0])
             validation_source = with_names(validation_source, existing_tokenizers[0]) if validation_source else None
         return prepare_source(source, validation_source, tokenizer, cache, progress, existing_tokenizers)
+
+
+def corpus_tokenizers(source: str) -> tuple[Tokenizer, ...]:
+    """Return the tokenizer of a generated corpus that has its own; empty for all other sources."""
+    from glassformer.corpora import CORPORA
+    from glassformer.corpora.numbers import Numbers
+
+    corpus = CORPORA.get(source)
+    return (Tokenizer(number_tokenizer_json(*corpus.tokenizer())),) if isinstance(corpus, Numbers) else ()
 
 
 def prepare_source(

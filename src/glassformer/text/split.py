@@ -5,7 +5,8 @@ most about `validation_limit`: whole documents if their size is near enough, oth
 `random` holds out `validation_fraction` of the documents, but at most `validation_limit` characters. It chooses
 documents by a hash of their text, so that equal documents are in the same split; if there is only one document, it is
 cut in two. `tail` is how older versions chose the end: whole documents, unless the last document is too long. Runs and
-encoded texts of those versions record `tail`, so that reading the text again splits it at the same position.
+encoded texts of those versions record `tail`, so that reading the text again splits it at the same position. `rows`
+keeps all text in both splits; `batches.DocumentRows` divides its rows.
 
 `RecordSplit` is the split of other records. `end` and `tail` hold out the last records. `random` chooses by a hash of
 the first text, so that equal sources are in the same split, even with different targets; of labelled texts, it holds
@@ -65,6 +66,7 @@ class DocumentSplit:
         clusters: for `end`, whether the cut is between grapheme clusters.
         bucket: for `random`, documents in this or a lower bucket of hashes are held out; -1: split by position.
         limit: for `random`, the maximum number of validation characters.
+        both: for `rows`, whether all text is in both splits, whose rows are divided later.
         note: a description of the split for the user.
     """
 
@@ -74,9 +76,12 @@ class DocumentSplit:
     clusters: bool = False
     bucket: int = -1
     limit: int = 0
+    both: bool = False
 
     def split_pieces(self, pieces: Iterable[KeptPiece]) -> Iterator[SplitPiece]:
         """Yield each piece with its split, in the order of the source; validation text beyond `limit` is left out."""
+        if self.both:
+            return (SplitPiece(split, piece.texts, (), piece.last) for piece in pieces for split in SPLITS)
         return self._by_bucket(pieces) if self.bucket >= 0 else self._by_position(pieces)
 
     def _by_bucket(self, pieces: Iterable[KeptPiece]) -> Iterator[SplitPiece]:
@@ -160,6 +165,13 @@ def split_documents(survey: Survey, data: DataConfig) -> DocumentSplit:
     """
     if data.split == "random" and survey.records > 1:
         return _random_documents(survey, data)
+    if data.split == "rows":
+        note = (
+            f"validation: {data.validation_fraction:.0%} of the rows of the whole text, drawn at random, seed "
+            f"{data.seed}: training rows contain most of the validation targets, so the validation loss rewards "
+            "memorization"
+        )
+        return DocumentSplit(survey.characters, False, note, both=True)
     total = survey.characters
     requested = total - int(total * (1 - data.validation_fraction))
     held_out = min(requested, data.validation_limit)  # characters

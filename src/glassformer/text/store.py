@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import convert_os_errors, sha256, sync, write_text
-from glassformer.text.document_rows import DocumentPieces
+from glassformer.text.document_rows import DocumentPieces, PrefixRows
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer
@@ -63,6 +63,10 @@ class TokenStore:
     text_hash: str
     sums: dict[str, str]
     _pieces: dict[int, DocumentPieces] = field(default_factory=dict, compare=False, repr=False)
+    _prefixes: dict[int, PrefixRows] = field(default_factory=dict, compare=False, repr=False)
+    _prefix_orders: dict[tuple[int, int], npt.NDArray[np.int64]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @classmethod
     def open(cls, prefix: Path) -> TokenStore:
@@ -143,6 +147,18 @@ class TokenStore:
         if context not in self._pieces:
             self._pieces[context] = DocumentPieces(self.document_ends, context)
         return self._pieces[context]
+
+    def prefixes(self, context: int) -> PrefixRows:
+        """Return the rows of `data.windows` = prefixes; cached for each context."""
+        if context not in self._prefixes:
+            self._prefixes[context] = PrefixRows(self.document_ends, context)
+        return self._prefixes[context]
+
+    def prefix_order(self, context: int, seed: int) -> npt.NDArray[np.int64]:
+        """Return the random order of `prefixes(context)`; cached for each context and seed."""
+        if (context, seed) not in self._prefix_orders:
+            self._prefix_orders[context, seed] = self.prefixes(context).order(seed)
+        return self._prefix_orders[context, seed]
 
     def iter_text(self, tokenizer: Tokenizer, chunk_tokens: int = 1_000_000) -> Iterator[str]:
         """Yield the decoded documents in order. If the tokenizer is exact, they equal the encoded documents.

@@ -120,7 +120,7 @@ class Survey:
         """Count record `number`, and return whether it is kept; `single_piece`: whether it was read in one piece."""
         if not single_piece:
             self.large[number] = facts
-        reason = why_left_out(facts.words, facts.other_fields, self.kind, data)
+        reason = why_left_out(facts.words, facts.characters, facts.other_fields, self.kind, data)
         if not reason and self.repeated and self.repeated[number]:
             reason = REPEATED[data.duplicates]
         if reason:
@@ -185,7 +185,7 @@ class Survey:
         if self.kind.running_text:
             raise GlassError(
                 f"{name} contains no text{left_out}",
-                "Give a source with some text in it, lower data.min_words or raise data.max_words.",
+                "Give a source with some text, lower data.min_words or data.min_characters, or raise data.max_words.",
             )
         raise GlassError(
             f"{name} contains no example that can be used{left_out}",
@@ -210,7 +210,7 @@ def survey(source: Source, seed: int | None = None) -> Survey:
     if kind.running_text and data.duplicates != "keep":
         finder = DuplicateFinder()
         for facts, number, _ in facts_of(source.records(Tally()), data, bands=data.duplicates == "near"):
-            if not why_left_out(facts.words, facts.other_fields, kind, data):
+            if not why_left_out(facts.words, facts.characters, facts.other_fields, kind, data):
                 finder.add(number, facts.mark, facts.bands)
         result.repeated = finder.duplicate_flags()
     for facts, number, single_piece in facts_of(source.records(result.tally), data):
@@ -288,11 +288,14 @@ def _new_hasher(seed: int) -> hashlib.blake2b:
     return hashlib.blake2b(digest_size=8, key=(seed % (1 << 64)).to_bytes(8, "little"))
 
 
-def why_left_out(word_count: int, other_fields: tuple[str, ...], kind: RecordKind, data: DataConfig) -> str:
+def why_left_out(
+    word_count: int, character_count: int, other_fields: tuple[str, ...], kind: RecordKind, data: DataConfig
+) -> str:
     """Return the reason to leave out a record with a blank field or a wrong size; empty if the record is kept.
 
     Args:
         word_count: number of words in the first text.
+        character_count: number of characters in the first text.
         other_fields: the other texts and the labels.
         kind: kind of the record.
         data: the settings.
@@ -301,6 +304,8 @@ def why_left_out(word_count: int, other_fields: tuple[str, ...], kind: RecordKin
         return kind.why_incomplete([word_count == 0, *(not part.strip() for part in other_fields)])
     if word_count < data.min_words:
         return f"{'documents' if kind.running_text else 'examples'} with fewer than {data.min_words} words"
+    if character_count < data.min_characters:
+        return f"documents with fewer than {data.min_characters} characters"
     if data.max_words is not None and word_count > data.max_words:
         return f"{'documents' if kind.running_text else 'examples'} with more than {data.max_words} words"
     return ""
@@ -312,7 +317,7 @@ def first_records(source: Source) -> Iterator[tuple[str, ...]]:
     for _, texts, labels, _, first, _, _ in source.records(Tally()):
         if first:
             word_count = len(texts[0].split()) if counting else int(bool(texts[0].strip()))
-            if not why_left_out(word_count, texts[1:] + labels, source.kind, source.data):
+            if not why_left_out(word_count, len(texts[0]), texts[1:] + labels, source.kind, source.data):
                 yield texts + labels
 
 
@@ -324,7 +329,7 @@ def kept_records(source: Source) -> Iterator[RecordPiece]:
         _, texts, labels, _, _, _, _ = record
         if not all(map(str.strip, texts + labels if labels else texts)):
             continue
-        if not counting or not why_left_out(len(texts[0].split()), (), source.kind, data):
+        if not counting or not why_left_out(len(texts[0].split()), len(texts[0]), (), source.kind, data):
             yield record
 
 
@@ -363,7 +368,8 @@ def filter_pieces(
                 word_count = len(text.split()) if counting else int(bool(text) and not text.isspace())
                 length = len(text)
                 text_hash = _hash_text(text, empty_hasher) if marks else 0
-            is_kept = not why_left_out(word_count, (), kind, data) and not (survey.repeated and survey.repeated[number])
+            is_kept = not why_left_out(word_count, length, (), kind, data)
+            is_kept = is_kept and not (survey.repeated and survey.repeated[number])
             length = length if is_kept else 0
         if is_kept:
             yield KeptPiece(texts, start, first, last, text_hash)

@@ -150,7 +150,7 @@ def _sizing_case(config: Config, data: Prepared, elapsed: float = 0.0) -> Sizing
     """Return the input of `choose_sizes` for a run that has already taken `elapsed` seconds."""
     plan = plan_run(config, data, None)
     seconds_left = 60 * (config.train.minutes or MINUTES) - elapsed
-    rows = config.train.task in EXAMPLES or config.data.windows == "documents"
+    rows = config.train.task in EXAMPLES or config.data.windows != "stream"
     return SizingCase(
         family=config.model.family,
         optimizer=config.train.optimizer,

@@ -84,7 +84,7 @@ def _state_bytes(optimizer: Optimizer) -> int:
 
 def has_many_lengths(config: Config) -> bool:
     """Return whether rows are examples or documents, which differ in length, and not windows of one length."""
-    return config.train.task in EXAMPLES or config.data.windows == "documents"
+    return config.train.task in EXAMPLES or config.data.windows != "stream"
 
 
 def configure_allocator(config: Config) -> None:

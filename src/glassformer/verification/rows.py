@@ -98,8 +98,10 @@ def cut(row: Row, length: int, opened: OpenedRun) -> Row:
         return Row.of_text(row.ids[: length + 1], source=source)
     if row.shifted:
         return Row.of_text(row.ids[: length + 1])
-    if row.loss_mask is None:
+    if opened.config.train.task in LABELLED:
         return Row(row.inputs[:length], row.targets)
+    if row.loss_mask is None:  # the targets are given
+        return Row(row.inputs[:length], row.targets[:length])
     tokenizer = opened.tokenizer
     assert tokenizer.mask_id is not None
     return mask(row.targets[:length], opened.config.train.mask_share, tokenizer.mask_id, tokenizer.text_ids, KEY)

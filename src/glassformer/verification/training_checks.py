@@ -99,8 +99,8 @@ def _row_nats(model: Model, row: Row) -> tuple[float, int]:
     if isinstance(model, EncoderDecoder):
         assert row.source is not None
         memory = model.encode(_id_tensor(row.source))  # (1, S, D)
-        logits = model.decode(_id_tensor(row.ids[:-1]), memory)[0]  # (T, V)
-        targets = _id_tensor(row.ids[1:])[0]  # (T)
+        logits = model.decode(_id_tensor(row.inputs), memory)[0]  # (T, V)
+        targets = _id_tensor(row.targets)[0]  # (T)
     elif isinstance(model, Classifier):
         logits = model(_id_tensor(row.inputs))  # (1, C)
         targets = _id_tensor(row.targets)[0]  # (1)
@@ -110,8 +110,8 @@ def _row_nats(model: Model, row: Row) -> tuple[float, int]:
         logits = model(_id_tensor(row.inputs))[0][masked]  # (holes, V)
         targets = _id_tensor(row.targets)[0][masked]  # (holes)
     else:
-        logits = model(_id_tensor(row.ids[:-1]))[0]  # (T, V)
-        targets = _id_tensor(row.ids[1:])[0]  # (T)
+        logits = model(_id_tensor(row.inputs))[0]  # (T, V)
+        targets = _id_tensor(row.targets)[0]  # (T)
     log_probabilities = logits.double().log_softmax(dim=-1)  # (targets, V)
     return -float(log_probabilities.gather(1, targets[:, None]).sum()), len(targets)
 

@@ -104,6 +104,17 @@ class ModelConfig(BaseSettings):
     zero_output: bool = Field(
         False, description="initialize the output matrix of each sublayer to zero (Goyal et al. 2017, section 5.1)"
     )
+    initialization: Literal["scaled", "torch"] = Field(
+        "scaled",
+        description="initial weights; scaled: an initial loss near ln V; torch: the distributions of PyTorch's layers, "
+        "from one generator in the order of the layers",
+    )
+    initialization_skip: int = Field(
+        0,
+        ge=0,
+        description="initialization = torch: numbers to draw before the first weight, as a script does that draws "
+        "random data after torch.manual_seed and before it builds the model",
+    )
     rotary_base: float = Field(10_000.0, gt=1, description="rotary positions: base of the frequencies")
     relative_buckets: int = Field(32, ge=4, description="relative positions: number of distance buckets (T5)")
     relative_max_distance: int = Field(
@@ -214,6 +225,16 @@ class ModelConfig(BaseSettings):
         if self.norm == "none" and (self.embedding_norm or self.norm_eps is not None):
             name = "embedding_norm" if self.embedding_norm else "norm_eps"
             raise impossible(f"{name} needs a norm, but norm = none", f"Leave {name} out, or choose a norm.")
+        if self.initialization == "scaled" and self.initialization_skip:
+            raise impossible(
+                f"initialization_skip = {self.initialization_skip} has no meaning for initialization = scaled",
+                "Leave initialization_skip out, or set initialization = torch.",
+            )
+        if self.initialization == "torch" and self.zero_output:
+            raise impossible(
+                "zero_output = true, but initialization = torch draws the output matrices",
+                "Set zero_output = false, or initialization = scaled.",
+            )
         if self.relative_max_distance <= self.relative_buckets // 2:
             raise impossible(
                 f"relative_max_distance = {self.relative_max_distance} is too low for {self.relative_buckets} buckets",

@@ -59,6 +59,11 @@ class Config(BaseSettings):
                 "Set model.shared_embedding = false.",
             )
         frozen_names(self.train.freeze, model)
+        if task == "masked" and self.data.windows == "prefixes":
+            raise impossible(
+                "data.windows = prefixes has no meaning for train.task = masked",
+                "Set data.windows = documents, or train.task = lm.",
+            )
         if task == "masked" and self.sample.prompt and "[MASK]" not in self.sample.prompt:
             raise impossible(
                 f"sample.prompt = {self.sample.prompt[:40]!r} has no [MASK] to fill in",

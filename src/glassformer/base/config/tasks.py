@@ -131,6 +131,7 @@ ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
     ("tokenizer", "joint"): PAIRS,
     ("data", "windows"): TEXTS,
     ("data", "document"): TEXTS,
+    ("data", "min_characters"): TEXTS,
     ("data", "clean"): TEXTS,
     ("data", "duplicates"): TEXTS,
     ("data", "validation"): EXAMPLES,

@@ -96,6 +96,7 @@ class DataConfig(BaseSettings):
     )
     min_words: int = Field(0, ge=0, description="leave out documents or examples with fewer words")
     max_words: int | None = Field(None, ge=1, description="leave out documents or examples with more words")
+    min_characters: int = Field(0, ge=0, description="lm, masked: leave out documents with fewer characters")
     clean: bool = Field(
         False,
         description="lm, masked: remove control characters, white space at line ends and around documents, and all "
@@ -105,18 +106,22 @@ class DataConfig(BaseSettings):
         "keep",
         description="lm, masked: of equal or nearly equal (MinHash) documents, keep all or only the first",
     )
-    split: Literal["end", "random", "tail"] = Field(
+    split: Literal["end", "random", "tail", "rows"] = Field(
         "end",
         description="validation split; end: the end of the text, or the last examples; random: randomly chosen "
-        "documents or examples; tail: the end as chosen by older versions",
+        "documents or examples; tail: the end as chosen by older versions; rows: with windows = prefixes, randomly "
+        "chosen rows of the whole text, so that most validation tokens are also in training rows",
     )
     validation_fraction: float = Field(
         0.1, gt=0, lt=1, description="fraction of the text, documents or examples to hold out for validation"
     )
     validation_limit: Count = Field(2_000_000, description="maximum number of characters to hold out for validation")
-    windows: Literal["stream", "documents"] = Field(
+    windows: Literal["stream", "documents", "prefixes", "halves"] = Field(
         "stream",
-        description="lm, masked: cut the joined text into rows of one length, or each document into rows of its own",
+        description="lm, masked; stream: cut the joined text into rows of one length; documents: cut each document "
+        "into rows of its own; prefixes (lm): rows with the first 1, 2, ... or context tokens of a document, each of "
+        "which predicts only the next token; halves: one row for each document, whose first half is the input and "
+        "whose second half the targets, position by position",
     )
     too_long: Literal["cut", "leave_out", "refuse"] = Field(
         "cut",
@@ -135,6 +140,11 @@ class DataConfig(BaseSettings):
     size: Count = Field(20_000, description="generated corpora: number of documents or examples")
     seed: Seed = Field(0, description="seed of the random split and of generated corpora")
 
+    def for_other_text(self) -> Self:
+        """Return these settings for the rows of a text that has no split and no given targets."""
+        windows = "stream" if self.windows == "stream" else "documents"
+        return self.replace(windows=windows, split="end")
+
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         if self.encoding != "auto":
@@ -145,6 +155,11 @@ class DataConfig(BaseSettings):
                     f"encoding = {self.encoding!r} is not the name of an encoding",
                     "Use auto, utf-8, utf-16, windows-1252 or another encoding of Python, such as shift-jis.",
                 ) from None
+        if self.split == "rows" and self.windows != "prefixes":
+            raise impossible(
+                f"split = rows needs windows = prefixes, but windows = {self.windows}",
+                "Set data.windows = prefixes, or data.split = random.",
+            )
         if self.max_words is not None and self.max_words < self.min_words:
             raise impossible(
                 f"max_words = {self.max_words} is less than min_words = {self.min_words}",

@@ -60,9 +60,7 @@ def surprisal_of_file(
     if str(text) != "-" and not text.exists():
         raise GlassError(f"{text} does not exist", "Give a file with text.")
     data_config = model.config.data
-    data = DataConfig(source=str(text), windows=data_config.windows, document=data_config.document).replace(
-        **(reading or {})
-    )
+    data = DataConfig(source=str(text), document=data_config.document).replace(**(reading or {}))
     with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
         kind = RECORD_KINDS[model.config.train.task]
         encoded = encode_evaluation_data(kind, data, {"text": model.tokenizer}, Path(temporary))
@@ -142,7 +140,8 @@ def _surprisal_of_store(
     masked = isinstance(model, MaskFiller)
     start = model.tokenizer.start_id
     limit = MOST_HOLES if masked else None
-    rows = [row.ids for row in validation_rows(store, model.config.data, max_row_tokens(model), start, limit)]
+    data = model.config.data.for_other_text()
+    rows = [row.ids for row in validation_rows(store, data, max_row_tokens(model), start, limit)]
     remarks = []
     if masked and sum(len(row) - 1 for row in rows) < len(store) - 1:
         remarks = [

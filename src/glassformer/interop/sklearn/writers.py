@@ -195,10 +195,11 @@ def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
     def evaluate(prefix: Path) -> float:  # a function, so that files are closed on return, as Windows requires
         kind = RECORD_KINDS["lm"]
         store = record_store(kind, (texts,), (), {"text": tokenizer}, (), prefix).tokens["text"]
-        if config.data.windows == "documents":
-            rows = ValidationRows(store, True, config.model.context, tokenizer.start_id, None)  # even one empty text
+        data = config.data.for_other_text()
+        if data.windows == "documents":
+            rows = ValidationRows(store, data, config.model.context, tokenizer.start_id, None)  # even one empty text
         else:
-            rows = validation_rows(store, config.data, config.model.context, tokenizer.start_id)
+            rows = validation_rows(store, data, config.model.context, tokenizer.start_id)
         return validation_loss(model, rows, model.embedding.tokens.weight.device).loss
 
     with tempfile.TemporaryDirectory(prefix="glass-score-", ignore_cleanup_errors=True) as folder:

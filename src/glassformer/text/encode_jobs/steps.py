@@ -109,7 +109,7 @@ def _survey(job: EncodingJob, columns: list[Columns]) -> tuple[Survey, list[npt.
     if data.duplicates != "keep":
         finder = DuplicateFinder()
         for index, (facts, _) in enumerate(_documents(columns)):
-            if not why_left_out(facts.words, facts.other_fields, survey.kind, data):
+            if not why_left_out(facts.words, facts.characters, facts.other_fields, survey.kind, data):
                 finder.add(index, facts.mark, facts.bands)
         survey.repeated = finder.duplicate_flags()
     keep_mask = np.fromiter(

@@ -113,9 +113,9 @@ def word_level(symbols: list[str]) -> Json:
 
 def build_tokenizer_json(config: TokenizerConfig, model: Json, tokens: int, mask: bool = False) -> Json:
     """Return a `tokenizer.json`: a model of `tokens` tokens, then the end token and, with `mask`, the mask token."""
-    added = [_special(tokens, END)]
+    added = [special_token(tokens, END)]
     if mask:
-        added.append(_special(tokens + 1, MASK))
+        added.append(special_token(tokens + 1, MASK))
     facts: Json = {
         "format": FORMAT,
         "kind": config.kind,
@@ -137,7 +137,8 @@ def build_tokenizer_json(config: TokenizerConfig, model: Json, tokens: int, mask
     return document
 
 
-def _special(id: int, content: str) -> Json:
+def special_token(id: int, content: str) -> Json:
+    """Return the entry of a special token in `added_tokens`."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {"id": id, "content": content, **plain, "special": True}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from glassformer.base.config import TokenizerConfig
 from glassformer.text.tokenizers import layout
 from glassformer.text.tokenizers.frames import Frame
 
@@ -93,6 +94,20 @@ def convert_tokenizer_json(
     converted = {**bare, "model": {**document["model"], layout.FACTS: facts}}
     facts["sha256"] = layout.checksum(converted)
     return converted
+
+
+def number_tokenizer_json(model: dict[str, Any], roles: dict[str, Any]) -> dict[str, Any]:
+    """Return the `tokenizer.json` of numbers between spaces.
+
+    Args:
+        model: WordPiece model with whole numbers as its words.
+        roles: special ids, as in `convert_tokenizer_json`.
+    """
+    document = layout.build_tokenizer_json(TokenizerConfig(kind="wordpiece"), model, len(model["vocab"]))
+    names = {id: name for name, id in model["vocab"].items()}
+    added = {roles[role]: names[roles[role]] for role in ("end", "mask")}
+    document["added_tokens"] = [layout.special_token(id, name) for id, name in sorted(added.items())]
+    return convert_tokenizer_json(document, "wordpiece", len(model["vocab"]), roles, drops_space=True)
 
 
 def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Vocabulary:
