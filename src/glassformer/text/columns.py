@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 
+from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.wording import span
 from glassformer.text.column_names import (
     LABEL_NAMES,
     MESSAGES_NAMES,
+    NUMBER,
     SOURCE_NAMES,
     TARGET_NAMES,
     reads_like_text,
@@ -155,6 +158,53 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
     plural = "s" * (len(text_indices) > 1)
     note = f"{table.name}: label: column {table.names[label_index]}, text: column{plural} {text_names}"
     return ChosenColumns((label_index, *text_indices), note + _header_note(table))
+
+
+def choose_input(table: Table, kind: RecordKind, data: DataConfig, column: str | None) -> ChosenColumns:
+    """Choose the columns that a trained model reads, as in training; labels, targets and answers may be missing.
+
+    Args:
+        table: the table to choose from.
+        kind: the kind of records that the model learned from.
+        data: the settings of its training data; its `column` is the choice if the table has this column.
+        column: name or number of the column; for texts to classify, several are separated by commas. None: the choice
+            of `data`, or else an automatic choice.
+
+    Raises:
+        GlassError: there is no such column, or the choice is not clear.
+    """
+    indices: list[int] | None = None
+    if column is not None:
+        indices = _column_indices(table, column) if kind.labels != "none" else [_column_index(table, column)]
+    elif data.column is not None:
+        with suppress(GlassError):  # the table need not have the columns of the training data
+            indices = _column_indices(table, data.column)
+    if indices is None and not kind.running_text:
+        with suppress(GlassError):  # no labels or no targets
+            if kind.labels != "none":
+                indices = list(choose_labelled(table, _name_in(table, data.label_column), None).indices[1:])
+            elif kind.loss_spans:
+                indices = list(choose_conversation(table, None, _name_in(table, data.target_column)).indices[:1])
+            else:
+                indices = list(choose_pair(table, None, _name_in(table, data.target_column)).indices[:1])
+        if indices is not None and all(_holds_numbers(table, index) for index in indices):  # such as an id
+            indices = None
+    if indices is None:
+        return choose_text(table, None)
+    names = ", ".join(table.names[index] for index in indices)
+    plural = "columns" if len(indices) > 1 else "column"
+    return ChosenColumns(tuple(indices), f"{table.name}: {plural} {names} read as input" + _header_note(table))
+
+
+def _holds_numbers(table: Table, index: int) -> bool:
+    """Return whether all nonempty values of a column are numbers."""
+    texts = [text for value in table.columns[index] if (text := (plain_text(value) or "").strip())]
+    return bool(texts) and all(map(NUMBER.fullmatch, texts))
+
+
+def _name_in(table: Table, column: str | None) -> str | None:
+    """Return the name of a column if the table has it."""
+    return column if column in table.names else None
 
 
 def plain_text(value: object) -> str | None:

@@ -11,7 +11,14 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from glassformer.app.cli.texts import lines_of, standard_input, warn_truncated, warn_unknown
+from glassformer.app.cli.texts import (
+    add_table_flags,
+    standard_input,
+    table_flags,
+    texts_of,
+    warn_truncated,
+    warn_unknown,
+)
 from glassformer.app.cli.uses import wrong_command
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
@@ -27,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "text", nargs="*", metavar="TEXT", help="texts to classify; - reads one text from standard input"
     )
-    parser.add_argument("--input", type=Path, metavar="FILE", help="file with one text per line")
+    parser.add_argument("--input", type=Path, metavar="FILE", help="file with one text per line, or a table")
+    add_table_flags(parser, "--input")
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
     )
@@ -49,10 +57,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if not arguments.text and arguments.input is None:
         raise GlassError("glass classify was given no text", "Give TEXT, or --input FILE with one text per line.")
+    reading = table_flags(arguments, "--input", arguments.input is not None)
     model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     if not isinstance(model, TextClassifier):
         raise wrong_command(arguments.run, model.config.train.task)
-    texts = lines_of(arguments.input, "text") if arguments.input else arguments.text
+    texts = texts_of(arguments.input, model.config, reading, "text") if arguments.input else arguments.text
     texts = [standard_input() if text == "-" and not arguments.input else text for text in texts]
     _notice_empty(texts, arguments.input)
     warn_unknown(model.tokenizer, texts)

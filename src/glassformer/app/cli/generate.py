@@ -28,7 +28,14 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.app.cli.backend_option import add_backend
 from glassformer.app.cli.settings import add_section_flags
-from glassformer.app.cli.texts import lines_of, standard_input, warn_truncated, warn_unknown
+from glassformer.app.cli.texts import (
+    add_table_flags,
+    standard_input,
+    table_flags,
+    texts_of,
+    warn_truncated,
+    warn_unknown,
+)
 from glassformer.app.cli.uses import wrong_command
 from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
@@ -53,8 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the text to continue, translate or summarize; - reads standard input",
     )
     parser.add_argument(
-        "--input", type=Path, metavar="FILE", help="file with one prompt per line; each output is printed as one line"
+        "--input",
+        type=Path,
+        metavar="FILE",
+        help="file with one prompt per line, or a table with one per row; each output is printed as one line",
     )
+    add_table_flags(parser, "--input")
     parser.add_argument(
         "--samples",
         type=int,
@@ -183,6 +194,7 @@ def stop_changes(flags: dict[str, str]) -> dict[str, str]:
 
 
 def _prompts(arguments: argparse.Namespace, config: Config) -> list[str]:
+    reading = table_flags(arguments, "--input", arguments.input is not None)
     if arguments.input is None:
         if arguments.prompt == "-":
             return [standard_input(keep_line_end=config.train.task == "lm")]
@@ -190,7 +202,7 @@ def _prompts(arguments: argparse.Namespace, config: Config) -> list[str]:
     if arguments.prompt is not None or arguments.top is not None:
         other = "PROMPT" if arguments.prompt is not None else "--top"
         raise GlassError(f"--input was given with {other}", f"Remove --input or {other}.")
-    return lines_of(arguments.input)
+    return texts_of(arguments.input, config, reading)
 
 
 def _warn(model: TextModel | Translator, prompts: list[str]) -> None:

@@ -20,10 +20,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from glassformer.app.cli import heads_history
+from glassformer.app.cli.texts import add_table_flags, table_flags, texts_of, warn_unknown
 from glassformer.base.errors import GlassError, nearest_file
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted
@@ -43,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     heads_history.add_arguments(parser)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument("--text", metavar="FILE|TEXT", help="score the heads on this text instead of the run's own")
+    add_table_flags(parser, "--text")
     parser.add_argument("--head", metavar="NAME", help="print all scores of one head, such as dec.1.self.2")
     parser.add_argument(
         "--importance", action="store_true", help="also measure how much the validation loss depends on each head"
@@ -76,7 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
         _note(f"{folder} is still training: these are the heads of its {checkpoint} checkpoint so far")
     opened = OpenedRun.load(folder, checkpoint, arguments.device or "auto", note=_note)
     selected_head = None if arguments.head is None else find_head(opened.model, arguments.head)
-    texts = None if arguments.text is None else _given_texts(opened.text_model, arguments.text)
+    is_file = arguments.text is not None and _is_file(arguments.text)
+    reading = table_flags(arguments, "--text", is_file)
+    texts = None if arguments.text is None else _given_texts(opened.text_model, arguments.text, reading)
     report = heads_of_run(opened, texts)
     if arguments.importance:
         from glassformer.inspection.pruning.importance import head_importance
@@ -119,13 +124,12 @@ def _plot(heads: list[HeadReport], path: Path) -> None:
     _note(f"{path} shows {counted(len(heads), 'heads')} and {counted(len(roles), 'roles')}")
 
 
-def _given_texts(model: AnyTextModel, text: str) -> TextSample:
-    """Return the texts of `--text`: the lines of the file with that name, or the text itself.
+def _given_texts(model: AnyTextModel, text: str, reading: Mapping[str, str]) -> TextSample:
+    """Return the texts of `--text`: the lines or rows of the file with that name, or the text itself.
 
     Raises:
         GlassError: the text is empty, or looks like the name of a file that does not exist.
     """
-    from glassformer.app.cli.texts import lines_of, warn_unknown
     from glassformer.inspection.heads.of_run import TextSample
     from glassformer.tasks import Translator
 
@@ -137,7 +141,7 @@ def _given_texts(model: AnyTextModel, text: str) -> TextSample:
         raise GlassError(
             f"{text} does not exist", nearest_file(path, "Give an existing file, or a text of at least two words.")
         )
-    texts = lines_of(path, "text") if is_file else [text]
+    texts = texts_of(path, model.config, reading, "text", isinstance(model, Translator)) if is_file else [text]
     if isinstance(model, Translator):
         warn_unknown(model.source_tokenizer, [line.partition("\t")[0] for line in texts])
     else:

@@ -21,12 +21,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import get_args
 
-from glassformer.base.config import DataConfig
+from glassformer.app.cli.texts import add_table_flags, note_still_training, table_flags
 from glassformer.base.errors import GlassError
 from glassformer.base.report import emit
-from glassformer.text.tables import ONLY_TABLES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,14 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--text", type=Path, metavar="FILE", help="text for surprisal (default: the held-out part of the run's text)"
     )
-    parser.add_argument(
-        "--data.column", dest="column", metavar="NAME", help="with --text: column to read, if the file is a table"
-    )
-    for name in ONLY_TABLES:
-        allowed = get_args(DataConfig.model_fields[name].annotation)
-        parser.add_argument(
-            f"--data.{name}", dest=name, choices=allowed, help="with --text: the same option as in glass train"
-        )
+    add_table_flags(parser, "--text")
     parser.add_argument(
         "--size",
         type=int,
@@ -61,7 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the probes and print the report."""
-    from glassformer.app.cli.texts import note_still_training
     from glassformer.evaluation.probes.probe import ProbeRequest, probe_run
     from glassformer.runs.folder import open_run
 
@@ -69,12 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise GlassError(f"--size {arguments.size} is below 1", "Give a number of at least 1.")
     if arguments.seed < 0:
         raise GlassError(f"--seed {arguments.seed} is below 0", "Give a number of at least 0.")
-    names = ("column", *ONLY_TABLES)
-    reading = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
-    for name, value in reading.items() if arguments.text is None else ():
-        raise GlassError(
-            f"--data.{name} {value} was given without --text: there is no table to read", "Add --text FILE."
-        )
+    reading = table_flags(arguments, "--text", arguments.text is not None)
     note_still_training(open_run(arguments.run).folder, arguments.checkpoint)
     report = probe_run(
         ProbeRequest(

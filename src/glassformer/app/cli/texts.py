@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import sys
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from glassformer.base.config import Config, DataConfig
 from glassformer.base.errors import GlassError, nearest_file
 from glassformer.base.wording import counted
+from glassformer.text.tables import ONLY_TABLES
 
 if TYPE_CHECKING:
     from glassformer.tasks import AnyTextModel
@@ -20,26 +23,89 @@ SHOWN_UNKNOWN = 20
 """Maximum number of unknown characters or words listed in a warning."""
 
 
-def lines_of(path: Path, what: str = "prompt") -> list[str]:
-    """Return the lines of a file, each of which is one text.
+def add_table_flags(parser: argparse.ArgumentParser, option: str) -> None:
+    """Add `--data.column` and the settings of CSV and TSV tables, for a table that the option `option` names."""
+    parser.add_argument(
+        "--data.column", dest="column", metavar="NAME", help=f"with {option}: column to read, if the file is a table"
+    )
+    for name in ONLY_TABLES:
+        allowed = get_args(DataConfig.model_fields[name].annotation)
+        parser.add_argument(
+            f"--data.{name}", dest=name, choices=allowed, help=f"with {option}: the same option as in glass train"
+        )
 
-    The file may be gzipped, and in any encoding that training reads. A line ends with `\\n` or `\\r\\n`, as in parallel
-    files and for `wc -l`, so that output lines stay aligned with input lines.
+
+def table_flags(arguments: argparse.Namespace, option: str, given: bool) -> dict[str, str]:
+    """Return the values of the flags that `add_table_flags` added.
 
     Raises:
-        GlassError: the file cannot be read, is empty, is a damaged gzip file, or has an unknown encoding.
+        GlassError: a flag was given, but the option that names a table was not (`given`).
     """
-    try:
-        text = _decode_file(path.read_bytes(), str(path))
-    except FileNotFoundError:
+    names = ("column", *ONLY_TABLES)
+    reading = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    for name, value in reading.items() if not given else ():
         raise GlassError(
-            f"{path} does not exist", nearest_file(path, f"Give a file with one {what} per line.")
-        ) from None
+            f"--data.{name} {value} was given without {option}: there is no table to read", f"Add {option} FILE."
+        )
+    return reading
+
+
+def texts_of(
+    path: Path, config: Config, reading: Mapping[str, str], what: str = "prompt", targets: bool = False
+) -> list[str]:
+    """Return the texts of a file: the rows of a table (CSV, TSV, JSONL, Parquet, Arrow), or the lines of another file.
+
+    The file may be gzipped, and in any encoding that training reads. Each line or row gives one text, so that output
+    lines stay aligned with the input. A line ends with `\\n` or `\\r\\n`, as in parallel files and for `wc -l`.
+
+    Args:
+        path: the file.
+        config: settings of the run; a table is read as the table that it was trained on.
+        reading: settings of `data` that override them: `column`, and those in `ONLY_TABLES`.
+        what: what each text is, for messages.
+        targets: for pairs in a table, whether to append each row's target after a tab.
+
+    Raises:
+        GlassError: the file cannot be read, is empty, is a damaged gzip file, or has an unknown encoding; or a table
+            cannot be read.
+    """
+    from glassformer.text.columnar import columnar_of, json_lines
+    from glassformer.text.input_texts import texts_of_table
+    from glassformer.text.locating import Located
+    from glassformer.text.reading import SourceFile, format_of, refuse_plain_json
+    from glassformer.text.records import RECORD_KINDS
+
+    advice = f"Give a file with one {what} per line, or a table (.csv, .tsv, .jsonl, .parquet)."
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise GlassError(f"{path} does not exist", nearest_file(path, advice)) from None
     except OSError as error:
-        raise GlassError(f"{path} cannot be read: {error.strerror}", f"Give a file with one {what} per line.") from None
-    if not text:
-        raise GlassError(f"{path} is empty", f"Give a file with one {what} per line.")
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+        raise GlassError(f"{path} cannot be read: {error.strerror}", advice) from None
+    if not content:
+        raise GlassError(f"{path} is empty", advice)
+    format = format_of(path.name)
+    columnar = columnar_of(path.name) is not None
+    text = "" if columnar else _decode_file(content, str(path))
+    if format == "text":
+        for name in reading:
+            raise GlassError(
+                f"--data.{name} was given, but {path} is not a table", f"Leave --data.{name} out, or give a table."
+            )
+        refuse_plain_json([SourceFile(path, path.name, "text")], Located())
+        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    texts, notes = texts_of_table(
+        (lambda: json_lines(path, path.name)) if columnar else (lambda: iter([text])),
+        format,
+        path.name,
+        RECORD_KINDS[config.train.task],
+        config.data.model_copy(update={name: value for name, value in reading.items() if name != "column"}),
+        reading.get("column"),
+        targets,
+    )
+    for note in notes:
+        print(note, file=sys.stderr)
+    return texts
 
 
 def _decode_file(data: bytes, name: str) -> str:

@@ -1,0 +1,48 @@
+"""Texts of a table that a trained model is applied to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from glassformer.base.config import DataConfig, Task
+from glassformer.base.errors import GlassError
+from glassformer.text.input_texts import texts_of_table
+from glassformer.text.records import RECORD_KINDS
+from tests.unit.example_files import lines
+
+LONG = ("a first text of some words", "and a second one, with more words")
+
+
+def texts(task: Task, rows: Sequence[Sequence[str]], named: str | None = None, **settings: str) -> list[str]:
+    """Return the texts that a model of this task reads from a CSV table."""
+    content = lines(",".join(f'"{cell}"' for cell in row) for row in rows)
+    data = DataConfig(**settings)  # type: ignore[arg-type]
+    return texts_of_table(lambda: iter([content]), "csv", "t.csv", RECORD_KINDS[task], data, named)[0]
+
+
+@pytest.mark.parametrize("task", RECORD_KINDS)
+def test_the_column_of_texts_is_read(task: Task) -> None:
+    for names, rows in {
+        ("text",): [(text,) for text in LONG],
+        ("id", "text"): [(str(n), text) for n, text in enumerate(LONG)],
+        ("label", "text"): [("spam", LONG[0]), ("ham", LONG[1])],
+    }.items():
+        if task in ("translate", "summarize", "chat") and names[0] == "label":
+            continue  # the label would be the source
+        assert texts(task, [names, *rows]) == list(LONG)
+        assert texts(task, [names, *rows], "text", column="body") == list(LONG)
+        assert texts(task, [names, *rows], column="text") == list(LONG)
+        assert texts(task, [names, *rows], column="a column of the training data") == list(LONG)
+    with pytest.raises(GlassError, match="no column 'body'"):
+        texts(task, [("id", "text"), *enumerate(LONG)], "body")  # type: ignore[list-item]
+
+
+def test_sources_and_their_targets_are_read() -> None:
+    rows = [("answer", "question"), ("four of it", "what is two and two"), ("six of it", "what is three and three")]
+    for task in ("translate", "summarize", "chat"):
+        assert texts(task, rows) == ["what is two and two", "what is three and three"]
+    assert texts("classify", [("a", "b"), *rows[1:]], column="b,a")[0] == "what is two and two\nfour of it"
+    assert texts("translate", [("en", "de"), ("go", "los"), ("run", "lauf")], header="yes") == ["go", "run"]
+    assert texts("classify", [("spam", LONG[0]), ("ham", LONG[1])], column="2") == list(LONG)  # without a header
