@@ -121,14 +121,14 @@ def test_forgotten_messages_are_not_sent_again(page: Visit, model: Library) -> N
 
     shown.on("request", note)
     for number in (1, 2, 3):
-        ask(shown, QUESTIONS[0], number)
+        ask(shown, QUESTIONS[1], number)
     forgotten = shown.locator("li.user.soft, li.assistant.soft").count()
     assert forgotten > 0
-    turn(shown, "tokens", "talk", QUESTIONS[0])
-    turn(shown, "write", "talk", QUESTIONS[0], tokens=8, t=0)
+    turn(shown, "tokens", "talk", QUESTIONS[1])
+    turn(shown, "write", "talk", QUESTIONS[1], tokens=8, t=0)
     expect(shown.locator("li.gap")).to_contain_text("no longer reads")
     expect(shown.locator("li.user.soft, li.assistant.soft")).to_have_count(forgotten)
-    ask(shown, QUESTIONS[0], 4)
+    ask(shown, QUESTIONS[1], 4)
     assert [len(history) for history in sent] == [0, 2, 4, 6 - forgotten]
     assert shown.locator("li.user.soft, li.assistant.soft").count() > forgotten
     chat = model("talk")

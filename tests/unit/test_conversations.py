@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from itertools import pairwise
+import re
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,11 @@ from glassformer.base.errors import GlassError
 from glassformer.interop.huggingface.tokenizer_files import template_tokens
 from glassformer.text.chat_template import ChatTemplate
 from glassformer.text.conversations import messages_of
+from glassformer.text.data_notes import must_be_seen
+from glassformer.text.left_out import Tally
 from glassformer.text.prepare import Prepared, prepare
 from glassformer.text.records import END_MARK, NAME_END_MARK, NAME_MARK, RECORD_KINDS, START_MARK
+from glassformer.text.source import open_source
 from glassformer.text.special_names import SpecialNames, marked_ids
 
 CHATML = (
@@ -247,3 +253,152 @@ def test_a_template_that_refuses_a_plain_conversation_has_no_end_token(tmp_path:
     ends, writes_start = template_tokens(NAMED, tokenizer)
     assert ends == {tokenizer.end_id}
     assert not writes_start
+
+
+@pytest.mark.parametrize("template", [CHAT_TEMPLATE, CHATML, NAMED])
+@pytest.mark.parametrize("kind", ["bpe", "characters", "bytes"])
+def test_answers_of_weight_0_do_not_count(tmp_path: Path, kind: str, template: str) -> None:
+    """For any weights, exactly the answers of weight 1 and their ends are targets of the loss."""
+    rows = []
+    for number in range(30):
+        bits = [number >> turn & 1 for turn in range(4)]
+        messages: list[dict[str, Any]] = [{"role": "system", "content": f"talk {number}", "weight": 0}]
+        for turn, bit in enumerate(bits):
+            weight = {} if bit and turn % 2 else {"weight": bit}
+            messages.append({"role": "user", "content": f"asked {number} {turn} ?"})
+            messages.append({"role": "assistant", "content": f"told {turn} {'good' if bit else 'bad'} !", **weight})
+        rows.append({"messages": messages})
+    found = prepared(tmp_path, rows, kind, chat_template=template)
+    assert sum("left out 2 conversations without an answer whose weight is not 0" in note for note in found.notes) == 1
+    tokenizer = found.tokenizer
+    for store in (found.train, found.validation):
+        for index in range(len(store)):
+            ids = [*store.target.document(index).tolist(), tokenizer.end_id]
+            mask = store.loss_mask_of(index).tolist()
+            assert len(ids) == len(mask)
+            read = tokenizer.decode([id for id in ids if id != tokenizer.end_id])
+            number = int(re.findall(r"talk\s*(\d+)", read)[0])
+            runs = [
+                [id for _, id in run] for counts, run in groupby(zip(mask, ids, strict=True), itemgetter(0)) if counts
+            ]
+            told = [tokenizer.decode([id for id in run if id != tokenizer.end_id]).strip() for run in runs]
+            wanted = [turn for turn in range(4) if number >> turn & 1]
+            assert [re.findall(r"told\s*(\d)\s*good\s*!", text) for text in told] == [[str(turn)] for turn in wanted]
+            assert not any("bad" in text or "asked" in text for text in told)
+            assert f"asked {number} {wanted[-1]}" in read.replace("  ", " ")  # answers of weight 0 are read
+            assert read.count("bad") == wanted[-1] + 1 - len(wanted)
+            assert mask[-1] == (template != NAMED)  # which writes a line end after the end token
+
+
+@pytest.mark.parametrize("weight", [0.5, -1, 2, "0", [0]])
+def test_other_weights_are_refused(weight: Any) -> None:
+    with pytest.raises(GlassError, match=r"line 3: a message has the weight .*\nGive an answer the weight 0"):
+        messages_of([{"role": "assistant", "content": "x", "weight": weight}], "line 3", Tally())
+
+
+def test_answers_of_different_weights_are_not_joined() -> None:
+    bad = {"role": "assistant", "content": "bad", "weight": 0}
+    good = {"role": "assistant", "content": "good", "weight": 1.0}
+    assert messages_of([bad, good], "line 1") == [bad, {"role": "assistant", "content": "good"}]
+    assert messages_of([bad, bad], "line 1") == [{**bad, "content": "bad\nbad"}]
+    assert messages_of([{"role": "user", "content": "x", "weight": 0}], "line 1") == [{"role": "user", "content": "x"}]
+
+
+def test_fields_that_are_not_read_are_named(tmp_path: Path) -> None:
+    odd = {"role": "user", "content": "Hi", "name": "Ada", "images": ["a.png"], "tool_calls": None, "audio": []}
+    both = {"role": "assistant", "content": "Ho", "value": "Hu", "from": None}
+    rows = [{"id": n, "messages": [odd, {**both, "content": f"Ho {n}"}], "tools": [{"type": "f"}]} for n in range(9)]
+    notes = prepared(tmp_path, rows).notes
+    assert "talks.jsonl: messages: column messages; columns that are not read: id, tools" in notes
+    assert "9 messages with fields that are not read: images, name" in notes
+    assert "9 messages with fields that are not read: value" in notes
+    assert all(must_be_seen(note) for note in notes if "not read" in note)
+    with pytest.raises(GlassError, match="the conversation: a message has the field 'name', which is not read"):
+        messages_of([{"role": "user", "content": "Hi", "name": "Ada"}], "the conversation")
+
+
+SYSTEM = "Be brief."
+SYSTEMS: dict[str, tuple[dict[str, Any], list[str]]] = {  # a row, and the texts of its messages
+    "ShareGPT": (
+        {"system": SYSTEM, "conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"}]},
+        [f"system {SYSTEM}", "user Hi", "assistant Ho"],
+    ),
+    "the same message twice": (
+        {"system": SYSTEM, "messages": [{"role": "system", "content": SYSTEM}, *TALK[1:3]]},
+        [f"system {SYSTEM}", "user What is 1 + 1?", "assistant 2."],
+    ),
+    "two messages": (
+        {"system": "Be kind.", "messages": TALK[:3]},
+        [f"system Be kind.\n{SYSTEM}", "user What is 1 + 1?", "assistant 2."],
+    ),
+    "no system": ({"system": None, "messages": TALK[1:3]}, ["user What is 1 + 1?", "assistant 2."]),
+    "empty system": ({"system": "", "messages": TALK[1:3]}, ["user What is 1 + 1?", "assistant 2."]),
+    "Alpaca": (
+        {"instruction": "Translate to French.", "input": "a cat", "output": "un chat"},
+        ["user Translate to French.\na cat", "assistant un chat"],
+    ),
+    "Alpaca without input": (
+        {"instruction": "Name a colour.", "input": "", "output": "Blue."},
+        ["user Name a colour.", "assistant Blue."],
+    ),
+    "Alpaca with a system": (
+        {
+            "instruction": "Translate.",
+            "input": "a cat",
+            "output": "un chat",
+            "system": SYSTEM,
+            "text": "other words here",
+        },
+        [f"system {SYSTEM}", "user Translate.\na cat", "assistant un chat"],
+    ),
+    "Dolly": (
+        {"instruction": "Who slept?", "context": "The cat slept.", "response": "The cat.", "category": "qa"},
+        ["user Who slept?\nThe cat slept.", "assistant The cat."],
+    ),
+    "input and output": ({"input": "a cat", "output": "un chat"}, ["user a cat", "assistant un chat"]),
+    "a prompt and a completion": (
+        {"system_prompt": SYSTEM, "prompt": "a cat", "completion": "un chat"},
+        [f"system {SYSTEM}", "user a cat", "assistant un chat"],
+    ),
+}
+
+
+FLAT = [name for name, (row, _) in SYSTEMS.items() if not any(isinstance(value, list) for value in row.values())]
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"), [*((name, "jsonl") for name in SYSTEMS), *((name, "csv") for name in FLAT)]
+)
+def test_systems_and_inputs_are_part_of_the_conversation(tmp_path: Path, name: str, ending: str) -> None:
+    row, wanted = SYSTEMS[name]
+    path = tmp_path / f"talks.{ending}"
+    if ending == "jsonl":
+        path.write_text(f"{json.dumps(row)}\n" * 3, encoding="utf-8")
+    else:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, row.keys())
+            writer.writeheader()
+            writer.writerows([row] * 3)
+    with open_source(RECORD_KINDS["chat"], DataConfig(source=str(path)), tmp_path) as source:
+        (record, *_) = source.records(Tally())
+    parts = record.texts[0].split(END_MARK)
+    assert [f"{role} {text}" for role, text in zip(parts[::2], parts[1::2], strict=True)] == wanted
+    assert [record.texts[0][slice(*span)] for span in record.loss_spans] == [parts[-1]]
+
+
+def test_several_question_columns_can_be_named(tmp_path: Path) -> None:
+    row = {"task": "Translate it", "words": "a small cat", "reply": "un petit chat", "note": "checked by two people"}
+    path = tmp_path / "talks.jsonl"
+    path.write_text(f"{json.dumps(row)}\n" * 3, encoding="utf-8")
+    kind = RECORD_KINDS["chat"]
+    with pytest.raises(GlassError, match=r"not clear.*\n.*\(or to several columns, separated by commas\)"):
+        prepare(kind, DataConfig(source=str(path)), TokenizerConfig(), tmp_path / ".tokens")
+    for column, question, unread in (
+        ("task,words", "Translate it\na small cat", "note"),
+        ("task", "Translate it", "words, note"),
+    ):
+        data = DataConfig(source=str(path), column=column, target_column="reply")
+        with open_source(kind, data, tmp_path) as source:
+            (record, *_) = source.records(Tally())
+        assert record.texts[0] == f"user{END_MARK}{question}{END_MARK}assistant{END_MARK}un petit chat"
+        assert any(note.endswith(f"; columns that are not read: {unread}") for note in source.notes)

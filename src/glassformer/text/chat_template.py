@@ -25,8 +25,8 @@ from glassformer.text.special_names import MARK, SpecialNames
 from glassformer.text.template_limits import WORK, BoundedEnvironment, Work
 
 NO_NAMES = SpecialNames()
-Message = Mapping[str, str]
-"""A message of a conversation, with the keys `role` and `content`."""
+Message = Mapping[str, Any]
+"""A message of a conversation, with the keys `role` and `content`; also `weight` = 0 if it is not in the loss."""
 MOST_INDENT = 16
 MOST_DATE_CHARACTERS = 100
 
@@ -85,7 +85,7 @@ class ChatTemplate:
             "add_generation_prompt": next_turn,
             "bos_token": bos_token,
             "eos_token": eos_token,
-            WORK: Work(sum(len(text) for message in messages for text in message.values())),
+            WORK: Work(sum(len(message["content"]) for message in messages)),
         }
         try:
             return self._template.render(variables)
@@ -136,7 +136,7 @@ class ChatTemplate:
         return [names.show(rendered[start:stop]) for start, stop in pairwise([*borders, len(rendered)])]
 
     def training_text(self, messages: Sequence[Message], names: SpecialNames = NO_NAMES) -> tuple[str, Spans]:
-        """Return a conversation as one text, and the spans of its answers in that text.
+        """Return a conversation as one text, and the spans in that text of its answers, except answers of weight 0.
 
         A mark replaces each special token. A final end token is left out, because every row ends with one. An initial
         start token is left out if rows begin with one.
@@ -155,10 +155,11 @@ class ChatTemplate:
             pieces[0] = pieces[0].removeprefix(START_MARK)
         text = "".join(pieces)
         trimmed = text.removesuffix(END_MARK)
+        taught = [message.get("weight") != 0 for message in messages if message["role"] == "assistant"]
         spans = []
         start = 0
         for number, piece in enumerate(pieces):
-            if number % 2:
+            if number % 2 and taught[number // 2]:
                 spans.append((start, min(start + len(piece), len(trimmed))))
             start += len(piece)
         return trimmed, tuple(spans)

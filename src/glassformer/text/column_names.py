@@ -22,7 +22,7 @@ OTHER_NAMES = _word_set(
     "id index no date sentence sentence1 sentence2 review comment message body content description headline name "
     "english french german spanish italian portuguese dutch russian polish turkish arabic hindi bangla bengali urdu "
     "tamil chinese japanese korean vietnamese indonesian dialogue abstract tweet sms email query prompt response "
-    "completion reference lang language score rating url"
+    "completion context system system_prompt reference lang language score rating url"
 )
 USUAL_NAMES = SOURCE_NAMES | TARGET_NAMES | LABEL_NAMES | OTHER_NAMES
 LANGUAGES = _word_set(

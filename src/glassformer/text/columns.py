@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError, nearest
-from glassformer.base.wording import span
+from glassformer.base.wording import listed, span
 from glassformer.text.column_names import (
     LABEL_NAMES,
     MESSAGES_NAMES,
@@ -20,6 +20,13 @@ from glassformer.text.column_names import (
 from glassformer.text.records import RecordKind
 from glassformer.text.tables import Table
 
+QUESTION_NAMES = frozenset(("instruction", "question", "prompt", "query"))
+CONTEXT_NAMES = frozenset(("input", "context"))
+"""Columns whose text follows the question, as in the data of Alpaca and Dolly."""
+ANSWER_NAMES = frozenset(("output", "response", "answer", "completion"))
+SYSTEM_NAMES = frozenset(("system", "system_prompt"))
+SHOWN_COLUMNS = 10
+"""Maximum number of columns in a note."""
 LONGEST_LABEL = 40  # characters; applies only to a label column that is found by its values
 
 
@@ -27,12 +34,13 @@ LONGEST_LABEL = 40  # characters; applies only to a label column that is found b
 class ChosenColumns:
     """The columns to read, by index from 0, and a note on the choice.
 
-    `indices` is (text,) for text, (source, target) for pairs, (label, text, ...) for labelled texts, and (messages,) or
-    (question, answer) for conversations.
+    `indices` is (text,) for text, (source, target) for pairs, and (label, text, ...) for labelled texts. For
+    conversations, `uses` has the use of each column: messages, question, context, answer or system.
     """
 
     indices: tuple[int, ...]
     note: str
+    uses: tuple[str, ...] = ()
 
 
 def choose_text(table: Table, column: str | None) -> ChosenColumns:
@@ -71,12 +79,13 @@ def choose_pair(table: Table, source: str | None, target: str | None, conversati
         candidates = [index for index in _pair_candidates(table) if index not in named]
         if len(candidates) != named.count(None):
             names = ("question", "answer") if conversations else ("source", "target")
+            several = " (or to several columns, separated by commas)" if conversations else ""
             unclear = (
                 "the question and answer are not clear" if conversations else "the source and target are not clear"
             )
             raise GlassError(
                 f"{table.name} has {_columns_of(table)}; {unclear}",
-                f"Set data.column to the {names[0]} column and data.target_column to the {names[1]} column."
+                f"Set data.column to the {names[0]} column{several} and data.target_column to the {names[1]} column."
                 if len(table.names) > 1
                 else f"Give a table with one column for the {names[0]} and one for the {names[1]}.",
             )
@@ -96,28 +105,68 @@ def choose_pair(table: Table, source: str | None, target: str | None, conversati
 
 
 def choose_conversation(table: Table, column: str | None, answer: str | None) -> ChosenColumns:
-    """Choose the messages column (in JSONL), or else the question and answer columns as `choose_pair` does.
+    """Choose the messages column (in JSONL), or else the columns of questions and answers.
+
+    Columns that are not named are found by their usual names, such as instruction, input and output, or else as
+    `choose_pair` does. A column with the name system is read too: it contains system messages.
 
     Args:
         table: the table to choose from.
-        column: name of the messages column or the question column; None: chosen automatically.
+        column: name of the messages column or the question column, or names of several question columns, separated by
+            commas; None: chosen automatically.
         answer: name of the answer column; None: read messages if a column has them, else choose the answer column
             automatically.
 
     Raises:
         GlassError: there is no such column, both are the same, or the choice is not clear.
     """
-    if table.format == "jsonl" and answer is None:
-        list_columns = [index for index in range(len(table.names)) if _holds_lists(table, index)]
-        if column is not None and _column_index(table, column) in list_columns:
-            list_columns = [_column_index(table, column)]
-        elif column is None:
-            list_columns = [index for index in list_columns if _has_name(table, index, MESSAGES_NAMES)]
-        else:
-            list_columns = []
-        if list_columns:
-            return ChosenColumns((list_columns[0],), f"{table.name}: conversations: {table.names[list_columns[0]]}")
-    return choose_pair(table, column, answer, conversations=True)
+    columns = _message_columns(table, column) if answer is None else []
+    if not columns:
+        columns = _question_columns(table, column, answer)
+    indices = [index for index, _ in columns]
+    columns += [(index, "system") for index in _with_name(table, SYSTEM_NAMES) if index not in indices][:1]
+    indices = [index for index, _ in columns]
+    uses = tuple(use for _, use in columns)
+    unread = [name for index, name in enumerate(table.names) if index not in indices]
+    what = ", ".join(f"{use}: column {table.names[index]}" for index, use in columns)
+    not_read = f"; columns that are not read: {listed(unread, SHOWN_COLUMNS)}" if unread else ""
+    return ChosenColumns(tuple(indices), f"{table.name}: {what}{not_read}{_header_note(table)}", uses)
+
+
+def _message_columns(table: Table, column: str | None) -> list[tuple[int, str]]:
+    """Return the messages column of a JSONL table and its use; an empty list if there is none."""
+    if table.format != "jsonl":
+        return []
+    list_columns = [index for index in range(len(table.names)) if _holds_lists(table, index)]
+    if column is None:
+        list_columns = [index for index in list_columns if _has_name(table, index, MESSAGES_NAMES)]
+    else:
+        list_columns = [index for index in _column_indices(table, column) if index in list_columns]
+    return [(index, "messages") for index in list_columns[:1]]
+
+
+def _question_columns(table: Table, column: str | None, answer: str | None) -> list[tuple[int, str]]:
+    """Return the columns of questions and answers, each with its use."""
+    questions = _column_indices(table, column) if column is not None else _with_name(table, QUESTION_NAMES)
+    contexts = _with_name(table, CONTEXT_NAMES) if column is None else []
+    if column is None and not questions:  # input and output, without an instruction
+        questions, contexts = contexts, []
+    answers = [_column_index(table, answer)] if answer is not None else _with_name(table, ANSWER_NAMES)
+    if (column is None and len(questions) != 1) or len(contexts) > 1 or len(answers) != 1:
+        pair = choose_pair(table, None if column is None else table.names[questions[0]], answer, conversations=True)
+        questions = questions if column is not None else [pair.indices[0]]
+        contexts, answers = [], [pair.indices[1]]
+    if answers[0] in questions:
+        raise GlassError(
+            f"data.column and data.target_column are the same column of {table.name}: {table.names[answers[0]]}",
+            f"Set data.column and data.target_column to two of: {', '.join(table.names)}.",
+        )
+    uses = (("question", questions), ("context", contexts), ("answer", answers))
+    return [(index, use) for use, indices in uses for index in indices]
+
+
+def _with_name(table: Table, names: frozenset[str]) -> list[int]:
+    return [index for index in range(len(table.names)) if _has_name(table, index, names)]
 
 
 def _holds_lists(table: Table, index: int) -> bool:

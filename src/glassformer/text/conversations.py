@@ -12,42 +12,68 @@ from glassformer.text.left_out import Tally
 from glassformer.text.records import RecordPiece
 from glassformer.text.special_names import SpecialNames
 
+SHOWN_CHARACTERS = 100
+"""Maximum number of characters of the names of fields in a note."""
 ROLES = ("system", "user", "assistant")
 OTHER_NAMES = {"human": "user", "gpt": "assistant", "bot": "assistant", "developer": "system"}
 """The role for each alternative name of a role in the data of ShareGPT and OpenAI."""
+CHAT_COLUMNS = Mapping[str, Sequence[object]]
+"""The values of a row, by their use: `messages`, or `question`, `context` and `answer`; and `system`."""
 
 
-def messages_of(value: object, position: str) -> list[Message] | None:
+def messages_of(value: object, position: str, tally: Tally | None = None) -> list[Message] | None:
     """Return the messages of a conversation in one format, or None if the value is not a list.
 
-    A message is an object with `role` and `content`, or `from` and `value`. Consecutive messages of one role are joined
-    by a line end. Content may be a list of parts of the type `text`.
+    A message is an object with `role` and `content`, or `from` and `value`; if it has the `weight` 0, it does not
+    contribute to the loss. Consecutive messages of one role are joined by a line end if both have the same weight.
+    Content may be a list of parts of the type `text`.
 
     Args:
         value: the conversation, as read from a table.
         position: position of the row, for error messages.
+        tally: counter of messages with other fields, which are not read; None: such fields are an error.
 
     Raises:
-        GlassError: a message lacks these fields, has an unknown role, or has content that is not text or not valid
-            Unicode.
+        GlassError: a message lacks these fields, has an unknown role or weight, or has content that is not text or not
+            valid Unicode.
     """
     if not isinstance(value, list):
         return None
     messages: list[Message] = []
     for each in value:
-        role, content = _role_and_content(each, position)
-        if messages and messages[-1]["role"] == role:
-            content = f"{messages[-1]['content']}\n{content}"
+        message = _message(each, position, tally)
+        previous = messages[-1] if messages else {}
+        if (previous.get("role"), previous.get("weight")) == (message["role"], message.get("weight")):
+            message = {**message, "content": f"{previous['content']}\n{message['content']}"}
             messages.pop()
-        messages.append({"role": role, "content": content})
+        messages.append(message)
     return messages
 
 
-def _role_and_content(message: object, position: str) -> tuple[str, str]:
-    """Return the role and the text of one message."""
-    fields = message if isinstance(message, Mapping) else {}
-    role = fields.get("role", fields.get("from"))
-    content = fields.get("content", fields.get("value"))
+def _message(value: object, position: str, tally: Tally | None) -> Message:
+    """Return one message: its role, its text and, for an answer that does not contribute to the loss, the weight 0."""
+    fields = {str(name): field for name, field in value.items() if field is not None} if isinstance(value, dict) else {}
+    role = fields.pop("role", None) or fields.pop("from", None)
+    content = fields.pop("content") if "content" in fields else fields.pop("value", None)
+    role, content = _checked(role, content, position)
+    weight = fields.pop("weight", 1)
+    if weight not in (0, 1):
+        raise GlassError(
+            f"{position}: a message has the weight {weight!r}",
+            "Give an answer the weight 0, so that it does not contribute to the loss, or 1.",
+        )
+    if unread := [name for name, field in fields.items() if field not in ([], {}, "")]:
+        if tally is None:
+            raise GlassError(f"{position}: a message has the field {unread[0]!r}, which is not read", "Remove it.")
+        tally.remark(
+            f"messages with fields that are not read: {', '.join(sorted(unread))[:SHOWN_CHARACTERS]}", position
+        )
+    message: Message = {"role": role, "content": content}
+    return message if weight or role != "assistant" else {**message, "weight": 0}
+
+
+def _checked(role: object, content: object, position: str) -> tuple[str, str]:
+    """Return the role and the text of one message, after a check."""
     if isinstance(content, list):
         content = _joined_parts(content)
     if not isinstance(role, str) or not isinstance(content, str):
@@ -76,17 +102,18 @@ def _joined_parts(parts: Sequence[Any]) -> str | None:
 
 
 def conversation_records(
-    rows: Iterable[tuple[str, Sequence[object]]],
+    rows: Iterable[tuple[str, CHAT_COLUMNS]],
     template: ChatTemplate,
     tally: Tally,
     names: SpecialNames = NO_NAMES,
 ) -> Iterator[RecordPiece]:
     """Yield a record for each conversation.
 
-    Rows without a conversation, and conversations without an answer or with an empty answer, are counted and left out.
+    Rows without a conversation, and conversations without an answer that contributes to the loss or with such an answer
+    that is empty, are counted and left out.
 
     Args:
-        rows: the position of each row, with either its messages or its question and answer.
+        rows: the position of each row, with its values by their use.
         template: the chat template that renders a conversation as text.
         tally: counter of conversations that are left out or changed.
         names: names of the special tokens that the template may write.
@@ -96,31 +123,45 @@ def conversation_records(
     """
     numbers = count()
     for position, values in rows:
-        messages = messages_of(values[0], position) if len(values) == 1 else _question_and_answer(values)
+        messages = _messages_of_row(values, position, tally)
         if messages is None:
             tally.leave_out("rows without a conversation", position)
             continue
-        if any(message["role"] == "assistant" and not message["content"].strip() for message in messages):
+        answers = [message for message in messages if message["role"] == "assistant"]
+        taught_answers = [message for message in answers if message.get("weight") != 0]
+        if not taught_answers:
+            weightless = " whose weight is not 0" if answers else ""
+            tally.leave_out(f"conversations without an answer{weightless}", position)
+            continue
+        if any(not message["content"].strip() for message in taught_answers):
             tally.leave_out("conversations with an empty answer", position)
             continue
-        answer_ends = [number for number, message in enumerate(messages, start=1) if message["role"] == "assistant"]
-        if not answer_ends:
-            tally.leave_out("conversations without an answer", position)
-            continue
-        if answer_ends[-1] < len(messages):
+        end = max(number for number, message in enumerate(messages, start=1) if message is taught_answers[-1])
+        if any(message.get("weight") != 0 for message in messages[end:]):
             tally.remark(
                 "conversations that end without an answer (what follows the last answer is not read)", position
             )
-            messages = messages[: answer_ends[-1]]
         try:
-            text, spans = template.training_text(messages, names)
+            text, spans = template.training_text(messages[:end], names)
         except GlassError as error:
             raise GlassError(f"{position}: {error.problem}", error.remedy) from None
         yield RecordPiece(next(numbers), (text,), (), position, loss_spans=spans)
 
 
-def _question_and_answer(values: Sequence[object]) -> list[Message] | None:
-    """Return a conversation of one question and one answer, or None if the question or the answer is not text."""
-    if not all(isinstance(value, str) for value in values):
-        return None
-    return [{"role": role, "content": str(value)} for role, value in zip(("user", "assistant"), values, strict=True)]
+def _messages_of_row(values: CHAT_COLUMNS, position: str, tally: Tally) -> list[Message] | None:
+    """Return the conversation in a row, or None if there is none."""
+    if "messages" in values:
+        messages = messages_of(values["messages"][0], position, tally)
+        if messages is None:
+            return None
+    else:
+        question = [*values["question"], *values.get("context", ())]
+        messages = [
+            {"role": "user", "content": "\n".join(str(text) for text in question if str(text).strip())},
+            {"role": "assistant", "content": str(values["answer"][0])},
+        ]
+    system = "\n".join(str(text) for text in values.get("system", ()))
+    first = messages[0] if messages else {}
+    if not system.strip() or (first.get("role"), first.get("content")) == ("system", system):
+        return messages
+    return messages_of([{"role": "system", "content": system}, *messages], position, tally)

@@ -66,7 +66,7 @@ def _look(label: str) -> str:
 
 def must_be_seen(note: str) -> bool:
     """Return whether a note is on data that is left out or that is probably not as intended."""
-    return note.startswith(("left out ", "labels that look alike "))
+    return note.startswith(("left out ", "labels that look alike ")) or " not read" in note
 
 
 def document_split_notes(survey: Survey, split: DocumentSplit, data: DataConfig, stores: Stores) -> list[str]:

@@ -23,7 +23,7 @@ from glassformer.text.columns import (
     label_texts,
     plain_text,
 )
-from glassformer.text.conversations import conversation_records
+from glassformer.text.conversations import CHAT_COLUMNS, conversation_records
 from glassformer.text.dataset_folders import Part, with_split, without_split
 from glassformer.text.delimited import text_lines
 from glassformer.text.documents import documents
@@ -142,22 +142,29 @@ class Source:
                 else:
                     yield from _labelled_rows(self.kind, file, numbers, tally)
 
-    def _conversations(self, tally: Tally) -> Iterator[tuple[str, list[object]]]:
-        """Yield the position of each conversation, and its messages or its question and answer."""
+    def _conversations(self, tally: Tally) -> Iterator[tuple[str, CHAT_COLUMNS]]:
+        """Yield the position of each conversation, and the values of its row by their use."""
         if self.corpus is not None:
             from glassformer.corpora import find_conversation_corpus
 
             conversations = find_conversation_corpus(self.corpus).conversations(self.data.size, self.data.seed)
             for number, messages in enumerate(conversations, start=1):
-                yield f"conversation {number} of {self.corpus}", [messages]
+                yield f"conversation {number} of {self.corpus}", {"messages": [messages]}
         for file in self.files:
+            assert file.chosen is not None
             for line, values in file.rows(tally):
                 position = f"line {line} of {file.name}"
-                texts = (
-                    values if len(values) == 1 else _texts_of(values, "rows without a conversation", position, tally)
-                )
-                if texts is not None:
-                    yield position, list(texts)
+                by_use: dict[str, list[object]] = {}
+                for use, value in zip(file.chosen.uses, values, strict=True):
+                    if value is not None or use not in ("context", "system"):
+                        by_use.setdefault(use, []).append(value)
+                for use in by_use.keys() - {"messages"}:
+                    texts = _texts_of(by_use[use], "rows without a conversation", position, tally)
+                    if texts is None:
+                        break
+                    by_use[use] = list(texts)
+                else:
+                    yield position, by_use
 
 
 def _label(label: str, position: str, tally: Tally) -> str:

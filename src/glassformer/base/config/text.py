@@ -58,7 +58,8 @@ class DataConfig(BaseSettings):
     column: str | None = Field(
         None,
         description="tables (CSV, TSV, JSONL, Parquet, Arrow): the column with the text (classify: one or several, "
-        "such as title,body), the source (translate, summarize), or the messages or question (chat)",
+        "such as title,body), the source (translate, summarize), or the messages or the question (chat; one or several "
+        "columns of a question)",
     )
     target_column: str | None = Field(
         None, description="tables: the column with the target (translate, summarize) or the answer (chat)"

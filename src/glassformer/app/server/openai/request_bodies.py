@@ -189,7 +189,7 @@ class Message(BaseModel):
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Text | Annotated[list[ContentPart], Field(min_length=1, max_length=100)]
-    name: Annotated[str, Field(max_length=100)] | None = None
+    name: Annotated[str, Field(max_length=100)] | None = Field(None, description="not supported")
     refusal: None = Field(None, description="ignored")
 
     def plain(self) -> dict[str, str]:
