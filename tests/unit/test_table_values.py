@@ -68,7 +68,8 @@ def test_numbers_are_texts(column: int, suffix: str, tmp_path: Path) -> None:
         (answer, question) for question, answer in rows
     ]
     conversations, said = records("chat", source, tmp_path)
-    assert [text.rstrip("\ufdd0") for (text,) in conversations] == [f"{a}\ufdd0{b}" for a, b in rows]
+    expected = [f"user\ufdd0{question}\ufdd0assistant\ufdd0{answer}" for question, answer in rows]
+    assert [text for (text,) in conversations] == expected
     assert "4 rows with a number, true or false that is read as text" in said
 
 

@@ -154,17 +154,17 @@ class Source:
             assert file.chosen is not None
             for line, values in file.rows(tally):
                 position = f"line {line} of {file.name}"
+                used = zip(file.chosen.uses, values, strict=True)
+                given = [(use, value) for use, value in used if value is not None or use not in ("context", "system")]
+                written = [value for use, value in given if use != "messages"]
+                texts = _texts_of(written, "rows without a conversation", position, tally)
+                if texts is None:
+                    continue
                 by_use: dict[str, list[object]] = {}
-                for use, value in zip(file.chosen.uses, values, strict=True):
-                    if value is not None or use not in ("context", "system"):
-                        by_use.setdefault(use, []).append(value)
-                for use in by_use.keys() - {"messages"}:
-                    texts = _texts_of(by_use[use], "rows without a conversation", position, tally)
-                    if texts is None:
-                        break
-                    by_use[use] = list(texts)
-                else:
-                    yield position, by_use
+                remaining = iter(texts)
+                for use, value in given:
+                    by_use.setdefault(use, []).append(value if use == "messages" else next(remaining))
+                yield position, by_use
 
 
 def _label(label: str, position: str, tally: Tally) -> str:
