@@ -15,10 +15,14 @@ HINT_NAMES = ("the idea", "the formula", "all but one line")
 def pages() -> dict[str, str]:
     """Return the page of every exercise, and the list that docs/learn.md includes."""
     course = all_exercises()
-    rows = ["| | exercise | you write |", "|---|---|---|"]
+    rows = [
+        "| | exercise | you write | lines | words of task | cases | difficulty | minutes |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for each in course:
         functions = ", ".join(f"`{name}`" for name in each.functions)
-        rows.append(f"| {each.number} | [{each.title}](made/exercises/{each.file_name}.md) | {functions} |")
+        size = f"{each.lines} | {each.words} | {sum(1 for _ in each.cases(0))} | {each.difficulty} | {each.minutes}"
+        rows.append(f"| {each.number} | [{each.title}](made/exercises/{each.file_name}.md) | {functions} | {size} |")
     tree = "\n".join(f"made/exercises/{each.file_name}" for each in course)
     table = "\n".join(rows) + f"\n\n:::{{toctree}}\n:hidden:\n\n{tree}\n:::\n"
     return {f"exercises/{each.file_name}.md": page(each) for each in course} | {"parts/exercises.md": table}
@@ -32,10 +36,11 @@ def page(exercise: Exercise) -> str:
     parts = [
         f"# {exercise.number}. {exercise.title}",
         exercise.summary,
+        f"*{exercise.effort}.*",
         f":::{{admonition}} {exercise.title}, explained at five levels\n:class: levels\n\n{levels}\n:::",
         f'<figure class="picture">{picture.svg()}<figcaption>{picture.caption}</figcaption></figure>',
         "## The task",
-        statement(exercise),
+        exercise.task,
         fenced("python", stub(exercise)),
         "## Do it",
         fenced("sh", f"{begin}\nglass learn check {exercise.number}"),
@@ -44,13 +49,6 @@ def page(exercise: Exercise) -> str:
         *(folded(f"Hint {n}: {HINT_NAMES[n - 1]}", exercise.hint(n)) for n in range(1, HINTS + 1)),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def statement(exercise: Exercise) -> str:
-    """Return the text of the Markdown cell of task.py, without its title."""
-    text = re.split(r"^# %%.*\n", exercise.source, flags=re.MULTILINE)[1]
-    lines = [line.removeprefix("#").removeprefix(" ") for line in text.strip().splitlines()]
-    return "\n".join(line for line in lines if not line.startswith("# ")).strip()
 
 
 def stub(exercise: Exercise) -> str:

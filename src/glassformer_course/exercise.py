@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -19,11 +20,14 @@ from typing import Any
 import numpy as np
 
 from glassformer.base.errors import GlassError, nearest
-from glassformer.base.wording import LEVELS
+from glassformer.base.wording import LEVELS, counted
 from glassformer_course.cases import Case, Function, Mistake
 from glassformer_course.drawing import Picture
 
 HINTS = 3
+WORDS_PER_MINUTE = 100  # of the task
+MINUTES_PER_LINE = 2  # of the shipped solution
+EASY, MEDIUM = 5, 10  # maximum numbers of lines of the shipped solution
 HEADING = re.compile(r"^## (.+)$", flags=re.MULTILINE)
 SOLUTION = re.compile(r"^(?P<indent> *)# BEGIN SOLUTION\n(?P<body>.*?)^ *# END SOLUTION\n", re.MULTILINE | re.DOTALL)
 
@@ -66,6 +70,45 @@ class Exercise:
         return SOLUTION.sub(
             lambda match: f'{match["indent"]}raise NotImplementedError("yours to write")\n', self.source
         )
+
+    @cached_property
+    def task(self) -> str:
+        """The task as Markdown, without its title."""
+        text = re.split(r"^# %%.*\n", self.source, flags=re.MULTILINE)[1]
+        lines = [line.removeprefix("#").removeprefix(" ") for line in text.strip().splitlines()]
+        return "\n".join(line for line in lines if not line.startswith("# ")).strip()
+
+    @property
+    def words(self) -> int:
+        """Number of words of the task, without formulas."""
+        text = re.sub(r"\$\$.*?\$\$|`[^`]*`", " ", self.task, flags=re.DOTALL)
+        return len(re.findall(r"[^\W\d_]{2,}", text))
+
+    @property
+    def lines(self) -> int:
+        """Number of lines of code in the shipped solution that the learner's file lacks."""
+        bodies = (match["body"] for match in SOLUTION.finditer(self.source))
+        return sum(
+            bool(line.strip()) and not line.strip().startswith("#") for body in bodies for line in body.split("\n")
+        )
+
+    @property
+    def minutes(self) -> int:
+        """Estimated time: 1 minute per 100 words of the task, and 2 per line of the solution, rounded up to fives."""
+        return 5 * math.ceil((self.words / WORDS_PER_MINUTE + MINUTES_PER_LINE * self.lines) / 5)
+
+    @property
+    def difficulty(self) -> str:
+        """Estimated difficulty: easy for up to 5 lines of the solution, medium for up to 10 lines, else hard."""
+        return "easy" if self.lines <= EASY else "medium" if self.lines <= MEDIUM else "hard"
+
+    @property
+    def effort(self) -> str:
+        """Estimated difficulty and time in one line, with the numbers from which they are estimated."""
+        size = (
+            f"{counted(len(self.functions), 'functions')} with {counted(self.lines, 'lines')} in the shipped solution"
+        )
+        return f"{self.difficulty.capitalize()}, about {self.minutes} minutes: {size}; {self.words} words of task"
 
     @cached_property
     def functions(self) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def notebook(exercise: Exercise, level: str) -> str:
     picture = exercise.picture()
     encoded_svg = base64.b64encode(picture.svg().encode("utf-8")).decode("ascii")
     image = f"![{picture.caption}](data:image/svg+xml;base64,{encoded_svg})"
-    page = "\n\n".join([exercise.summary, exercise.page(level), image, f"*{picture.caption}*"])
+    page = "\n\n".join([exercise.summary, f"*{exercise.effort}.*", exercise.page(level), image, f"*{picture.caption}*"])
     names = ", ".join([f'"{exercise.name}"', *exercise.functions])
     check = f"from glassformer_course import check, hint\n\ncheck({names})"
     v4 = nbformat.v4

@@ -100,6 +100,9 @@ def test_the_whole_course_is_solved_by_the_shipped_solutions(tmp_path: Path) -> 
     assert [(each["number"], each["name"], each["done"]) for each in listed] == [
         (number, name, True) for number, name in enumerate(COURSE, start=1)
     ]
+    assert [(each["minutes"], each["difficulty"]) for each in listed] == [
+        (exercise.minutes, exercise.difficulty) for exercise in all_exercises()
+    ]
     assert here("learn", "start", folder=tmp_path).stderr.startswith("every exercise of this course is done\n")
 
 
@@ -110,6 +113,7 @@ def test_a_learner_corrects_an_answer_and_nothing_is_lost(tmp_path: Path) -> Non
         return done.stdout
 
     file = tmp_path / "glass-learn" / "02_softmax.py"
+    assert f"\n{SOFTMAX.effort}.\n" in learn("start", "2")
     for level in ("school", "researcher"):
         assert SOFTMAX.page(level).split()[:6] == learn("start", "2", "--level", level).split("\n\n")[2].split()[:6]
     assert "not written yet" in learn("check", "2", code=2)
@@ -212,6 +216,7 @@ def test_a_notebook_is_the_same_exercise_and_calls_the_same_check(tmp_path: Path
     answer = next(cell for cell in book.cells if "answer" in cell.metadata.get("tags", []))
     assert answer.source.strip() in SOFTMAX.stub
     assert "data:image/svg+xml;base64," in book.cells[1].source
+    assert f"*{SOFTMAX.effort}.*" in book.cells[1].source
     answer.source = SOFTMAX.solution.split("# %%\n")[1]
     nbformat.write(book, path)
     assert "right" in here("learn", "check", "2", "--notebook", folder=tmp_path).stdout
@@ -244,7 +249,7 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
             (folder / name).write_text(text, encoding="utf-8")
     (tmp_path / "handed" / "dot" / "02_softmax.py").write_bytes(b"\xff\xfe")
     before = {path: path.read_bytes() for path in (tmp_path / "handed").rglob("*.py")}
-    marking = ("learn", "grade", "handed", "--assignment", "week", "--out", "marks.csv", "--seconds", "2")
+    marking = ("learn", "grade", "handed", "--assignment", "week", "--out", "marks.csv", "--seconds", "20")
     done = here(*marking, "--workers", "2", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "ana     3 of 3 right; same as the solution: 1, 2, 4; course.json is missing" in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,6 +148,28 @@ def test_a_stub_raises_in_place_of_the_solution(exercise: Exercise) -> None:
         exercise.mistakes,
     )
     assert not marks.passed
+
+
+def test_time_and_difficulty_follow_the_documented_formula() -> None:
+    softmax = find("softmax")
+    assert softmax.solution.count("\n    ") - softmax.stub.count("\n    ") == softmax.lines - 1 == 2
+    assert (softmax.words, softmax.minutes, softmax.difficulty) == (67, 10, "easy")  # 0.67 + 6, rounded up
+    byte_pairs = find("byte_pairs")
+    assert (byte_pairs.lines, byte_pairs.words, byte_pairs.minutes) == (20, 181, 45)  # 1.81 + 40
+    assert byte_pairs.effort == (
+        "Hard, about 45 minutes: 4 functions with 20 lines in the shipped solution; 181 words of task"
+    )
+    assert {each.difficulty for each in all_exercises()} == {"easy", "medium", "hard"}
+
+
+def test_the_table_of_measured_times_has_the_sizes_of_the_exercises() -> None:
+    path = Path(__file__).parents[2] / "benchmarks" / "results" / "exercises.md"
+    rows = [line.strip("| ").split(" | ") for line in path.read_text(encoding="utf-8").splitlines()[6:]]
+    sizes = [
+        [each.number, each.title, len(each.functions), each.lines, each.words, sum(1 for _ in each.cases(0))]
+        for each in all_exercises()
+    ]
+    assert [row[:-1] for row in rows[1:]] == [[str(value) for value in size] for size in sizes]
 
 
 FALSE_NAMES = {

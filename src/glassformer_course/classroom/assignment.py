@@ -90,6 +90,7 @@ def page(exercise: Exercise, level: str) -> str:
         [
             f"# {exercise.number} {exercise.title}",
             exercise.summary,
+            f"*{exercise.effort}.*",
             exercise.page(level),
             f"![{picture.caption}]({exercise.file_name}.svg)",
             picture.caption + "\n",
@@ -118,7 +119,8 @@ def _excerpt(text: Path) -> str:
 
 def _read_me(exercises: Sequence[Exercise], with_text: bool) -> str:
     rows = [
-        f"| {each.number} | [{each.title}](pages/{each.file_name}.md) | `{each.file_name}.py` |" for each in exercises
+        f"| {each.number} | [{each.title}](pages/{each.file_name}.md) | `{each.file_name}.py` | {each.minutes} |"
+        for each in exercises
     ]
     text_note = ["", "Exercises about text are also checked on `text.txt`."] if with_text else []
     return "\n".join(
@@ -137,8 +139,8 @@ def _read_me(exercises: Sequence[Exercise], with_text: bool) -> str:
             "folder, with the file course.json. The file contains the hints and solutions that you have seen.",
             *text_note,
             "",
-            "| exercise | page | file |",
-            "|---|---|---|",
+            "| exercise | page | file | minutes (estimated) |",
+            "|---|---|---|---|",
             *rows,
             "",
         ]

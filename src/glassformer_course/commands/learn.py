@@ -138,10 +138,23 @@ def _list(arguments: argparse.Namespace) -> int:
     folder = _folder(arguments)
     records = [(each, folder.record(each)) for each in folder.exercises]
     rows = [
-        {"number": each.number, "name": each.name, "title": each.title, "done": record.done} for each, record in records
+        {
+            "number": each.number,
+            "name": each.name,
+            "title": each.title,
+            "done": record.done,
+            "difficulty": each.difficulty,
+            "minutes": each.minutes,
+            "functions": len(each.functions),
+            "lines": each.lines,
+            "words": each.words,
+        }
+        for each, record in records
     ]
     lines = [
-        f"{row['number']:>3} {'done' if row['done'] else '    '}  {row['name']:<20} {row['title']}" for row in rows
+        f"{row['number']:>3} {'done' if row['done'] else '    '}  {row['name']:<20} {row['difficulty']:<6} "
+        f"{row['minutes']:>2} min  {row['title']}"
+        for row in rows
     ]
     emit(SimpleReport({"exercises": rows}, lines), arguments.json)
     return 0
@@ -191,6 +204,7 @@ def _print_start(exercise: Exercise, folder: CourseFolder, path: Path) -> None:
     columns = min(shutil.get_terminal_size((100, 24)).columns, 100)
     print(f"\n{exercise.number} {exercise.title}\n")
     Console(width=columns).print(Markdown(f"{exercise.summary}\n\n{exercise.page(folder.level)}"))
+    print(f"\n{exercise.effort}.")
     print(f"\n{exercise.picture().text(columns)}\n")
     *first_names, last_name = exercise.functions
     names = f"{', '.join(first_names)} and {last_name}" if first_names else last_name
