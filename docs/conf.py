@@ -16,6 +16,7 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "extensions.citations",
     "extensions.mathml",
     "extensions.outside",
     "extensions.glossary",
@@ -38,6 +39,11 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_execution_in_temp = True
 nb_merge_streams = True
+
+# The bibliography: every entry has an anchor named after its key.
+bibtex_bibfiles = ["references.bib"]
+bibtex_default_style = "author_year"
+bibtex_cite_id = "{key}"
 
 # The library's reference: signatures as they are written; `code` in docstrings; Google's sections.
 default_role = "code"

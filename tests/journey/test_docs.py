@@ -24,7 +24,7 @@ pytestmark = pytest.mark.thorough
 DOCS = ROOT / "docs"
 EXERCISES = ROOT / "src" / "glassformer_course" / "exercises"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
-LISTS = ("README.md", "index.md", "commands.md", "glossary.md", "library.md", "settings.md")
+LISTS = ("README.md", "index.md", "bibliography.md", "commands.md", "glossary.md", "library.md", "settings.md")
 """Pages that only link to others, or are filled in when the book is built."""
 TASKS = [page for page in PAGES if page not in (*LISTS, "benchmarks.md", "growth.md", "peers.md", "scikit-learn.md")]
 SMALL = tuple(

@@ -5,7 +5,7 @@ to the river (after Levesque et al. 2012, "The Winograd schema challenge"). Docu
 repetition of the noun.
 
 In a minimal pair, one text has the animal in place of "it", and the other text has the thing; only tokens after that
-noun are scored (partial scoring: Trinh & Le 2018, "A simple method for commonsense reasoning"). Pairs come as twins
+noun are scored (partial scoring: Trinh and Le 2018, "A simple method for commonsense reasoning"). Pairs come as twins
 with different adjectives, so that a different noun is correct in each. Twins count as correct only if both pairs are
 correct; chance is one in four. Some combinations of an animal, a thing and an adjective are held out: documents never
 contain them, and minimal pairs contain only held-out combinations, unless other combinations are requested.

@@ -4,7 +4,7 @@ Training uses FSDP2 as with `--shard`: every block is a unit, and all other para
 stores its rows of every weight, gradient and moment in float32; a unit's weights are gathered in bfloat16 before the
 unit runs, and its gradients are summed in float32. The formulas are in the docstrings, with their sources:
 
-* Rajbhandari, Rasley, Ruwase and He 2020, "ZeRO": sections 3 and 5 (sharding of 16 bytes per parameter), 7 (traffic).
+* Rajbhandari et al. 2020, "ZeRO": sections 3 and 5 (sharding of 16 bytes per parameter), 7 (traffic).
 * Kaplan et al. 2020, "Scaling laws for neural language models": section 2.1 (6 FLOPs per parameter and token).
 * Chowdhery et al. 2022, "PaLM": appendix B (FLOPs of attention, and model FLOPs utilization).
 * Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models": sections 4 and 5.

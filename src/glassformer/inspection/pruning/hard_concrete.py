@@ -1,6 +1,6 @@
 """Hard concrete gates: random gates in [0, 1] that have learnable probabilities of being exactly 0 and exactly 1.
 
-Louizos, Welling and Kingma 2018, section 2.2, with the constants of Voita et al. 2019 for heads:
+Louizos et al. 2018, section 2.2, with the constants of Voita et al. 2019 for heads:
 
     u ~ U(ε, 1 - ε)    s = sigmoid((ln u - ln(1 - u) + ln α) / β)    g = clip(s (ζ - γ) + γ, 0, 1)
 """

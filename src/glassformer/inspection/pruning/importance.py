@@ -1,4 +1,4 @@
-"""Importance of each head for the loss, from one backward pass per batch (Michel, Levy and Neubig 2019, section 4.1).
+"""Importance of each head for the loss, from one backward pass per batch (Michel et al. 2019, section 4.1).
 
     I_h = E_x |∂L(x) / ∂ξ_h|        ξ_h: gate of head h, equal to 1
 
