@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -141,3 +142,23 @@ def test_a_sharded_run_is_limited_by_minutes(tmp_path: Path) -> None:
     done = ended(limited)
     assert done.returncode == 0, done.stderr
     assert "short is ready" in done.stdout
+
+
+def test_hosts_with_other_settings_are_refused(tmp_path: Path) -> None:
+    text_file(tmp_path)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d"]
+    words += [f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=two", "-m", "glassformer", "train", "proverbs.txt"]
+    seeds = ("1", "2")
+    hosts = [
+        begin(*words, *SETTINGS, "--steps=9", "--out", "run", f"--train.seed={seed}", folder=tmp_path) for seed in seeds
+    ]
+    done = [ended(host) for host in hosts]
+    assert all(each.returncode for each in done)
+    said = "".join(each.stderr for each in done)
+    assert said.count("the processes of this run differ: train.seed is ") == 1
+    assert "1 (rank" in said
+    assert "2 (rank" in said
+    assert not (tmp_path / "run").exists()

@@ -128,6 +128,16 @@ def second_start(folder: Path, name: str, processes: Processes) -> str:
             return f"{type(error).__name__} {error}"
 
 
+def differing(processes: Processes) -> str:
+    """Return the error that this process raises if a setting of the first process differs."""
+    processes.require_equal({"model.layers": "2"})
+    try:
+        processes.require_equal({"model.layers": "2", "model.width": "32" if processes.is_rank_zero else "64"})
+    except GlassError as error:
+        return f"{type(error).__name__} {error}"
+    return "nothing"
+
+
 def evaluation(folder: Path, stepper: Stepper, processes: Processes) -> tuple[float, float | None, int]:
     """Return the validation loss, its confidence interval and the number of tokens, from all processes together."""
     rows = stepper.task.held_out(None)
@@ -157,6 +167,7 @@ def work(folder: Path, processes: Processes) -> dict[str, Any]:
         found[f"{kind} refusal"] = refusal(folder, f"{kind}-bad-{world}", make())
         found[f"{kind} full disk"] = full_disk(folder, f"{kind}-full-{world}", make(), train__shard=kind == "shards")
         found[f"{kind} second start"] = second_start(folder, f"{kind}-full-{world}", make())
+        found[f"{kind} differing"] = differing(make())
         for optimizer in CURVES:  # saved by two processes, resumed by this number of processes of this kind
             run = folder / f"{kind}-{world}-from-{optimizer}"
             processes.on_rank_zero(partial(shutil.copytree, folder / f"broken-{optimizer}", run))
@@ -211,7 +222,7 @@ def one(folder: Path, world: int, rank: int, port: int) -> None:
     places = {"WORLD_SIZE": world, "RANK": rank, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in places.items()})
     torch.set_num_threads(1)
-    with joined(small_config(folder).train) as processes:
+    with joined(small_config(folder)) as processes:
         torch.save(work(folder, processes), folder / f"{processes.world_size}-{processes.rank}.pt")
 
 

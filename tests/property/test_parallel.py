@@ -138,6 +138,16 @@ def test_an_error_of_the_writing_process_is_raised_in_all(found: Found, kind: st
         assert all(other == first.replace("GlassError", "ReportedElsewhereError") for other in others)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_processes_with_other_settings_are_refused(found: Found, kind: str) -> None:
+    for world, ranks in ((2, "rank 1"), (3, "rank 1, 2")):
+        first, *others = (each[f"{kind} differing"] for each in found.together[world])
+        problem, remedy = first.splitlines()
+        assert problem == f"GlassError the processes of this run differ: model.width is 32 (rank 0), 64 ({ranks})"
+        assert remedy == "Give the same options on every host, and install the same versions."
+        assert all(other == first.replace("GlassError", "ReportedElsewhereError") for other in others)
+
+
 def test_a_sharded_checkpoint_has_a_file_for_each_process_and_whole_weights(found: Found) -> None:
     for world in WORLDS:
         checkpoint = Run(found.folder / f"shards-adamw-{world}").checkpoint("last")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.base.config import TrainConfig
+from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, ReportedElsewhereError
 from glassformer.training.parallel.joining import (
     begun_by_this_job,
     is_rank_zero,
     job,
     joined,
-    report_errors_on_rank_zero,
+    report_errors_once,
 )
 from glassformer.training.parallel.processes import OneProcess
 from tests.property.trainers import small_config, small_trainer
@@ -24,15 +24,16 @@ def test_without_torchrun_there_is_one_process(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delenv(name, raising=False)
     assert job() is None
     assert is_rank_zero()
-    with joined(TrainConfig(shard=True)) as processes:
+    with joined(Config.from_dict({"train": {"shard": True}})) as processes:
         assert isinstance(processes, OneProcess)
 
 
-def test_only_the_first_process_prints_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "3")
-    for rank, kind in (("0", GlassError), ("2", ReportedElsewhereError)):
+def test_the_first_process_of_each_host_prints_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    for rank, local_rank, kind in (("0", "0", GlassError), ("2", "0", GlassError), ("3", "1", ReportedElsewhereError)):
         monkeypatch.setenv("RANK", rank)
-        with pytest.raises(GlassError) as caught, report_errors_on_rank_zero():
+        monkeypatch.setenv("LOCAL_RANK", local_rank)
+        with pytest.raises(GlassError) as caught, report_errors_once():
             raise GlassError("wrong", "right")
         assert type(caught.value) is kind
 

@@ -18,7 +18,7 @@ from glassformer.runs.folder import open_run
 from glassformer.runs.parent import Parent
 from glassformer.training.clock import since
 from glassformer.training.memory import configure_allocator, limit_shape_caches, reset_peak_memory
-from glassformer.training.parallel.joining import begun_by_this_job, joined, report_errors_on_rank_zero
+from glassformer.training.parallel.joining import begun_by_this_job, joined, report_errors_once
 from glassformer.training.parallel.processes import Processes
 from glassformer.training.plan_file import RunForecast
 from glassformer.training.reporting import OnlyWarnings, PlainLines, Reporter, Silent, choose_reporter
@@ -39,7 +39,7 @@ def start_requested(request: RunRequest, began: float, quiet: bool = False) -> I
     Raises:
         GlassError: a setting is not allowed, the run already exists, or its text cannot be used.
     """
-    with report_errors_on_rank_zero():
+    with report_errors_once():
         limit_shape_caches(request.config)
         config = request.config
         forecast = None
@@ -91,7 +91,8 @@ def start_run(
                 forecast.write(trainer.run)
             yield trainer
 
-    with _in_all_processes(config, open_new, quiet) as trainer:
+    facts = {"--out": str(folder.absolute()), "--resume": "not given"}
+    with _in_all_processes(config, facts, open_new, quiet) as trainer:
         yield trainer
 
 
@@ -110,7 +111,7 @@ def resume_run(
     Raises:
         GlassError: there is no run, or it cannot be resumed; see `resume_training`.
     """
-    with report_errors_on_rank_zero():
+    with report_errors_once():
         run = folder or newest_run(Path("runs"))
         config = open_run(run).config().with_changes(changes)
         config = as_recorded(config, choose_device(config.train.device))
@@ -120,21 +121,25 @@ def resume_run(
             run, changes, reporter, processes=processes, named_paths=named_paths, seconds=since(began)
         )
 
-    with _in_all_processes(config, open_resumed) as trainer:
+    facts = {"--out": str(run.absolute()), "--resume": "given"} | {f"the {k} file": v for k, v in named_paths.items()}
+    with _in_all_processes(config, facts, open_resumed) as trainer:
         yield trainer
 
 
 @contextmanager
 def _in_all_processes(
-    config: Config, open_trainer: Callable[[Reporter, Processes], AbstractContextManager[Trainer]], quiet: bool = False
+    config: Config,
+    facts: Mapping[str, str],
+    open_trainer: Callable[[Reporter, Processes], AbstractContextManager[Trainer]],
+    quiet: bool = False,
 ) -> Iterator[Trainer]:
-    """Connect the processes of torchrun, and yield the trainer that `open_trainer` creates.
+    """Connect the processes of torchrun, and yield the trainer that `open_trainer` creates; see `joined` for `facts`.
 
     Only rank 0 reports progress, unless `quiet` is True. Inside the block, Ctrl-C and SIGTERM stop training after the
     current step, and snapshots are recorded if `train.snapshots` is above 0.
     """
     limit_shape_caches(config)
-    with joined(config.train) as processes:
+    with joined(config, facts) as processes:
         if not processes.is_rank_zero:
             reporter: Reporter = Silent()
         else:

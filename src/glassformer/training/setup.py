@@ -124,6 +124,7 @@ def new_training(
     parent_text = None
     if parent is not None:
         entry = parent.entry()
+        processes.require_equal({f"the checkpoint {parent.checkpoint}": entry.weights_sha256})
         extra_facts |= {"parent": entry.facts()}
         parent_text = find_parent_text(entry, folder, config, text, processes)
     facts = {"data": data_facts, "tokenizers": _tokenizer_digests(config, text), **extra_facts}
@@ -227,7 +228,9 @@ def _read_once(processes: Processes, config: Config, read: Callable[[], Prepared
         return prepared[0].folder
 
     folder = processes.on_rank_zero(read_and_locate)
-    return prepared[0] if prepared else open_text(config, folder)
+    data = prepared[0] if prepared else open_text(config, folder)
+    processes.require_equal({f"the text in {folder}": data.text_hash})
+    return data
 
 
 def text_of_run(

@@ -11,6 +11,7 @@ import numpy as np
 
 from glassformer.base.config import WRITERS, Config
 from glassformer.base.errors import GlassError
+from glassformer.base.files import MANIFEST, sha256
 from glassformer.base.wording import counted, quoted
 from glassformer.model.device import autocast
 from glassformer.model.transformer import Model
@@ -170,6 +171,7 @@ class Trainer:
         if not checkpoints:
             return
         newest = checkpoints[-1]
+        self.processes.require_equal({f"the checkpoint {newest}": sha256(newest / MANIFEST)})
         self.state = load_checkpoint(newest, self.model, self.optimizers)
         if self.stepper.average is not None:
             self.stepper.average.exchange()  # the checkpoint's weights are the average

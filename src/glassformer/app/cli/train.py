@@ -107,9 +107,9 @@ def _resume(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
         GlassError: an option was given that only a new run can have, or the run cannot be resumed.
     """
     from glassformer.launch.start import resume_run
-    from glassformer.training.parallel.joining import report_errors_on_rank_zero
+    from glassformer.training.parallel.joining import report_errors_once
 
-    with report_errors_on_rank_zero():
+    with report_errors_once():
         for name in ("recipe", "config", "begin_from", "chat_template"):
             if getattr(arguments, name) is not None:
                 option = f"--{name.removeprefix('begin_').replace('_', '-')}"

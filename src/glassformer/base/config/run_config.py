@@ -106,6 +106,11 @@ class Config(BaseSettings):
             {name: {k: UNSET if v is None else v for k, v in section.items()} for name, section in sections.items()}
         )
 
+    def as_texts(self) -> dict[str, str]:
+        """Return the values of all settings as text, by `SECTION.FIELD`."""
+        sections = self.model_dump(mode="json")
+        return {f"{section}.{name}": setting_text(v) for section, each in sections.items() for name, v in each.items()}
+
     def with_changes(self, changes: Mapping[str, str]) -> Config:
         """Return a copy with changes in the form of `--set`: `SECTION.FIELD` -> text (`unset`: no value)."""
         values: dict[str, Any] = self.model_dump()

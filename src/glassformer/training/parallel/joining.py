@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
-from glassformer.base.config import Config, TrainConfig
+from glassformer import __version__
+from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, ReportedElsewhereError
 from glassformer.model.device import choose_device
 from glassformer.model.precision import FIELDS
-from glassformer.runs.folder import Run
+from glassformer.runs.folder import Run, package_versions
 from glassformer.training.parallel.processes import OneProcess, Processes
 
 LOST_CONNECTION_PHRASES = (
@@ -39,22 +41,27 @@ def is_rank_zero() -> bool:
 
 
 @contextmanager
-def report_errors_on_rank_zero() -> Iterator[None]:
-    """Return a context for work before the processes join, so that only rank 0 reports errors."""
+def report_errors_once() -> Iterator[None]:
+    """Return a context for work before the processes join, so that each host reports an error only once."""
     try:
         yield
     except GlassError as error:
-        if is_rank_zero():
+        if not several() or int(os.environ.get("LOCAL_RANK", "0")) == 0:
             raise
         raise ReportedElsewhereError(error.problem, error.remedy) from error
 
 
 @contextmanager
-def joined(train: TrainConfig) -> Iterator[Processes]:
+def joined(config: Config, facts: Mapping[str, str] | None = None) -> Iterator[Processes]:
     """Join the processes of this run, yield them, and leave the process group at the end.
 
+    Args:
+        config: all settings.
+        facts: further values that must be the same in all processes; name in messages -> value.
+
     Raises:
-        GlassError: there is no device for this process, or another process has ended.
+        GlassError: there is no device for this process, another process has ended or does not start, or a process has
+            other settings, other `facts`, or another version of the code or of a package.
     """
     if not several():
         yield OneProcess()
@@ -62,34 +69,56 @@ def joined(train: TrainConfig) -> Iterator[Processes]:
     import torch.distributed as dist
     from torch.distributed.rendezvous import rendezvous
 
+    from glassformer.training.parallel.heartbeat import JOIN, REMEDY, Heartbeat
     from glassformer.training.parallel.replicas import Replicas
 
-    device = _device_of_process(train.device)
-    store, rank, world = next(rendezvous("env://"))
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        # Restarted processes must not find the addresses of killed processes in the store: pytorch issue 167288.
-        start = os.environ.get("TORCHELASTIC_RESTART_COUNT")
-        store = dist.PrefixStore(f"start {start}", store)  # type: ignore[attr-defined]
-    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+    device = _device_of_process(config.train.device)
+    heartbeat = None
     try:
-        if train.shard:
-            from glassformer.training.parallel.shards import Shards
+        store, rank, world = next(rendezvous("env://", timeout=JOIN))
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            # Restarted processes must not find the addresses of killed processes in the store: pytorch issue 167288.
+            start = os.environ.get("TORCHELASTIC_RESTART_COUNT")
+            store = dist.PrefixStore(f"start {start}", store)  # type: ignore[attr-defined]
+        heartbeat = Heartbeat(store, rank, world)
+        with heartbeat.running():
+            backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+            dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+            try:
+                if config.train.shard:
+                    from glassformer.training.parallel.shards import Shards
 
-            yield Shards()
-        else:
-            yield Replicas()
+                    processes: Replicas = Shards()
+                else:
+                    processes = Replicas()
+                processes.require_equal({**_code(), "device": device.type, **config.as_texts(), **(facts or {})})
+                yield processes
+            finally:
+                dist.destroy_process_group()
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and not any(
             phrase in str(error) for phrase in LOST_CONNECTION_PHRASES
         ):
             raise
+        silent = None if heartbeat is None else heartbeat.silent(2)
         raise GlassError(
-            "another process of this run has ended or does not respond",
-            "Resume with --resume, or let torchrun --max-restarts N do it; saved checkpoints are intact.",
+            f"another process of this run has ended or does not respond{'' if silent is None else f': {silent}'}",
+            REMEDY,
         ) from error
-    finally:
-        dist.destroy_process_group()
+
+
+def _code() -> dict[str, str]:
+    """Return the versions of everything that computes: glassformer, its code, Python and packages."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(f"{path.relative_to(root).as_posix()}\n".encode() + path.read_bytes())
+    return {
+        "glassformer": __version__,
+        "the code of glassformer": f"SHA-256 {digest.hexdigest()[:16]}",
+        "Python": platform.python_version(),
+        **package_versions(),
+    }
 
 
 def _device_of_process(name: str) -> torch.device:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -72,6 +72,9 @@ class Processes(Protocol):
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all processes, in order of rank."""
 
+    def require_equal(self, facts: Mapping[str, str]) -> None:
+        """Raise a `GlassError` in all processes if a value is not the same in all; it names values and ranks."""
+
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
         """Call `make` in process 0 only, and return its value in all processes; a `GlassError` is raised in all."""
 
@@ -133,6 +136,9 @@ class OneProcess:
     def gather(self, value: Value) -> list[Value]:
         """Return a list with only this value."""
         return [value]
+
+    def require_equal(self, facts: Mapping[str, str]) -> None:
+        """Do nothing, as there are no other processes."""
 
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
         """Call `make`, and return its value."""

@@ -5,7 +5,7 @@ This is PyTorch's `DistributedDataParallel` (DDP; Li et al. 2020).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -98,6 +98,26 @@ class Replicas:
         values: list[Any] = [None] * self.world_size
         dist.all_gather_object(values, value, self._group)
         return values
+
+    def require_equal(self, facts: Mapping[str, str]) -> None:
+        """Raise a `GlassError` in all processes if a value is not the same in all; it names values and ranks."""
+        found = self.gather(dict(facts))
+        different = []
+        for name in dict.fromkeys(name for each in found for name in each):
+            ranks: dict[str, list[str]] = {}
+            for rank, each in enumerate(found):
+                ranks.setdefault(each.get(name, "missing"), []).append(str(rank))
+            if len(ranks) > 1:
+                values = (f"{value[:80]} (rank {', '.join(having)})" for value, having in ranks.items())
+                different.append(f"{name} is {', '.join(values)}")
+        if different:
+            more = f"; and {len(different) - 3} more" if len(different) > 3 else ""
+            self.raise_on_all(
+                GlassError(
+                    f"the processes of this run differ: {'; '.join(different[:3])}{more}",
+                    "Give the same options on every host, and install the same versions.",
+                )
+            )
 
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
         """Call `make` in process 0 while the others wait, and broadcast its value or its error."""
