@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import count
@@ -14,6 +13,7 @@ from typing import Any
 
 from glassformer.base.errors import GlassError
 from glassformer.base.files import convert_os_errors, write_text
+from glassformer.base.locks import output_lock
 from glassformer.base.wording import LEVELS, quoted
 from glassformer_course.course import all_exercises, find
 from glassformer_course.exercise import HINTS, Exercise
@@ -22,7 +22,7 @@ from glassformer_course.notebooks import notebook
 
 STATE = "course.json"
 VERSION = 1  # format of course.json
-LOCK_TIMEOUT = 2.0  # seconds to wait for the lock that another process holds
+LOCK_TIMEOUT = 10.0  # seconds to wait for the lock that another process holds
 DEFAULT = Path("glass-learn")
 
 
@@ -132,17 +132,17 @@ class CourseFolder:
             The path of the stub, and the new path of the old file, or None if there was no old file.
         """
         path = self.file(exercise)
-        old_path = next(
-            name for n in count(1) if not (name := path.with_name(f"{exercise.file_name}.old-{n}.py")).exists()
-        )
-        existed = path.exists()
-        if existed:
-            with convert_os_errors(path):
-                path.rename(old_path)
         with self._locked_update():
+            existed = path.exists()
+            old_paths = (path.with_name(f"{exercise.file_name}.old-{n}.py") for n in count(1))
+            old_path = next(each for each in old_paths if not each.exists())
+            if existed:
+                with convert_os_errors(path):
+                    path.rename(old_path)
+            self._write(path, exercise.stub)
             record = self.record(exercise)
             self.records[exercise.name] = Record(hints_seen=record.hints_seen, solution_seen=record.solution_seen)
-        return self.start(exercise), old_path if existed else None
+        return path, old_path if existed else None
 
     def note(self, verdict: Verdict) -> None:
         """Record the result of a check. An exercise that was once solved stays solved."""
@@ -170,24 +170,12 @@ class CourseFolder:
     @contextmanager
     def _locked_update(self) -> Iterator[None]:
         """Reload the records, let the caller change them, and save them, under a lock between processes."""
-        lock = self.path / f"{STATE}.lock"
-        deadline = time.monotonic() + LOCK_TIMEOUT
-        with convert_os_errors(lock):
-            self.path.mkdir(parents=True, exist_ok=True)
-            while time.monotonic() < deadline:  # after that, assume that the process that held the lock was killed
-                with suppress(FileExistsError):
-                    lock.touch(exist_ok=False)
-                    break
-                time.sleep(0.01)
-        try:
+        with output_lock(self.path / STATE, "--folder", LOCK_TIMEOUT):
             state = self._read_state()
             self.records = {name: Record(**facts) for name, facts in state.get("records", {}).items()}
             self.edited = _is_edited(state)
             yield
             self._save()
-        finally:
-            with convert_os_errors(lock):
-                lock.unlink(missing_ok=True)
 
     def _save(self) -> None:
         state: dict[str, Any] = {"version": VERSION, "level": self.level}

@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from unittest import mock
 
 from tests.campaigns.configurations import Configuration, write_texts
 from tests.campaigns.processes import Process, load
@@ -83,7 +84,8 @@ class Trained:
 
         If the first process has ended, the second one may train; it is then killed.
         """
-        process = Process(["train", "--resume", "--out", "run"], self.home, self.home / "second")
+        with mock.patch("tempfile.tempdir", str(self.home)):  # as on another machine: it sees only the run's own lock
+            process = Process(["train", "--resume", "--out", "run"], self.home, self.home / "second")
         deadline = time.monotonic() + 60
         while process.wait(0.2) is None and self.first.poll() is None and time.monotonic() < deadline:
             pass

@@ -107,7 +107,7 @@ REFUSED = {
         "was given with",
     ),
     "no tokenizer": (["proverbs.txt", "--out", "o", "--tokenizer", "none.json"], "none.json cannot be read"),
-    "taken": (["proverbs.txt", "--out", "proverbs.txt"], "exists already"),
+    "taken": (["proverbs.txt", "--out", "proverbs.txt"], "already exists and is not overwritten"),
 }
 
 

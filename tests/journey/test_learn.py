@@ -290,7 +290,7 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
         (("assign", "2"), "no --out was given\nName a new folder: --out week-1"),
         (
             ("assign", "2", "--out", "damaged"),
-            "damaged already exists and is not an empty folder\nChoose a new folder: --out FOLDER.",
+            "damaged already exists and is not overwritten\nChoose another --out, or move damaged away.",
         ),
         (("grade", "nowhere"), "there is no folder nowhere\n"),
         (("grade", "damaged", "--seconds", "0"), "--seconds is 0.0\nGive a number above 0, at most 3,600."),

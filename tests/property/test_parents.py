@@ -15,7 +15,7 @@ import torch
 import glassformer as gf
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.inspection.pruning.new_run import prune_model, write_pruned
+from glassformer.inspection.pruning.new_run import prune_model, read_training_state, write_pruned
 from glassformer.model.weights import load_tensors
 from glassformer.runs.folder import Run
 from glassformer.runs.opening import OpenedRun
@@ -227,7 +227,7 @@ def test_pruning_a_run_with_frozen_parts_works(tmp_path: Path) -> None:
     child = child_of(parent, tmp_path, train__freeze="layers.0")
     train(child)
     run = OpenedRun.load(child.run.folder)
-    smaller = prune_model(run, ["dec.1.self.0"])
+    smaller = prune_model(read_training_state(run, "best"), ["dec.1.self.0"])
     assert smaller.names == ("dec.1.self.0",)
     write_pruned(tmp_path / "smaller", run, smaller, {})
     assert "parent" in json.loads((tmp_path / "smaller" / "manifest.json").read_text())

@@ -153,7 +153,9 @@ def test_after_a_kill_and_resume_every_snapshot_exists_once_unchanged(tmp_path: 
     killed_after(killed, 14)
     files = snapshot_files(killed.run.snapshots_folder)
     assert max(files) == 14
-    (killed.run.snapshots_folder / "step-000015.npz.partial").write_bytes(b"half")
+    left = killed.run.snapshots_folder / ".step-000015.npz.0123ab_d.partial"
+    left.mkdir()
+    (left / "step-000015.npz").write_bytes(b"half")
     again = watched(resumed(tmp_path, "killed"))
     assert again.state.step == 12
     assert again.observer is not None

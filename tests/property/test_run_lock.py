@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import lock_descriptor, unlock_descriptor
 
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_bytes
@@ -95,7 +96,8 @@ def test_only_one_of_two_new_runs_in_one_folder_is_created(tmp_path: Path) -> No
     both = [start(*arguments, folder=tmp_path) for _ in range(2)]
     done = sorted((ended(process) for process in both), key=lambda each: each.returncode)
     assert [each.returncode for each in done] == [0, 2], [each.stderr for each in done]
-    assert TRAINING in done[1].stderr or "run already contains a run" in done[1].stderr
+    refused = (TRAINING, "another glass command is writing run", "run already contains a run")
+    assert any(problem in done[1].stderr for problem in refused)
     assert Run(tmp_path / "run").checkpoint("last").name == "step-000020"
 
 
@@ -138,16 +140,19 @@ def test_a_file_system_without_locks_is_reported(folder: Path, monkeypatch: pyte
 
 
 def test_checking_a_lock_does_not_block_others(tmp_path: Path) -> None:
-    """`is_held` takes the lock for a moment; a trainer that starts at that moment waits for it."""
-    fcntl = pytest.importorskip("fcntl", reason="this system locks in another way")
+    """`is_held` takes the lock for a moment; a trainer that starts at that moment waits, others that ask do too."""
+    assert not is_held(tmp_path)
     with folder_lock(tmp_path):
         assert is_held(tmp_path)
-    with (tmp_path / "lock").open("rb") as asking:
-        fcntl.flock(asking.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-        assert not is_held(tmp_path)
-        threading.Timer(0.06, lambda: fcntl.flock(asking.fileno(), fcntl.LOCK_UN)).start()
-        with folder_lock(tmp_path):
-            assert is_held(tmp_path)
+    with (tmp_path / "lock").open("rb+") as asking:
+        for seconds, ask in ((0.06, None), (0.002, is_held)):
+            assert lock_descriptor(asking.fileno(), blocking=False)
+            threading.Timer(seconds, unlock_descriptor, [asking.fileno()]).start()
+            if ask is not None:
+                assert not ask(tmp_path)
+                continue
+            with folder_lock(tmp_path):
+                assert is_held(tmp_path)
 
 
 def test_a_removed_lock_file_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,24 +194,32 @@ def test_two_processes_may_write_the_same_file(tmp_path: Path, monkeypatch: pyte
 
 def test_leftovers_of_killed_processes_are_removed_but_not_active_files(folder: Path) -> None:
     run = folder / "run"
-    left = ["best.partial", "config.toml.0123abcd.partial", "checkpoints/step-000009.0123abcd.partial/file"]
-    others = ["verify.json.0123abcd.partial", "notes.partial"]
+    left = [".best.0123ab_d.partial/best", ".config.toml.0123abcd.partial/config.toml"]
+    left += ["checkpoints/.step-000009.0123abcd.partial/step-000009/file"]
+    left += ["checkpoints/.step-000003.0123abcd.old/file"]
+    others = [
+        ".verify.json.0123abcd.partial/verify.json",
+        "best.partial",
+        "best.0123abcd.partial",
+        ".best.mine.partial",
+    ]
+    others += [f"checkpoints/step-000003{suffix}/file" for suffix in (".old", ".partial", "-good", ".0123abcd.partial")]
     for name in (*left, *others):
-        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_bytes(b"half")
     assert here("train", "--resume", "--out", "run", folder=folder).returncode == 0
     assert not [name for name in left if (run / name).exists()]
-    assert not list((run / "checkpoints").glob("*.partial"))
+    assert not list((run / "checkpoints").glob(".*"))
     assert all((run / name).exists() for name in others)
 
 
 def test_an_incomplete_run_is_not_resumed_as_the_newest(folder: Path) -> None:
-    """As in `glass prune`: a run has another name until it is complete."""
+    """As in `glass prune`: a run is in a hidden folder until it is complete."""
     (folder / "runs").mkdir()
     (folder / "run").rename(folder / "runs/run")
-    shutil.copytree(folder / "runs/run", folder / "runs/smaller.0123abcd.partial")
+    shutil.copytree(folder / "runs/run", folder / "runs/.smaller.0123abcd.partial/smaller")
     for name in ("config.toml", "last"):
-        os.utime(folder / "runs/smaller.0123abcd.partial" / name, (2**33, 2**33))
+        os.utime(folder / "runs/.smaller.0123abcd.partial/smaller" / name, (2**33, 2**33))
     done = here("train", "--resume", folder=folder)
     assert done.returncode == 0, done.stderr
     assert "resuming runs" in done.stderr.replace("\\", "/")

@@ -279,7 +279,7 @@ def test_unreferenced_checkpoints_are_removed_on_resume(folder: Path) -> None:
 
 
 def test_a_checkpoint_whose_replacement_was_killed_is_used(folder: Path) -> None:
-    """If `write_folder` is killed between its two renames, the only checkpoint is step-N.old."""
+    """If `write_folder` is killed between its two renames, the only checkpoint is in a hidden folder."""
     before = kept(Run(folder / "run"))
     code = """
 import os, sys
@@ -287,14 +287,15 @@ from pathlib import Path
 from glassformer.base import files
 rename = files._replace
 def killed(source, target):
-    if target.name == "step-000003":
+    if target == Path("run/checkpoints/step-000003"):
         os._exit(9)
     rename(source, target)
 files._replace = killed
 files.write_folder(Path("run/checkpoints/step-000003"), lambda folder: (folder / "file").write_bytes(b"new"))
 """
     assert ended(begin("-c", code, folder=folder)).returncode == 9
-    assert "step-000003.old" in [path.name for path in (folder / "run/checkpoints").iterdir()]
+    assert not (folder / "run/checkpoints/step-000003").exists()
+    assert len(list((folder / "run/checkpoints").glob(".step-000003.*.old/step-000003/state.json"))) == 1
     assert here("generate", "run", "the", "--tokens", "2", folder=folder).returncode == 0
     done = here(*RESUME, folder=folder)
     assert done.returncode == 0, done.stderr
@@ -310,7 +311,7 @@ def test_an_error_while_a_folder_is_replaced_leaves_the_old_one(
     rename = files._replace
 
     def refuse(source: Path, target: Path) -> None:
-        if target == final and source.name.endswith(".partial"):
+        if target == final and source.parent.name.endswith(".partial"):
             raise OSError(5, "Input/output error", str(target))
         rename(source, target)
 

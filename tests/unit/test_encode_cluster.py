@@ -208,7 +208,7 @@ def test_an_encoded_text_is_opened_only_with_its_settings(folder: Path) -> None:
     for other, tokenizer, mask, problem in changed(folder / "out"):
         with pytest.raises(GlassError, match=problem):
             open_encoded(RECORD_KINDS["masked" if mask else "lm"], other, tokenizer)
-    with pytest.raises(GlassError, match="exists already"):
+    with pytest.raises(GlassError, match="already exists and is not overwritten"):
         encode_here(LM, data, VOCABULARY, folder / "out", silent)
     with (
         pytest.raises(GlassError, match="an encoded text"),
@@ -225,7 +225,7 @@ def test_leftovers_of_a_job_do_not_allow_replacing_a_finished_folder(folder: Pat
     third = other.replace(source=str(folder / "texts" / "c.txt"))
     with open_source(LM, third, folder) as source:
         plan_job(source, VOCABULARY, folder / "out").begin()
-    with pytest.raises(GlassError, match="exists already"):
+    with pytest.raises(GlassError, match="already exists and is not overwritten"):
         encode_with_datatrove(LM, other, VOCABULARY, folder / "out", silent, workers=1)
     assert (folder / "out" / "train.ds").read_bytes() == before
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import json
 import os
-import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory, mkdtemp
 
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.wording import counted
 
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"
-"""Suffix of a file or folder while it is being written."""
+"""Suffix of the hidden folder in which a file or folder is written; see `temporary_path`."""
 OLD = ".old"
-"""Suffix of a folder while it is being replaced."""
+"""Suffix of the hidden folder that keeps a folder while `atomic_folder` replaces it."""
 
 
 @contextmanager
@@ -64,6 +65,11 @@ def convert_os_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
+def output_path(argument: str) -> Path:
+    """Return the argument of an option as a path; `glass` holds the lock of paths of this type (`base.locks`)."""
+    return Path(argument)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a small UTF-8 file atomically."""
     write_bytes(path, text.encode("utf-8"))
@@ -71,80 +77,142 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a small file atomically."""
-    with convert_os_errors(path):
-        partial = partial_path(path)
-        try:
-            with partial.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            _replace(partial, path)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(data)
 
 
-def partial_path(path: Path) -> Path:
-    """Return a temporary path beside `path` with a random name, so that two processes do not write the same file."""
-    return path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path; if the block writes a file there without an error, rename the file to `path`.
+
+    An existing file at `path` is replaced, and stays unchanged if the block fails.
+    """
+    with convert_os_errors(path), temporary_path(path) as temporary:
+        yield temporary
+        sync(temporary)
+        _replace(temporary, path)
 
 
-def refuse_no_folder(path: Path) -> None:
-    """Raise a `GlassError` if the parent folder of `path` does not exist; call it before long work."""
+@contextmanager
+def temporary_path(final: Path) -> Iterator[Path]:
+    """Yield a path with the name of `final` in a new hidden folder beside it, from which a rename to `final` is atomic.
+
+    The hidden folder has a random name, such as `.ex.k3v8_0ab.partial`, so that it is never a folder of the user or of
+    another process. Only its owner may read it; the file or folder that is made inside has the usual permissions. At
+    the end it is removed with its contents. A killed process leaves it behind.
+    """
+    with TemporaryDirectory(PARTIAL, f".{final.name}.", final.parent, ignore_cleanup_errors=True) as folder:
+        yield Path(folder) / final.name
+
+
+def hidden_folders(folder: Path, names: str, suffix: str = PARTIAL) -> list[Path]:
+    """Return the hidden folders in `folder` of files whose names match a pattern: in use, or of killed processes."""
+    return list(folder.glob(f".{names}.{'[a-z0-9_]' * 8}{suffix}"))
+
+
+def refuse_no_file(path: Path, option: str = "--out") -> None:
+    """Check that a file can be written to `path`, the value of `option`; call it before long work.
+
+    Raises:
+        GlassError: the parent folder does not exist, or `path` is a folder, a device or a pipe.
+    """
+    if path.is_dir():
+        raise GlassError(f"{option} {path} is a folder", "Give the name of a file.")
     if not path.parent.is_dir():
         raise GlassError(f"there is no folder {path.parent} to write {path.name} into", "Create it first.")
+    if path.exists() and not path.is_file():
+        raise GlassError(f"{option} {path} is not a regular file", "Give the name of a new file.")
+
+
+def refuse_taken(out: Path) -> None:
+    """Raise a `GlassError` if `out` exists, even as a broken symbolic link; an empty folder is allowed."""
+    with convert_os_errors(out):
+        taken = any(out.iterdir()) if out.is_dir() else out.exists() or out.is_symlink()
+    if taken:
+        raise GlassError(f"{out} already exists and is not overwritten", f"Choose another --out, or move {out} away.")
+
+
+@contextmanager
+def new_output(out: Path) -> Iterator[Path]:
+    """Yield a temporary path; if the block writes a file or folder there without an error, rename it to `out`.
+
+    `out` appears when it is complete. Missing parent folders are created, and removed again if the block fails.
+
+    Raises:
+        GlassError: `out` exists and is not an empty folder, or the disk cannot be written. Errors of the block are
+            passed on.
+    """
+    refuse_taken(out)
+    final = out.resolve()
+    with no_empty_folders(final.parent), convert_os_errors(out):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_path(final) as temporary:
+            yield temporary
+            for path in (*temporary.rglob("*"), temporary):
+                sync(path)
+            refuse_taken(out)  # another program may have created it meanwhile
+            if out.is_dir():
+                final.rmdir()  # on Windows, no folder can be renamed to an existing one
+            _replace(temporary, final)
+            sync(final.parent)
 
 
 def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
-    """Write a folder of files atomically, with a manifest of their sizes and SHA-256 hashes.
-
-    Args:
-        final: path of the folder; an existing folder is replaced.
-        fill: function that writes the files into the folder that it receives.
-    """
-    with atomic_folder(final) as partial:
-        fill(partial)
+    """Call `fill` with a temporary folder, and rename the folder to `final`; see `atomic_folder`."""
+    with atomic_folder(final) as temporary:
+        fill(temporary)
 
 
 @contextmanager
 def atomic_folder(final: Path) -> Iterator[Path]:
     """Yield an empty folder to fill; if the block ends without an error, write its manifest and rename it to `final`.
 
-    An existing folder at `final` is replaced: it is named `final` + ".old" until the new folder is in place. A process
-    that is killed in between leaves the old folder under that name, and `restore_folder` renames it back.
+    An existing folder at `final` is replaced: it is kept in a hidden folder until the new folder is in place. A process
+    that is killed in between leaves it there, and `restore_folder` renames it back.
     """
-    partial = partial_path(final)
-    with convert_os_errors(final):
+    with convert_os_errors(final), temporary_path(final) as temporary:
+        temporary.mkdir()
+        yield temporary
+        write_manifest(temporary)
+        old_home = Path(mkdtemp(OLD, f".{final.name}.", final.parent)) if final.exists() else None
         try:
-            partial.mkdir(parents=True)
-            yield partial
-            files = sorted(path for path in partial.iterdir())
-            manifest = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files}
-            write_text(partial / MANIFEST, json.dumps({"files": manifest}, indent=1))
-            for path in files:
-                sync(path)
-            sync(partial)
-            if final.exists():
-                shutil.rmtree(old_path(final), ignore_errors=True)
-                _replace(final, old_path(final))
-            _replace(partial, final)
+            if old_home is not None:
+                _replace(final, old_home / final.name)
+            _replace(temporary, final)
             sync(final.parent)
         except BaseException:
             restore_folder(final)
-            shutil.rmtree(partial, ignore_errors=True)
             raise
-        shutil.rmtree(old_path(final), ignore_errors=True)
+        if old_home is not None:
+            rmtree(old_home, ignore_errors=True)
 
 
-def old_path(final: Path) -> Path:
-    """Return the path to which `atomic_folder` renames an existing folder `final` while it replaces the folder."""
-    return final.with_name(final.name + OLD)
+def write_manifest(folder: Path) -> None:
+    """Write the manifest of a folder of files, with their sizes and SHA-256 hashes, and flush all to the disk."""
+    files = sorted(folder.iterdir())
+    manifest = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files}
+    write_text(folder / MANIFEST, json.dumps({"files": manifest}, indent=1))
+    for path in (*files, folder):
+        sync(path)
+
+
+def old_folder(final: Path) -> Path | None:
+    """Return the folder that a killed `atomic_folder` had not yet replaced at `final`; None if there is none."""
+    homes = hidden_folders(final.parent, glob.escape(final.name), OLD)
+    return next((home / final.name for home in homes if (home / final.name).is_dir()), None)
 
 
 def restore_folder(final: Path) -> None:
-    """Undo an interrupted replacement by `atomic_folder`: if `final` is missing, rename the old folder back to it."""
-    if old_path(final).exists() and not final.exists():
-        _replace(old_path(final), final)
+    """Undo or complete interrupted replacements by `atomic_folder`: rename the old folder back if `final` is missing.
+
+    The caller must be the only process that writes `final`.
+    """
+    old = old_folder(final)
+    if old is not None and not final.exists():
+        _replace(old, final)
+    if final.exists():
+        for home in hidden_folders(final.parent, glob.escape(final.name), OLD):
+            rmtree(home, ignore_errors=True)
 
 
 def is_complete(folder: Path) -> bool:
@@ -179,7 +247,11 @@ def check_folder(folder: Path) -> None:
                 raise GlassError(f"{path} is missing", remedy)
             state = "truncated" if size < expected_size else "longer than recorded"
             raise GlassError(f"{path} is {state}: it has {counted(size, 'bytes')}, not {expected_size:,}", remedy)
-        if sha256(path) != digest:
+        try:
+            altered = sha256(path) != digest
+        except FileNotFoundError:  # training has just deleted the checkpoint
+            raise GlassError(f"{path} is missing", remedy) from None
+        if altered:
             raise GlassError(f"{path} was altered: its SHA-256 differs", remedy)
 
 

@@ -1,24 +1,26 @@
-"""Locks that let only one process at a time write to a folder; a lock is released when its block or process ends."""
+"""Locks between processes: of a folder that a process changes, and of the output of a command.
+
+Both are locks of the operating system (`filelock`), which end with the process, even if it is killed.
+"""
 
 from __future__ import annotations
 
-import errno
+import hashlib
 import os
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+
+from filelock import FileLock, Timeout, lock_descriptor
 
 from glassformer.base.errors import GlassError
 from glassformer.base.files import convert_os_errors
 
 FILE = "lock"
-ATTEMPTS = 5
-PAUSE = 0.05
-"""Seconds between two attempts to lock. One attempt is not enough, because `is_held` holds the lock for a moment."""
-HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)
-"""Error numbers that mean that another process holds the lock; any other number means that locking is not possible."""
+WAIT = 0.25
+"""Seconds to wait for a lock. One attempt is not enough, because `is_held` holds the lock for a moment."""
 
 
 @contextmanager
@@ -32,69 +34,88 @@ def folder_lock(folder: Path, doing: str = "training") -> Iterator[None]:
     Raises:
         GlassError: another process holds the lock, or the folder cannot be written or locked.
     """
-    with _open_locked(folder, doing):
+    path = folder / FILE
+    is_new = not path.exists()
+    lock = FileLock(path, timeout=WAIT, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise GlassError(
+            f"another process is {doing} in {folder}", "Wait until it has finished, or stop it with Ctrl-C."
+        ) from None
+    except OSError as error:
+        if error.filename is not None:  # the file cannot be opened
+            with convert_os_errors(path):
+                raise
+        if is_new:
+            path.unlink(missing_ok=True)
+        raise GlassError(
+            f"{folder} cannot be locked: its file system does not support locks ({error.strerror or error})",
+            "Choose a folder on a local disk, or mount the file system with support for locks.",
+        ) from error
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def is_held(folder: Path) -> bool:
     """Return whether a process currently holds `folder/lock`; nothing is written."""
+    path = folder / FILE
     try:
-        file = (folder / FILE).open("rb")
+        descriptor = os.open(path, os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY)
     except OSError:  # there is no lock file, or no permission to read it
         return False
-    with file:
-        try:
-            _lock(file.fileno(), shared=True)
-        except OSError as error:
-            return _is_held_elsewhere(error)
-    return False
-
-
-def _open_locked(folder: Path, doing: str) -> BinaryIO:
-    """Open and lock `folder/lock`; closing the file releases the lock."""
-    path = folder / FILE
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            time.sleep(PAUSE)
-        with convert_os_errors(path):
-            new = not path.exists()
-            file = path.open("a+b")
-        try:
-            _lock(file.fileno(), shared=False)
-        except OSError as error:
-            file.close()
-            if not _is_held_elsewhere(error):
-                if new:
-                    path.unlink(missing_ok=True)
-                raise GlassError(
-                    f"{folder} cannot be locked: its file system does not support locks ({error.strerror or error})",
-                    "Choose a folder on a local disk, or mount the file system with support for locks.",
-                ) from error
-            continue
-        if _is_same_file(file, path):
-            return file
-        file.close()  # another process removed the folder meanwhile: this lock has no effect
-    raise GlassError(f"another process is {doing} in {folder}", "Wait until it has finished, or stop it with Ctrl-C.")
-
-
-def _is_same_file(file: BinaryIO, path: Path) -> bool:
-    """Return whether an open file is still the file at `path`."""
     try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
+        for _ in range(3):  # another process that asks the same holds the lock for a moment
+            if lock_descriptor(descriptor, blocking=False):
+                return False
+            time.sleep(0.005)
+        return True
+    except OSError:  # the file system does not support locks
         return False
+    finally:
+        os.close(descriptor)
 
 
-def _is_held_elsewhere(error: OSError) -> bool:
-    return os.name == "nt" or error.errno in HELD  # Windows has no separate error for a lock that is held
+@contextmanager
+def output_lock(out: Path, option: str = "--out", wait: float = WAIT) -> Iterator[None]:
+    """Hold the lock of an output path inside the block, so that a second command with this output is refused at once.
 
+    The lock file is in a folder of the user below the folder for temporary files, and its name is a hash of the
+    resolved path: relative paths and symbolic links to one output share a lock, the parent folder of the output need
+    not exist, and no lock file appears beside the output. The file is removed at the end; a killed process leaves an
+    empty file there, which locks nothing.
 
-def _lock(descriptor: int, shared: bool) -> None:
-    if os.name == "nt":
-        import msvcrt
+    Other users, and other machines on a shared disk, do not see the lock. It only makes the error early: every output
+    is written under a random name and renamed (see `base.files`), so it is complete without the lock too. For the same
+    reason, the block runs without a lock if the file system cannot lock.
 
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-    else:
-        import fcntl
+    Args:
+        out: path of the file or folder that the block writes.
+        option: name of the option that gave the path, for the error message.
+        wait: number of seconds to wait for the lock.
 
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    Raises:
+        GlassError: another command holds the lock.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else ""  # on Windows, each user has a folder for temporary files
+    digest = hashlib.sha256(os.fsencode(os.path.realpath(out))).hexdigest()
+    path = Path(tempfile.gettempdir(), f"glassformer-{user}", f"{digest[:32]}.lock")
+    lock = FileLock(path, timeout=wait, fallback_to_soft=False)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise GlassError(
+            f"another glass command is writing {out}", f"Wait until it has finished, or choose another {option}."
+        ) from None
+    except OSError:  # the file system does not support locks
+        pass
+    try:
+        yield
+    finally:
+        if lock.is_locked:
+            with suppress(OSError):  # Windows does not delete open files; there, `release` deletes it
+                path.unlink()  # before the release: a process that waits for this file then makes a new one
+            lock.release()

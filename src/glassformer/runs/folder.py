@@ -39,19 +39,19 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 from glassformer import __version__
 from glassformer.base.config import Config, Task
 from glassformer.base.errors import MALFORMED, GlassError, nearest
 from glassformer.base.files import (
     OLD,
-    PARTIAL,
     check_folder,
     convert_os_errors,
+    hidden_folders,
     is_complete,
     no_empty_folders,
-    old_path,
+    old_folder,
     recorded_sha256,
     restore_folder,
     write_text,
@@ -63,6 +63,9 @@ CHECKPOINT = re.compile(r"step-[0-9]+")
 """Pattern of the name of a checkpoint folder."""
 Folder = str | PathLike[str]
 """Accepted types for the path of a folder."""
+READINGS = 100
+"""Maximum number of checkpoints that a reader tries while training replaces them."""
+Value = TypeVar("Value")
 FORMAT = 1
 """Format version of run folders, stored in `manifest.json`. It increases when older versions cannot read newer runs."""
 CREATING = "glassformer.creating"
@@ -81,7 +84,7 @@ WRITTEN_BY_TRAINING = (
     "best",
     "last",
 )
-"""Files whose partial versions, left by a killed process, `Run.clean_up` removes."""
+"""Files that training writes; `Run.clean_up` removes what killed processes left of them."""
 
 
 @dataclass(frozen=True)
@@ -311,10 +314,8 @@ class Run:
                 f"To write it again, resume training: {self._resume_command()}",
             )
         folder = self.checkpoints_folder / name
-        if (
-            not folder.exists() and old_path(folder).exists()
-        ):  # a killed process left the old checkpoint under this name
-            folder = old_path(folder)
+        if not folder.exists():  # a process may have been killed while it replaced the checkpoint
+            folder = old_folder(folder) or folder
         try:
             check_folder(folder)
         except GlassError as error:
@@ -323,6 +324,32 @@ class Run:
             remedy = complete if others else "Restore the checkpoint from a copy of the run, or train a new run."
             raise GlassError(error.problem, remedy) from None
         return folder
+
+    def read_checkpoint(self, which: Which, read: Callable[[Path], Value]) -> tuple[Path, Value]:
+        """Verify a checkpoint and read it, and return its folder and the result of `read`.
+
+        Training deletes a checkpoint soon after `best` or `last` names its successor. If that happens before `read` has
+        returned, the successor is read. The folder may be missing later: `read` must read all that will be needed.
+
+        Args:
+            which: "best" or "last".
+            read: function that receives the folder of the checkpoint.
+
+        Raises:
+            GlassError: as in `checkpoint`; the error of `read`; or training deletes every checkpoint too early.
+        """
+        for _ in range(READINGS):
+            name = self.checkpoint_name(which)
+            try:
+                folder = self.checkpoint(which)
+                return folder, read(folder)
+            except (GlassError, FileNotFoundError):
+                if self.checkpoint_name(which) == name:
+                    raise
+        raise GlassError(
+            f"{self.folder} is being trained, and each of its checkpoints is replaced before it can be read",
+            "Wait until training has ended, or stop it with Ctrl-C; a larger train.save_every helps too.",
+        )
 
     def _resume_command(self) -> str:
         return f"glass train --resume --out {quoted(self.folder)}"
@@ -334,7 +361,7 @@ class Run:
 
     def all_checkpoints(self) -> list[Path]:
         """Return all checkpoints, complete or damaged, oldest first."""
-        return sorted(self.checkpoints_folder.glob("step-*[0-9]"), key=step_of)
+        return sorted(filter(_is_checkpoint, self.checkpoints_folder.glob("step-*")), key=step_of)
 
     def complete_checkpoints(self) -> list[Path]:
         """Return all complete checkpoints, oldest first."""
@@ -349,7 +376,7 @@ class Run:
 
     def remove_other_checkpoints(self, names: Collection[str]) -> None:
         """Delete all checkpoints whose names are not in `names`. The caller must hold the run's lock."""
-        for path in self.checkpoints_folder.glob("step-*"):
+        for path in self.all_checkpoints():
             if path.name not in names:
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -359,20 +386,20 @@ class Run:
         The caller must hold the run's lock.
         """
         with convert_os_errors(self.folder):
-            for old in self.checkpoints_folder.glob(f"step-*{OLD}"):
-                restore_folder(old.with_name(old.name.removesuffix(OLD)))
-            for path in (
-                *self.checkpoints_folder.glob(f"step-*{OLD}"),
-                *self.checkpoints_folder.glob(f"step-*{PARTIAL}"),
-            ):
-                shutil.rmtree(path, ignore_errors=True)
-            _remove_partials(self.folder, WRITTEN_BY_TRAINING)
+            for old in hidden_folders(self.checkpoints_folder, "step-*", OLD):
+                restore_folder(self.checkpoints_folder / old.name.split(".")[1])
+            _remove_hidden(self.checkpoints_folder, ("step-*",))
+            _remove_hidden(self.folder, (*WRITTEN_BY_TRAINING, CREATING))
             (self.folder / CREATING).unlink(missing_ok=True)
 
 
 def step_of(checkpoint: Path) -> int:
     """Return the step in the name of a checkpoint."""
-    return int(checkpoint.name.removeprefix("step-").removesuffix(OLD))
+    return int(checkpoint.name.removeprefix("step-"))
+
+
+def _is_checkpoint(path: Path) -> bool:
+    return CHECKPOINT.fullmatch(path.name) is not None
 
 
 def create_run(
@@ -438,15 +465,15 @@ def _remove_unfinished(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):
         (folder / "checkpoints").rmdir()
-    _remove_partials(folder, (*WRITTEN_BEFORE_CONFIG, "config.toml", CREATING))
+    _remove_hidden(folder, (*WRITTEN_BEFORE_CONFIG, "config.toml", CREATING))
     (folder / CREATING).unlink(missing_ok=True)
 
 
-def _remove_partials(folder: Path, names: Collection[str]) -> None:
-    """Remove the partial files with these names that killed processes left behind."""
+def _remove_hidden(folder: Path, names: Collection[str]) -> None:
+    """Remove the hidden folders in which killed processes were writing these files."""
     for name in names:
-        for path in folder.glob(f"{name}.*{PARTIAL[1:]}"):
-            path.unlink(missing_ok=True)
+        for path in hidden_folders(folder, name):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def refuse_existing(folder: Path) -> None:
@@ -462,9 +489,12 @@ def refuse_existing(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    names -= {"lock", *(name for name in names if name.startswith(f"{CREATING}.") and name.endswith(PARTIAL))}
+    if "lock" in names and (folder / "lock").is_file() and not (folder / "lock").stat().st_size:
+        names.remove("lock")
+    begun = (CREATING, *WRITTEN_BEFORE_CONFIG, "config.toml") if _is_unfinished(folder) else (CREATING,)
+    names -= {path.name for name in begun for path in hidden_folders(folder, name)}
     if _is_unfinished(folder):
-        names -= {CREATING, "checkpoints", *WRITTEN_BEFORE_CONFIG, *(name for name in names if name.endswith(PARTIAL))}
+        names -= {"checkpoints", *begun}
     if names:
         raise GlassError(
             f"{folder} is not empty: it contains {min(names)}", "Choose another --out, or empty that folder."
@@ -515,8 +545,7 @@ def list_runs(parent: Path) -> list[Run]:
     """Return the runs in a folder, except runs still being created; the most recently created or trained is last."""
     if not parent.is_dir():
         return []
-    folders = [path for path in parent.iterdir() if not path.name.endswith(PARTIAL)]
-    configs = [path / "config.toml" for path in folders if (path / "config.toml").is_file()]
+    configs = [path / "config.toml" for path in parent.iterdir() if (path / "config.toml").is_file()]
     return [Run(path.parent) for path in sorted(configs, key=lambda path: _last_used(path.parent))]
 
 

@@ -45,12 +45,13 @@ class OpenedRun:
 
     Attributes:
         files: the run folder.
-        checkpoint: the folder of the checkpoint.
+        checkpoint: the folder of the checkpoint; it may be missing if training has replaced the checkpoint since.
         config: the settings of the run.
         model: the model with the checkpoint's weights, in evaluation mode.
         tokenizer: the tokenizer of the text; in an encoder-decoder, the tokenizer of the target.
         source_tokenizer: the tokenizer of the source; the same object if the vocabulary is shared.
         labels: names of a classifier's labels; empty for other runs.
+        loss: the validation loss that training measured at the checkpoint's step; None if it is not recorded.
         note: function that receives a note if the encoded text is missing and is searched for or encoded again.
     """
 
@@ -61,6 +62,7 @@ class OpenedRun:
     tokenizer: Tokenizer
     source_tokenizer: Tokenizer
     labels: tuple[str, ...]
+    loss: float | None = None
     note: Callable[[str], None] = field(default=ignore, compare=False)
 
     @classmethod
@@ -95,10 +97,14 @@ class OpenedRun:
         if config.train.task in LABELLED and not labels:
             raise GlassError(f"{folder} has no labels.json", "Copy it from the original run folder.")
         model = untrained_model(config, tokenizer, source_tokenizer, labels)
-        checkpoint = run.checkpoint(which)
-        load_weights(model, checkpoint / "model.safetensors")
+
+        def read(checkpoint: Path) -> float | None:
+            load_weights(model, checkpoint / "model.safetensors")
+            return _recorded_loss(checkpoint)
+
+        checkpoint, loss = run.read_checkpoint(which, read)
         model = model.to(torch_device, choose_precision(precision, torch_device)).eval()
-        return cls(run, checkpoint, config, model, tokenizer, source_tokenizer, labels, note)
+        return cls(run, checkpoint, config, model, tokenizer, source_tokenizer, labels, loss, note)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields for pickle, without the opened text and `note`; a copy opens the text again if needed."""
@@ -118,15 +124,6 @@ class OpenedRun:
     def step(self) -> int:
         """Return the training step of the checkpoint."""
         return step_of(self.checkpoint)
-
-    @cached_property
-    def loss(self) -> float | None:
-        """Return the validation loss that training measured at the checkpoint's step; None if it cannot be read."""
-        try:
-            progress = json.loads((self.checkpoint / "state.json").read_text(encoding="utf-8"))["progress"]
-            return {int(step): float(loss) for step, loss in progress["evaluations"]}.get(self.step)
-        except (OSError, *MALFORMED):  # an imported run has no training state
-            return None
 
     @cached_property
     def text_model(self) -> AnyTextModel:
@@ -211,6 +208,15 @@ class OpenedRun:
             f"OpenedRun({str(self.folder)!r}: {config.model.family}, {parameters:,} parameters, "
             f"task {config.train.task}, step {self.step}{loss}{self.trained_with})"
         )
+
+
+def _recorded_loss(checkpoint: Path) -> float | None:
+    """Return the validation loss that training measured at the step of a checkpoint; None if it cannot be read."""
+    try:
+        progress = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))["progress"]
+        return {int(step): float(loss) for step, loss in progress["evaluations"]}.get(step_of(checkpoint))
+    except (OSError, *MALFORMED):  # an imported run has no training state
+        return None
 
 
 def untrained_model(config: Config, tokenizer: Tokenizer, source: Tokenizer, labels: tuple[str, ...]) -> Model:

@@ -8,11 +8,12 @@ not have are initialized randomly. After its start, the child does not need the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 from glassformer.base.config import CONVERSATIONS, LABELLED, PAIRS, TEXTS, Config, Task
 from glassformer.base.errors import GlassError
@@ -53,11 +54,15 @@ class Parent:
         run: the run folder.
         config: the settings of the run.
         checkpoint: folder of the best checkpoint, whose files were verified.
+        weights: its tensors by name.
+        weights_sha256: SHA-256 of their file.
     """
 
     run: Run
     config: Config
     checkpoint: Path
+    weights: Mapping[str, Tensor] = field(repr=False, compare=False)
+    weights_sha256: str
 
     @classmethod
     def open(cls, folder: Folder) -> Self:
@@ -72,7 +77,13 @@ class Parent:
                 f"{run.folder} is being trained: its best checkpoint may change",
                 "Wait until it ends, or stop it with Ctrl-C.",
             )
-        return cls(run, run.config(), run.checkpoint("best"))
+
+        def read(checkpoint: Path) -> tuple[dict[str, Tensor], str]:
+            path = checkpoint / "model.safetensors"
+            return load_tensors(path), sha256(path)
+
+        checkpoint, (weights, digest) = run.read_checkpoint("best", read)
+        return cls(run, run.config(), checkpoint, weights, digest)
 
     @property
     def task(self) -> Task:
@@ -153,7 +164,7 @@ class Parent:
             GlassError: the weights do not fit the model.
         """
         path = self.checkpoint / "model.safetensors"
-        tensors = load_tensors(path)
+        tensors = self.weights
         own_labels = self.run.labels()
         shared_labels = [label for label in labels if label in own_labels]
         rows = [labels.index(label) for label in shared_labels]
@@ -203,7 +214,7 @@ class Parent:
             run=str(self.run.folder.resolve()),
             task=self.task,
             checkpoint=self.checkpoint.name,
-            weights_sha256=sha256(self.checkpoint / "model.safetensors"),
+            weights_sha256=self.weights_sha256,
             data=manifest["data"],
             data_settings=self.config.data.model_dump(mode="json"),
             imported=manifest.get("imported"),

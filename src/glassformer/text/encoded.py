@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.base.errors import MALFORMED, GlassError
-from glassformer.base.files import convert_os_errors, no_empty_folders, write_folder
+from glassformer.base.files import new_output, write_manifest
 from glassformer.base.settings import setting_text
 from glassformer.text.locating import is_encoded
 from glassformer.text.prepare import Prepared, TokenizerOrigin, open_prepared, write_prepared
@@ -27,17 +27,11 @@ def encode_here(
         GlassError: `out` is a file or a folder that is not empty; the source cannot be read or split; the tokenizer
             cannot be trained or loaded; or the disk is full.
     """
-    refuse_taken(out)
-    with no_empty_folders(out.parent), open_source(kind, data, out.parent) as source:
-        write_folder(out, lambda folder: write_prepared(source, None, tokenizer_origin, folder, progress))
+    with new_output(out) as temporary, open_source(kind, data, temporary.parent) as source:
+        temporary.mkdir()
+        write_prepared(source, None, tokenizer_origin, temporary, progress)
+        write_manifest(temporary)
     return open_prepared(kind, out)
-
-
-def refuse_taken(out: Path) -> None:
-    """Raise a `GlassError` if `out` is a file or a folder that is not empty."""
-    with convert_os_errors(out):
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise GlassError(f"{out} exists already", f"Choose another --out, or delete {out} first.")
 
 
 def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:

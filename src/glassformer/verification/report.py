@@ -31,7 +31,7 @@ from glassformer.verification import (
 )
 from glassformer.verification.check import Check, Result
 from glassformer.verification.process_state import own_random_numbers
-from glassformer.verification.verified_run import VerifiedRun
+from glassformer.verification.verified_run import VerifiedRun, unchanging
 
 CHECKS: tuple[Check, ...] = (
     *file_checks.CHECKS,
@@ -139,22 +139,23 @@ def verify_run(
     Raises:
         GlassError: the run, a check or the device does not exist, or the weights were changed during the checks.
     """
-    run = open_run(folder)
+    original = open_run(folder)
     choose_device(device)
-    subject = VerifiedRun(run, which, device)
     checks = select_checks(only)
     started = time.perf_counter()
     results = list[Result]()
-    name, weights = _checkpoint_hash(run, which)
-    with own_random_numbers():
+    with unchanging(original, which) as run, own_random_numbers():
+        subject = VerifiedRun(run, which, device)
+        name, weights = _checkpoint_hash(run, which)
         for check in checks:
             results.append(run_check(check, subject))
             tell(results[-1])
-    rows_description = subject.rows_source if subject.load_error is None else "nothing"
-    if _checkpoint_hash(run, which) != (name, weights):
-        raise GlassError(
-            f"the {which} checkpoint of {folder} changed during the checks", "Verify the run after training has ended."
-        )
+        rows_description = subject.rows_source if subject.load_error is None else "nothing"
+        if _checkpoint_hash(run, which) != (name, weights):
+            raise GlassError(
+                f"the {which} checkpoint of {folder} changed during the checks",
+                "Verify the run after training has ended.",
+            )
     return VerificationReport(folder, name, weights, rows_description, tuple(results), time.perf_counter() - started)
 
 

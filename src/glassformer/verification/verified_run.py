@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import copy
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 
 import torch
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
+from glassformer.base.locks import is_held
 from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder, Model
 from glassformer.runs.folder import Run, Which
 from glassformer.runs.opening import OpenedRun
@@ -110,6 +115,26 @@ class VerifiedRun:
     def folder(self) -> Path:
         """Folder of the run."""
         return self.run.folder
+
+
+@contextmanager
+def unchanging(run: Run, which: Which) -> Iterator[Run]:
+    """Yield the run or, if a process is training it, a copy with one checkpoint, which training cannot replace."""
+    if not is_held(run.folder):
+        yield run
+        return
+    with TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
+
+        def copy_run(checkpoint: Path) -> Run:
+            run_copy = Run(Path(mkdtemp(dir=temporary)) / run.folder.name)
+            ignored = shutil.ignore_patterns("checkpoints", "snapshots", "lock", "*.partial")
+            shutil.copytree(run.folder, run_copy.folder, ignore=ignored)
+            shutil.copytree(checkpoint, run_copy.checkpoints_folder / checkpoint.name)
+            run_copy.point("best", checkpoint)
+            run_copy.point("last", checkpoint)
+            return run_copy
+
+        yield run.read_checkpoint(which, copy_run)[1]
 
 
 def no_generation(subject: VerifiedRun) -> str | None:

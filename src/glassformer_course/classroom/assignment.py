@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import convert_os_errors, write_text
+from glassformer.base.files import new_output, refuse_taken, write_text
 from glassformer.base.wording import counted
 from glassformer_course.course import find, numbers
 from glassformer_course.exercise import Exercise
@@ -57,29 +57,28 @@ def assign(
     Raises:
         GlassError: `out` exists and is not an empty folder, or the text cannot be used.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise GlassError(f"{out} already exists and is not an empty folder", "Choose a new folder: --out FOLDER.")
+    refuse_taken(out)
     text_exercises = [exercise for exercise in exercises if exercise.takes_text]
     content = None if text is None else _excerpt(text)
     if content is not None and not text_exercises:
         names = ", ".join(find(number).name for number in numbers() if find(number).takes_text)
         raise GlassError("none of these exercises uses a text", f"Add one of {names}, or leave --text out.")
-    with convert_os_errors(out):
-        (out / "pages").mkdir(parents=True)
+    with new_output(out) as temporary:
+        (temporary / "pages").mkdir(parents=True)
         if content is not None:
-            write_text(out / TEXT, content)
-    folder = CourseFolder(out)
-    folder.exercises = list(exercises)
-    folder.level = level
-    folder.text_file = TEXT if content is not None else None
-    for exercise in exercises:
-        folder.start(exercise)
-        if notebooks:
-            folder.start_notebook(exercise)
-        picture = exercise.picture()
-        write_text(out / "pages" / f"{exercise.file_name}.svg", picture.svg())
-        write_text(out / "pages" / f"{exercise.file_name}.md", page(exercise, level))
-    write_text(out / "README.md", _read_me(exercises, content is not None))
+            write_text(temporary / TEXT, content)
+        folder = CourseFolder(temporary)
+        folder.exercises = list(exercises)
+        folder.level = level
+        folder.text_file = TEXT if content is not None else None
+        for exercise in exercises:
+            folder.start(exercise)
+            if notebooks:
+                folder.start_notebook(exercise)
+            picture = exercise.picture()
+            write_text(temporary / "pages" / f"{exercise.file_name}.svg", picture.svg())
+            write_text(temporary / "pages" / f"{exercise.file_name}.md", page(exercise, level))
+        write_text(temporary / "README.md", _read_me(exercises, content is not None))
     return sorted(path for path in out.rglob("*") if path.is_file())
 
 

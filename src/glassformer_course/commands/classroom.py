@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import GlassError
+from glassformer.base.files import output_path
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted, listed, quoted
 
@@ -21,7 +22,7 @@ GRADE = ("out", "assignment", "seconds", "megabytes", "workers")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of assign and grade to a parser."""
-    parser.add_argument("--out", type=Path, metavar="PATH", help="assign: a new folder; grade: a new CSV file")
+    parser.add_argument("--out", type=output_path, metavar="PATH", help="assign: a new folder; grade: a new CSV file")
     parser.add_argument(
         "--text", type=Path, metavar="FILE", help="assign: a text file, on which exercises about text are also checked"
     )
@@ -66,7 +67,7 @@ def assign(arguments: argparse.Namespace) -> int:
 
 def grade(arguments: argparse.Namespace) -> int:
     """Mark submissions and print the results; with `--out`, also write them as CSV."""
-    from glassformer.base.files import convert_os_errors, refuse_no_folder, write_text
+    from glassformer.base.files import convert_os_errors, new_output, refuse_no_file, write_text
     from glassformer_course.classroom.grading import as_csv, grade
     from glassformer_course.classroom.submissions import submissions
     from glassformer_course.folder import STATE, CourseFolder
@@ -81,7 +82,7 @@ def grade(arguments: argparse.Namespace) -> int:
     if arguments.assignment is not None and not (arguments.assignment / STATE).is_file():
         raise GlassError(f"{arguments.assignment} is not an assignment", "Name a folder written by glass learn assign.")
     if arguments.out is not None:
-        refuse_no_folder(arguments.out)
+        refuse_no_file(arguments.out)
         if arguments.out.exists():
             raise GlassError(f"{arguments.out} already exists", "Choose a new file, so that changes in it are kept.")
     path = Path(arguments.words[0])
@@ -99,7 +100,8 @@ def grade(arguments: argparse.Namespace) -> int:
             arguments.workers,
         )
     if arguments.out is not None:
-        write_text(arguments.out, "\ufeff" + as_csv(marks))  # the byte order mark tells Excel that it is UTF-8
+        with new_output(arguments.out) as temporary:
+            write_text(temporary, "\ufeff" + as_csv(marks))  # the byte order mark tells Excel that it is UTF-8
     lines = _lines(marks)
     if ignored:
         lines.append(f"belongs to no student: {listed(ignored, 5)}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.base.errors import GlassError
 from glassformer.base.files import convert_os_errors, no_empty_folders, write_text
-from glassformer_course.folder import folder_option
+from glassformer.base.locks import output_lock
+from glassformer_course.folder import LOCK_TIMEOUT, folder_option
 from glassformer_course.lab.case import BugCase
 from glassformer_course.lab.charts import charts_svg, maps_svg
 from glassformer_course.lab.evidence import Evidence
@@ -85,10 +87,17 @@ class LabFolder:
         """Return the progress in a case."""
         return self.records().get(str(case.number), CaseRecord())
 
-    def _save_record(self, case: BugCase, record: CaseRecord) -> None:
-        cases = {**{number: asdict(each) for number, each in self.records().items()}, str(case.number): asdict(record)}
-        ordered = dict(sorted(cases.items(), key=lambda item: int(item[0])))
-        write_text(self.progress_file, json.dumps({"version": 1, "cases": ordered}, indent=1) + "\n")
+    @contextmanager
+    def _changed_record(self, case: BugCase) -> Iterator[CaseRecord]:
+        """Yield the progress in a case, which the caller changes, and save it; other processes wait."""
+        with output_lock(self.progress_file, "--folder", LOCK_TIMEOUT):
+            record = self.record(case)
+            yield record
+            cases = {number: asdict(each) for number, each in self.records().items()} | {
+                str(case.number): asdict(record)
+            }
+            ordered = dict(sorted(cases.items(), key=lambda item: int(item[0])))
+            write_text(self.progress_file, json.dumps({"version": 1, "cases": ordered}, indent=1) + "\n")
 
     def open(self, case: BugCase, note: Note, step_fraction: float = 1.0) -> Evidence:
         """Return the evidence of a case from its folder; if there is none, train the models and save the evidence.
@@ -160,9 +169,8 @@ class LabFolder:
             GlassError: the case is not open.
         """
         self.evidence(case)
-        record = self.record(case)
-        record.hints = min(len(case.hints), record.hints + 1)
-        self._save_record(case, record)
+        with self._changed_record(case) as record:
+            record.hints = min(len(case.hints), record.hints + 1)
         return record.hints, case.hints[record.hints - 1]
 
     def answer(self, case: BugCase, choice: str) -> AnswerVerdict:
@@ -177,10 +185,9 @@ class LabFolder:
                 f"case {case.number} has no choice {choice!r}", f"Choose one of: {', '.join(case.choices)}."
             )
         verdict = verdict_of(case, self.evidence(case), letter)
-        record = self.record(case)
-        record.answers.append(letter)
-        record.right = record.right or verdict.right
-        self._save_record(case, record)
+        with self._changed_record(case) as record:
+            record.answers.append(letter)
+            record.right = record.right or verdict.right
         return verdict
 
 

@@ -28,6 +28,7 @@ from pathlib import Path
 
 from glassformer.app.cli.attribute_views import TOP, VIEWS, AttributionRequest, token_or_label_id
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.files import output_path
 from glassformer.base.report import SimpleReport, emit
 
 USES = {
@@ -86,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PART",
         help="patching: activations to patch: resid, self, cross, feedforward or heads (default: resid)",
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="lens, rollout: write a picture, .png or .svg")
+    parser.add_argument("--plot", type=output_path, metavar="FILE", help="lens, rollout: write a picture, .png or .svg")
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
     )

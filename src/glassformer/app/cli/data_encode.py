@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.base.config import EXAMPLES, Config
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.files import output_path
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted
 from glassformer.launch.request import merge_settings, source_settings
@@ -24,7 +25,7 @@ ENCODE_OPTIONS = ("out", "engine", "workers", "parts", "tokenizer")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass data encode`."""
     group = parser.add_argument_group("encode")
-    group.add_argument("--out", type=Path, metavar="FOLDER", help="the folder to create")
+    group.add_argument("--out", type=output_path, metavar="FOLDER", help="the folder to create")
     group.add_argument("--engine", metavar="ENGINE", help="local (default): this process; datatrove: several processes")
     group.add_argument("--workers", type=int, metavar="N", help="datatrove: number of processes (default: 1)")
     group.add_argument(

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from glassformer.app.cli.settings import add_short_flags, changes_from
+from glassformer.base.files import output_path
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted
 from glassformer.launch.request import merge_settings
@@ -21,7 +22,7 @@ from glassformer.launch.request import merge_settings
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass demo`."""
     parser.add_argument(
-        "--out", type=Path, metavar="RUN", help="the run folder (default: runs/demo, or runs/demo-2 and so on)"
+        "--out", type=output_path, metavar="RUN", help="the run folder (default: runs/demo, or runs/demo-2 and so on)"
     )
     add_short_flags(parser)
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.app.cli.texts import standard_input, warn_unknown_to
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.files import output_path
 from glassformer.base.report import emit
 from glassformer.base.wording import counted, quoted
 
@@ -61,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", type=int, default=10, metavar="N", help="number of candidates of each prediction (default: 10)"
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write an HTML page that works offline")
+    parser.add_argument("--html", type=output_path, metavar="FILE", help="write an HTML page that works offline")
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
     )

@@ -16,6 +16,7 @@ import importlib
 import sys
 from pathlib import Path
 
+from glassformer.base.files import output_path
 from glassformer.base.report import emit
 
 TARGETS = {
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="format: hf (a Hugging Face folder), onnx or gguf",
     )
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="PATH", help="the new folder (hf, onnx) or file (gguf)"
+        "--out", type=output_path, required=True, metavar="PATH", help="the new folder (hf, onnx) or file (gguf)"
     )
     parser.add_argument("--architecture", metavar="NAME", help="architecture to export to (default: the best match)")
     parser.add_argument(

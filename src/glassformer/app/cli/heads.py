@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Literal
 from glassformer.app.cli import heads_history
 from glassformer.app.cli.texts import add_table_flags, table_flags, texts_of, warn_unknown
 from glassformer.base.errors import GlassError, nearest_file
+from glassformer.base.files import output_path
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted
 
@@ -53,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sort", type=_current_sort, choices=SORTS, help="order of the heads (default: layer, then number)"
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="write a picture of all scores: .png or .svg")
+    parser.add_argument("--plot", type=output_path, metavar="FILE", help="write a picture of all scores: .png or .svg")
     parser.add_argument("--checkpoint", choices=("best", "last"), help="checkpoint to load (default: best)")
     parser.add_argument("--device", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import GlassError
+from glassformer.base.files import output_path
 from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--role", metavar="NAME", help="with --history: show only this role, such as induction")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="with --history: write a page (.html) or an animation (.gif, .png)"
+        "--out",
+        type=output_path,
+        metavar="FILE",
+        help="with --history: write a page (.html) or an animation (.gif, .png)",
     )
 
 
@@ -84,15 +88,15 @@ def refuse_no_picture(path: Path) -> None:
     """Check the path of `--out` before any computation.
 
     Raises:
-        GlassError: the suffix is unknown, `path` is a folder, or its parent folder does not exist.
+        GlassError: the suffix is unknown, or `refuse_no_file` refuses `path`.
     """
-    from glassformer.base.files import refuse_no_folder
+    from glassformer.base.files import refuse_no_file
 
-    if path.suffix.lower() not in FORMATS or path.is_dir():
+    if path.suffix.lower() not in FORMATS:
         raise GlassError(
             f"--out {path} is not the name of a page or animation", "Use a name that ends in .html, .gif or .png."
         )
-    refuse_no_folder(path)
+    refuse_no_file(path)
 
 
 def draw(path: Path, title: str, history: History, head: str | None, role: str | None) -> None:

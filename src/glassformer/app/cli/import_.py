@@ -14,13 +14,14 @@ import argparse
 import sys
 from pathlib import Path
 
+from glassformer.base.files import output_path
 from glassformer.base.report import emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass import`."""
     parser.add_argument("path", type=Path, metavar="PATH", help="the folder of the model")
-    parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="the new run folder")
+    parser.add_argument("--out", type=output_path, required=True, metavar="RUN", help="the new run folder")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.app.cli.texts import note_still_training, standard_input, warn_unknown_to
 from glassformer.base.errors import GlassError
+from glassformer.base.files import output_path
 from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scale", choices=("linear", "sqrt", "log"), default="linear", help="scale of the colours (default: linear)"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the picture: .png or .svg")
+    parser.add_argument("--out", type=output_path, metavar="FILE", help="the picture: .png or .svg")
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
     )

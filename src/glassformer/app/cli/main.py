@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import takewhile
 from keyword import iskeyword
 from pathlib import Path
@@ -92,6 +92,15 @@ class Parser(argparse.ArgumentParser):
         shapes: dict[Any, str] = {None: "{}", "?": "[{}]", "*": "[{} ...]", "+": "{} ..."}
         return [shapes[each.nargs].format(each.metavar) for each in self.positionals()]
 
+    def outputs(self, parsed: argparse.Namespace) -> dict[str, Path]:
+        """Return the paths that the command writes (options with `type=output_path`), by option."""
+        from glassformer.base.files import output_path
+
+        given = {
+            each.option_strings[0]: getattr(parsed, each.dest) for each in self._actions if each.type is output_path
+        }
+        return {option: path for option, path in given.items() if path not in (None, Path("-"))}
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Raise a `GlassError` that suggests the closest choice, or lists all choices, if a value is not allowed."""
         if action.choices is not None and value not in action.choices:
@@ -155,7 +164,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _write_utf8()
         command = command_module(argv[0])
         with noted_interrupts(interrupts), convert_os_errors(Path("standard output")), convert_memory_errors():
-            code = int(command.run(_parse(argv[0], command, argv[1:], began)) or 0)
+            parsed = _parse(argv[0], command, argv[1:], began)
+            with _outputs_locked(parsed.outputs):
+                code = int(command.run(parsed) or 0)
             sys.stdout.flush()
         return code
     except ReportedElsewhereError:
@@ -185,6 +196,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"unexpected: {type(error).__name__}: {' '.join(str(error).split())[:300]}", file=sys.stderr)
         print("This is a bug in glassformer. Run again with --debug for a traceback, and report it.", file=sys.stderr)
         return 1
+
+
+@contextmanager
+def _outputs_locked(outputs: Mapping[str, Path]) -> Iterator[None]:
+    """Hold the locks of the paths that a command writes, by option, while the command runs.
+
+    Of the processes of torchrun, only the first one writes, and only its lock is held.
+    """
+    with ExitStack() as stack:
+        if outputs and os.environ.get("RANK", "0") == "0":
+            from glassformer.base.locks import output_lock
+
+            for option, path in outputs.items():
+                stack.enter_context(output_lock(path, option))
+        yield
 
 
 @contextmanager
@@ -279,4 +305,6 @@ def _parse(name: str, command: ModuleType, arguments: Sequence[str], began: floa
     parser.usage = " ".join(
         [parser.prog, *parser.usage_names(), "[OPTIONS]"]
     )  # up to a hundred options would fill the screen
-    return parser.parse_all(arguments)
+    parsed = parser.parse_all(arguments)
+    parsed.outputs = parser.outputs(parsed)
+    return parsed

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.app.cli.run_arguments import add_from_argument, add_run_arguments, request_from
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="seconds to spend on measuring training steps (default: 6; 0: no measurement)",
     )
-    add_run_arguments(parser)
+    add_run_arguments(parser, out_type=Path)  # the folder is not written
     add_from_argument(parser)
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import GlassError
+from glassformer.base.files import output_path
 from glassformer.base.report import emit
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ CHOICES = {"order": "by", "step": "step", "random_orders": "random_orders", "see
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass prune`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder; it is not changed")
-    parser.add_argument("--out", type=Path, metavar="NEWRUN", help="write the pruned run to this folder")
+    parser.add_argument("--out", type=output_path, metavar="NEWRUN", help="write the pruned run to this folder")
     parser.add_argument("--heads", type=int, metavar="N", help="remove N heads")
     parser.add_argument("--fraction", type=float, metavar="F", help="remove this fraction of all heads")
     parser.add_argument("--max-loss", type=float, metavar="X", help="remove heads while the loss is at most X")
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--random-orders", type=int, metavar="N", help="with --curve: number of random orders (default: 10)"
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result of --curve: .png or .svg")
+    parser.add_argument("--plot", type=output_path, metavar="FILE", help="draw the result of --curve: .png or .svg")
     parser.add_argument(
         "--effects",
         choices=KINDS,

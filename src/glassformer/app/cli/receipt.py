@@ -27,6 +27,7 @@ from glassformer.app.cli.settings import add_section_flags
 from glassformer.app.cli.texts import standard_input, warn_truncated, warn_unknown
 from glassformer.base.config import WRITERS, Config, SampleConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.files import output_path
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted
 
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=int, default=12, metavar="N", help="number of parts to list (default: 12)")
     parser.add_argument(
         "--snippet",
+        type=output_path,
         nargs="?",
         const="-",
         metavar="FILE",
@@ -69,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the receipt; with `--snippet`, also write the script to a file, or print the script instead."""
-    from glassformer.base.files import refuse_no_folder, write_text
+    from glassformer.base.files import new_output, refuse_no_file, write_text
     from glassformer.inspection.receipt import write_receipt
     from glassformer.inspection.receipt.snippet import snippet
     from glassformer.inspection.receipt.table import table
@@ -79,11 +81,13 @@ def run(arguments: argparse.Namespace) -> int:
         value = getattr(arguments, name)
         if value is not None and value < 1:
             raise GlassError(f"--{name} {value} is below 1", "Give a number of at least 1.")
-    if arguments.snippet is not None and arguments.snippet != "-":
-        refuse_no_folder(Path(arguments.snippet))
-        if Path(arguments.snippet).exists():
+    printed = arguments.snippet == Path("-")
+    if arguments.snippet is not None and not printed:
+        refuse_no_file(arguments.snippet, "--snippet")
+        if arguments.snippet.exists():
             raise GlassError(f"{arguments.snippet} already exists", "Give another FILE for --snippet.")
-    model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device).text_model
+    opened = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device)
+    model = opened.text_model
     config = _settings(arguments, model.config)
     text = arguments.text
     if text == "-":
@@ -92,11 +96,12 @@ def run(arguments: argparse.Namespace) -> int:
         model, text, arguments.token, arguments.against, config.sample, arguments.step or 1, arguments.mask or 1
     )
     _warn(model, text)
-    script = snippet(receipt, arguments.run, arguments.checkpoint) if arguments.snippet else None
-    if script is not None and arguments.snippet != "-":
-        write_text(Path(arguments.snippet), script)
+    script = snippet(receipt, arguments.run, opened.checkpoint.name) if arguments.snippet else None
+    if script is not None and not printed:
+        with new_output(arguments.snippet) as temporary:
+            write_text(temporary, script)
         print(f"{arguments.snippet} is written; run it: python {quoted(arguments.snippet)}", file=sys.stderr)
-    if arguments.snippet == "-" and not arguments.json:
+    if printed and not arguments.json:
         print(script, end="")
         return 0
     emit(SimpleReport({**receipt.facts(), "snippet": script}, [table(receipt, arguments.top)]), arguments.json)

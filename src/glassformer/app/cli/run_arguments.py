@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from glassformer.app.cli.settings import add_setting_flags, add_short_flags, changes_from
 from glassformer.app.cli.texts import as_utf8
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, nearest_file
+from glassformer.base.files import output_path
 from glassformer.base.recipes import recipe_names
 from glassformer.launch.request import RunRequest, source_settings
 
 
 def add_run_arguments(
-    parser: argparse.ArgumentParser, out_help: str = "the run folder (default: runs/NAME-OF-DATA)"
+    parser: argparse.ArgumentParser,
+    out_help: str = "the run folder (default: runs/NAME-OF-DATA)",
+    out_type: Callable[[str], Path] = output_path,
 ) -> None:
-    """Add the arguments that describe a new run; `out_help` is the help text of `--out`."""
+    """Add the arguments that describe a new run; `out_help` and `out_type` are of `--out`."""
     parser.add_argument("data", nargs="?", metavar="DATA", help="training data (data.source)")
     parser.add_argument(
         "target", nargs="?", metavar="TARGET", help="file with the targets, parallel to DATA (data.target)"
     )
-    parser.add_argument("--out", type=Path, metavar="RUN", help=out_help)
+    parser.add_argument("--out", type=out_type, metavar="RUN", help=out_help)
     add_chat_template_argument(parser)
     parser.add_argument(
         "--recipe", metavar="NAME", help=f"recipe, a named set of settings: {', '.join(recipe_names())}"

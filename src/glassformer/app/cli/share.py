@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from glassformer.base.errors import GlassError
+from glassformer.base.files import output_path
 from glassformer.base.report import emit
 
 
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass share`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder, of any task")
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="the HTML file; an existing file is replaced"
+        "--out", type=output_path, required=True, metavar="FILE", help="the HTML file; an existing file is replaced"
     )
     parser.add_argument(
         "--bits", type=int, choices=(8, 16, 32), default=8, help="bits per weight of a matrix (default: 8)"

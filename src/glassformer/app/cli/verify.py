@@ -17,6 +17,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from glassformer.app.cli.texts import note_still_training
 from glassformer.base.errors import GlassError
 from glassformer.base.report import emit
 
@@ -48,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from glassformer.verification.report import save, select_checks, verify_run
 
+    note_still_training(arguments.run, arguments.checkpoint)
     width = max(len(check.name) for check in select_checks(arguments.only))
     report = verify_run(
         arguments.run,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from glassformer.app.share.package import Json, Package, make_package
 from glassformer.app.share.quantize import Bits
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
-from glassformer.base.files import convert_os_errors, refuse_no_folder
+from glassformer.base.files import atomic_file, refuse_no_file
 from glassformer.base.wording import counted
 from glassformer.runs.folder import Which
 from glassformer.runs.opening import OpenedRun
@@ -115,37 +114,26 @@ def share_run(request: ShareRequest) -> ShareReport:
         raise GlassError(f"--bits {request.bits} is not allowed", "Give 8, 16 or 32.")
     if len(request.examples) > MOST_EXAMPLES:
         raise GlassError(f"{len(request.examples)} examples are too many", f"Give at most {MOST_EXAMPLES} examples.")
-    refuse_no_folder(request.out)
-    if request.out.is_dir():
-        raise GlassError(f"{request.out} is a folder", "Give the name of a file: --out class.html")
+    refuse_no_file(request.out)
     opened = OpenedRun.load(request.folder, request.which, device="cpu")
     _refuse_unsupported_setting(opened.config.model)
     request.note(f"rounding the weights to {request.bits} bits" if request.bits < 32 else "packing the weights")
     package = make_package(opened, request.bits, request.examples)
     _refuse_large(package, request)
-    partial = request.out.with_name(request.out.name + ".partial")
-    with convert_os_errors(request.out):
-        try:
-            _write(package, partial)
-            request.note("reading the file back and comparing it with the run")
-            texts = package.header["examples"][:COMPARED_EXAMPLES]
-            rounding = compare(opened.text_model, load_shared(partial), texts)
-            checked_package = replace(package, header={**package.header, "check": rounding.facts()})
-            _write(checked_package, partial)
-            _refuse_different_contents(checked_package, Package.read(partial), partial)
-            partial.replace(request.out)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
-    size = request.out.stat().st_size
+    with atomic_file(request.out) as temporary:
+        _write(package, temporary)
+        request.note("reading the file back and comparing it with the run")
+        texts = package.header["examples"][:COMPARED_EXAMPLES]
+        rounding = compare(opened.text_model, load_shared(temporary), texts)
+        checked_package = replace(package, header={**package.header, "check": rounding.facts()})
+        _write(checked_package, temporary)
+        _refuse_different_contents(checked_package, Package.read(temporary), request.out)
+        size = temporary.stat().st_size
     return ShareReport(request.out, size, package.header["run"]["parameters"], request.bits, rounding)
 
 
 def _write(package: Package, path: Path) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(package.page())
-        file.flush()
-        os.fsync(file.fileno())
+    path.write_text(package.page(), encoding="utf-8", newline="\n")
 
 
 def _refuse_unsupported_setting(config: ModelConfig) -> None:

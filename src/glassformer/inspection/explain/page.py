@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import convert_os_errors, refuse_no_folder, write_text
+from glassformer.base.files import convert_os_errors, refuse_no_file, write_text
 from glassformer.base.pages import render_page
 from glassformer.base.wording import Level
 from glassformer.inspection.explain.sections import (
@@ -47,12 +47,10 @@ def check_writable(path: Path) -> None:
     """Check that `path` does not exist, or is a page that `glass explain` wrote.
 
     Raises:
-        GlassError: `path` is a folder, its parent folder does not exist, or `path` is a file that cannot be read or
-            was not written by `glass explain`.
+        GlassError: `refuse_no_file` refuses `path`, or `path` is a file that cannot be read or was not written by
+            `glass explain`.
     """
-    if path.is_dir():
-        raise GlassError(f"{path} is a folder", "Give the name of a file, such as explained.html.")
-    refuse_no_folder(path)
+    refuse_no_file(path, "--html")
     if path.exists():
         with convert_os_errors(path), path.open("rb") as file:
             ours = MARK.encode() in file.read(2000)

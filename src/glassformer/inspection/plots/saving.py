@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import convert_os_errors, refuse_no_folder
+from glassformer.base.files import atomic_file, refuse_no_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,15 +23,13 @@ def refuse_no_picture(path: Path, option: str = "--out") -> None:
     """Check that a figure can be written to `path`; `option` is its command-line option, for error messages.
 
     Raises:
-        GlassError: the format is unknown, the folder does not exist, or `path` is a folder.
+        GlassError: the format is unknown, or `refuse_no_file` refuses `path`.
     """
     if path.suffix.lower() not in WITHOUT:
         raise GlassError(
             f"{option} {path} is not the name of a picture", f"Give a name that ends in {' or '.join(WITHOUT)}."
         )
-    if path.is_dir():
-        raise GlassError(f"{option} {path} is a folder", "Give the name of a file.")
-    refuse_no_folder(path)
+    refuse_no_file(path, option)
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> None:
@@ -46,13 +44,8 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
     path = Path(path)
     refuse_no_picture(path, "the path")
     kind = path.suffix.lower()
-    partial = path.with_name(path.name + ".partial")
-    with convert_os_errors(path), matplotlib.rc_context({"svg.hashsalt": SALT}):
-        try:
-            figure.savefig(partial, format=kind[1:], metadata=WITHOUT[kind])
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+    with atomic_file(path) as temporary, matplotlib.rc_context({"svg.hashsalt": SALT}):
+        figure.savefig(temporary, format=kind[1:], metadata=WITHOUT[kind])
 
 
 def svg_text(figure: Figure) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.base.errors import GlassError
-from glassformer.inspection.pruning.new_run import open_for_pruning, prune_model, write_pruned
+from glassformer.inspection.pruning.new_run import open_for_pruning, prune_model, read_training_state, write_pruned
 from glassformer.runs.folder import Folder, Which, refuse_existing
 
 
@@ -57,14 +57,15 @@ def prune_chosen_heads(
     if not heads:
         raise GlassError("no heads to remove were named", "Name at least one head, such as dec.0.self.0.")
     refuse_existing(out)
-    opened = open_for_pruning(Path(folder), which, device, note)
+    trained = read_training_state(open_for_pruning(Path(folder), which, device, note), which)
+    opened = trained.opened
     if checkpoint not in (None, opened.checkpoint.name):
         raise GlassError(
             f"the checkpoint of {folder} is now {opened.checkpoint.name} instead of {checkpoint}",
             "Inspect the new checkpoint, then try again.",
         )
     parameters_before = sum(parameter.numel() for parameter in opened.model.parameters())
-    pruned_model = prune_model(opened, heads)
+    pruned_model = prune_model(trained, heads)
     write_pruned(out, opened, pruned_model, {"by": "hand"})
     parameters_after = sum(parameter.numel() for parameter in pruned_model.model.parameters())
     return ManualPruningReport(out, opened.checkpoint.name, pruned_model.names, (parameters_before, parameters_after))

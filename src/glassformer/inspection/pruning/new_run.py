@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.base.files import convert_os_errors, no_empty_folders, partial_path
+from glassformer.base.files import new_output
 from glassformer.base.locks import is_held
 from glassformer.inspection.pruning.l0 import L0, learn_gates
 from glassformer.inspection.pruning.removal import cut_optimizers, fold_gates, refuse_unprunable, without_heads
@@ -44,6 +44,34 @@ def open_for_pruning(folder: Path, which: Which, device: str, note: Callable[[st
 
 
 @dataclass(frozen=True)
+class Trained:
+    """A run with its training state, all of one checkpoint.
+
+    Attributes:
+        opened: the run.
+        optimizers: optimizers of its model, with their state.
+        state: training state, such as the step.
+    """
+
+    opened: OpenedRun
+    optimizers: list[Optimizer]
+    state: TrainState
+
+
+def read_training_state(opened: OpenedRun, which: Which) -> Trained:
+    """Read a checkpoint again, with its training state, before any work: training may soon replace it.
+
+    Raises:
+        GlassError: the run has no training state, or it does not fit the run's settings.
+    """
+    optimizers = make_optimizers(opened.model, opened.config.train)
+    checkpoint, state = opened.files.read_checkpoint(
+        which, lambda folder: load_checkpoint(folder, opened.model, optimizers)
+    )
+    return Trained(replace(opened, checkpoint=checkpoint), optimizers, state)
+
+
+@dataclass(frozen=True)
 class PrunedModel:
     """Pruned model with its training state.
 
@@ -60,20 +88,20 @@ class PrunedModel:
     state: TrainState
 
 
-def prune_model(opened: OpenedRun, names: Sequence[str]) -> PrunedModel:
+def prune_model(trained: Trained, names: Sequence[str]) -> PrunedModel:
     """Remove the named heads from the checkpoint's model, and return the pruned model with its training state."""
-    optimizers = make_optimizers(opened.model, opened.config.train)
-    state = load_checkpoint(opened.checkpoint, opened.model, optimizers)
-    return _remove_heads(opened.model, names, optimizers, state, opened.config)
+    opened = trained.opened
+    return _remove_heads(opened.model, names, trained.optimizers, trained.state, opened.config)
 
 
-def prune_by_gates(opened: OpenedRun, settings: L0, note: Callable[[str], None]) -> PrunedModel:
+def prune_by_gates(trained: Trained, settings: L0, note: Callable[[str], None]) -> PrunedModel:
     """Train with gates, remove heads whose final gates are 0, and multiply the other gates into the weights.
 
     Raises:
         GlassError: the run averages its weights (`train.average`) or has no output projections, or a loss or a gradient
             is not finite.
     """
+    opened = trained.opened
     config = opened.config
     if not config.model.output_projection:
         raise GlassError(
@@ -89,14 +117,15 @@ def prune_by_gates(opened: OpenedRun, settings: L0, note: Callable[[str], None])
     config = config.replace(train={**config.train.model_dump(), **overrides})
     set_threads(config)
     stepper = Stepper(opened.model, opened.task, config)
-    state = load_checkpoint(opened.checkpoint, stepper.model, stepper.optimizers)
-    gates, targets = learn_gates(stepper, state.step, settings, note)
+    stepper.optimizers = trained.optimizers
+    gates, targets = learn_gates(stepper, trained.state.step, settings, note)
     fold_gates(stepper.model, gates)
     names = [
         str(head)
         for head, gate in zip(heads(stepper.model), torch.cat(list(gates.values())).tolist(), strict=True)
         if gate == 0
     ]
+    state = trained.state
     state = replace(state, step=state.step + settings.steps, tokens=state.tokens + targets)
     return _remove_heads(stepper.model, names, stepper.optimizers, state, config)
 
@@ -139,17 +168,9 @@ def write_pruned(out: Path, opened: OpenedRun, pruned_model: PrunedModel, facts:
     manifest = opened.files.manifest()
     inherited: dict[str, Any] = {name: manifest[name] for name in ("data", "tokenizers", "parent") if name in manifest}
     origin = {"from": str(opened.folder), "checkpoint": opened.checkpoint.name, "heads": list(pruned_model.names)}
-    partial = partial_path(out)
-    with no_empty_folders(out.parent), convert_os_errors(out):
-        try:
-            run = create_run(partial, config, {**inherited, "pruned": {**origin, **facts}})
-            for name in ("tokenizer.json", "source_tokenizer.json", "labels.json", CHAT_TEMPLATE_FILE):
-                if (opened.folder / name).exists():
-                    shutil.copyfile(opened.folder / name, run.folder / name)
-            save_checkpoint(run, pruned_model.model, pruned_model.optimizers, state, config)
-            if out.exists():
-                out.rmdir()  # refuse_existing allows an empty folder
-            partial.rename(out)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+    with new_output(out) as temporary:
+        run = create_run(temporary, config, {**inherited, "pruned": {**origin, **facts}})
+        for name in ("tokenizer.json", "source_tokenizer.json", "labels.json", CHAT_TEMPLATE_FILE):
+            if (opened.folder / name).exists():
+                shutil.copyfile(opened.folder / name, run.folder / name)
+        save_checkpoint(run, pruned_model.model, pruned_model.optimizers, state, config)

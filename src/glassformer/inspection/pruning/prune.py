@@ -16,9 +16,11 @@ from glassformer.inspection.pruning.direct_effects import direct_effects
 from glassformer.inspection.pruning.importance import head_importance
 from glassformer.inspection.pruning.l0 import L0
 from glassformer.inspection.pruning.new_run import (
+    Trained,
     open_for_pruning,
     prune_by_gates,
     prune_model,
+    read_training_state,
     write_pruned,
 )
 from glassformer.inspection.pruning.order import Order, Point, area, attention_effects, choose_by, curve, prune_steps
@@ -208,6 +210,10 @@ def prune_run(request: PruningRequest) -> PruningReport:
     if request.out is not None:
         refuse_existing(request.out)
     opened = open_for_pruning(request.folder, request.which, request.device, request.note)
+    trained = None
+    if request.out is not None:
+        trained = read_training_state(opened, request.which)
+        opened = trained.opened
     total = len(heads(opened.model))
     max_heads = _max_heads(request, total)
     evaluation_rows = opened.held_out(request.tokens, "fp32")
@@ -219,8 +225,8 @@ def prune_run(request: PruningRequest) -> PruningReport:
         report.effects = list(_effects(opened, evaluation_rows, request.effects))
     if request.curve:
         _measure_curves(report, request, opened, selection_rows, evaluation_rows)
-    if request.out is not None:
-        _write_pruned_run(report, request, opened, selection_rows, evaluation_rows, max_heads)
+    if trained is not None:
+        _write_pruned_run(report, request, trained, selection_rows, evaluation_rows, max_heads)
     return report
 
 
@@ -322,19 +328,20 @@ def _measure_curves(
 def _write_pruned_run(
     report: PruningReport,
     request: PruningRequest,
-    opened: OpenedRun,
+    trained: Trained,
     selection_rows: TaskRows,
     evaluation_rows: TaskRows,
     max_heads: int,
 ) -> None:
     assert request.out is not None
+    opened = trained.opened
     parameters_before = sum(parameter.numel() for parameter in opened.model.parameters())
     if request.l0 is not None:
-        pruned_model = prune_by_gates(opened, request.l0, request.note)
+        pruned_model = prune_by_gates(trained, request.l0, request.note)
         facts: dict[str, Any] = {"by": "l0", **asdict(request.l0)}
     else:
         pruned_model = prune_model(
-            opened, _heads_by_order(report, request, opened, selection_rows, evaluation_rows, max_heads)
+            trained, _heads_by_order(report, request, opened, selection_rows, evaluation_rows, max_heads)
         )
         facts = {"by": request.order, "step": request.step, "per_layer": request.per_layer, "tokens": request.tokens}
     write_pruned(request.out, opened, pruned_model, facts)

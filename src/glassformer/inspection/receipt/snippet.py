@@ -9,7 +9,6 @@ from pathlib import Path
 from glassformer.base.config import LABELLED
 from glassformer.inspection.receipt.naming import in_quotes
 from glassformer.inspection.receipt.receipt import Receipt
-from glassformer.runs.folder import Which, open_run
 
 SCRIPT = '''\
 """One logit of a run, or the difference of two, computed from the run's files with NumPy, without PyTorch."""
@@ -32,13 +31,13 @@ print(f"{{{value}:.6f}}")
 '''
 
 
-def snippet(receipt: Receipt, folder: Path, which: Which = "best") -> str:
+def snippet(receipt: Receipt, folder: Path, checkpoint: str) -> str:
     """Return a script that prints the logit, or the difference of logits, that a receipt explains.
 
     Args:
         receipt: receipt of a run on disk.
         folder: folder of the run.
-        which: checkpoint that the receipt was made from, "best" or "last".
+        checkpoint: name of the checkpoint that the receipt was made from, such as "step-000850".
     """
     prediction = receipt.prediction
     labelled = receipt.config.train.task in LABELLED
@@ -55,7 +54,7 @@ def snippet(receipt: Receipt, folder: Path, which: Which = "best") -> str:
     return SCRIPT.format(
         run=json.dumps(folder.resolve().as_posix(), ensure_ascii=False),
         comment=f"# {explained}: glass receipt printed {receipt.logit:.6f}",
-        checkpoint=json.dumps(open_run(folder).checkpoint(which).name),
+        checkpoint=json.dumps(checkpoint),
         arrays="\n".join(arrays),
         names=", ".join(names),
         classes=f' | {{"classes": {len(prediction.logits)}}}' if labelled else "",

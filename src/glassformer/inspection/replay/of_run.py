@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from shutil import rmtree
 
 import numpy as np
 
 from glassformer.base.config import Config
+from glassformer.base.files import hidden_folders
 from glassformer.inspection.heads.of_run import probes_for
 from glassformer.inspection.replay.head_arrays import mapped_texts, measure_heads
 from glassformer.inspection.replay.history import History
@@ -15,7 +17,7 @@ from glassformer.inspection.replay.schedule import snapshot_steps, thinned
 from glassformer.inspection.replay.snapshot import Numbers, Snapshot, snapshot_files, write_snapshot
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Model
-from glassformer.runs.folder import Run, step_of
+from glassformer.runs.folder import Run
 from glassformer.runs.opening import OpenedRun
 from glassformer.runs.run_text import find_or_encode_text
 from glassformer.tasks.losses import logits_of, token_losses
@@ -115,10 +117,12 @@ class Recorder:
                 files[step].unlink()
 
     def forget_after(self, step: int) -> None:
-        """Delete the snapshots of steps after `step`, and the partial files of a killed process."""
-        later = [path for snapshot_step, path in snapshot_files(self.folder).items() if snapshot_step > step]
-        for path in (*later, *self.folder.glob("*.partial")):
-            path.unlink()
+        """Delete the snapshots of steps after `step`, and the hidden folders of a killed process."""
+        for snapshot_step, path in snapshot_files(self.folder).items():
+            if snapshot_step > step:
+                path.unlink()
+        for hidden in hidden_folders(self.folder, "step-*.npz"):
+            rmtree(hidden, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -156,11 +160,11 @@ def agreement(
     Raises:
         GlassError: the run has no checkpoint, or its training data is missing.
     """
-    step = step_of(run.checkpoint("last"))
+    opened = OpenedRun.load(run.folder, "last", device, note=note)
+    step = opened.step
     stored = next((snapshot for snapshot in history.snapshots if snapshot.step == step), None)
     if stored is None:
         return None
-    opened = OpenedRun.load(run.folder, "last", device, note=note)
     recomputed = SnapshotTaker(opened.config, opened.task, opened.data, opened.model).snapshot(opened.model, step)
     maps = max(
         int(np.abs(recomputed.maps[key].astype(int) - stored_map.astype(int)).max())

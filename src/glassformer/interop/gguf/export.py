@@ -14,9 +14,10 @@ import torch
 
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.files import refuse_taken
 from glassformer.base.packages import require_packages
 from glassformer.base.wording import quoted
-from glassformer.interop.atomic_output import refuse_taken, write_atomically
+from glassformer.interop.atomic_output import write_atomically
 from glassformer.interop.export_report import Comparison, ExportReport, ExportRequest
 from glassformer.interop.gguf.llama_cpp import (
     DISTANCE,

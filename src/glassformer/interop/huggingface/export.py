@@ -10,9 +10,9 @@ from typing import Any
 
 from glassformer.base.config import LABELLED, OF_DECODERS, PAIRS, WRITERS, SampleConfig, Task
 from glassformer.base.errors import MALFORMED, GlassError
-from glassformer.base.files import write_text
+from glassformer.base.files import refuse_taken, write_text
 from glassformer.base.packages import require_packages, version_of
-from glassformer.interop.atomic_output import refuse_taken, write_atomically
+from glassformer.interop.atomic_output import write_atomically
 from glassformer.interop.export_report import Comparison, ExportReport, ExportRequest
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import choose

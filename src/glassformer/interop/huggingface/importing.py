@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from glassformer.base.config import OF_DECODERS, PAIRS, Config, command_for
 from glassformer.base.errors import MALFORMED, GlassError
-from glassformer.base.files import convert_os_errors, no_empty_folders, partial_path
+from glassformer.base.files import new_output
 from glassformer.interop.export_report import Comparison
 from glassformer.interop.huggingface.folder import read_json
 from glassformer.interop.huggingface.read_model import ImportedModel, read_model
@@ -249,27 +248,19 @@ def _write_run(
     template: str | None,
 ) -> None:
     """Write the complete run folder, or nothing."""
-    partial = partial_path(out)
     facts = {
         "data": {"source": str(folder), "text_hash": "not known", "tokens": "not known"},
         "tokenizers": dict.fromkeys(("tokenizer.json", "source_tokenizer.json"), imported_tokenizer.tokenizer.digest),
         "imported": {"architecture": imported.architecture.name, "from": str(folder)},
     }
-    with no_empty_folders(out.parent), convert_os_errors(out):
-        try:
-            run: Run = create_run(partial, config, facts)
-            imported_tokenizer.tokenizer.save(run.tokenizer_file)
-            if config.two_vocabularies:
-                imported_tokenizer.tokenizer.save(run.source_tokenizer_file)
-            if imported.labels:
-                run.save_labels(imported.labels)
-            if template is not None:
-                run.save_chat_template(template)
-            optimizers = make_optimizers(imported.model, config.train)
-            save_checkpoint(run, imported.model, optimizers, TrainState(), config)
-            if out.exists():
-                out.rmdir()  # an existing folder is empty here
-            partial.rename(out)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+    with new_output(out) as temporary:
+        run: Run = create_run(temporary, config, facts)
+        imported_tokenizer.tokenizer.save(run.tokenizer_file)
+        if config.two_vocabularies:
+            imported_tokenizer.tokenizer.save(run.source_tokenizer_file)
+        if imported.labels:
+            run.save_labels(imported.labels)
+        if template is not None:
+            run.save_chat_template(template)
+        optimizers = make_optimizers(imported.model, config.train)
+        save_checkpoint(run, imported.model, optimizers, TrainState(), config)

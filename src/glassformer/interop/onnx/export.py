@@ -14,9 +14,9 @@ from typing import Any
 from glassformer import __version__
 from glassformer.base.config import PAIRS
 from glassformer.base.errors import GlassError
-from glassformer.base.files import write_text
+from glassformer.base.files import refuse_taken, write_text
 from glassformer.base.packages import require_packages, version_of
-from glassformer.interop.atomic_output import refuse_taken, write_atomically
+from glassformer.interop.atomic_output import write_atomically
 from glassformer.interop.export_report import Comparison, ExportReport, ExportRequest
 from glassformer.interop.huggingface.tokenizer_files import write_tokenizer_json
 from glassformer.interop.onnx.graph import OPSET, inputs_of, output_of, write_graph

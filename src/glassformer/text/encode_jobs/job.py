@@ -19,7 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from glassformer.base.files import convert_os_errors, write_text
+from glassformer.base.errors import GlassError
+from glassformer.base.files import MANIFEST, convert_os_errors, is_complete, sha256, write_text
 from glassformer.text.prepare import TokenizerOrigin
 from glassformer.text.source import Source
 
@@ -110,6 +111,11 @@ class EncodingJob:
         """Return the path of the tokenizer, which the stage `decide` writes."""
         return self.work_folder / "plans" / "tokenizer.json"
 
+    @property
+    def merged_file(self) -> Path:
+        """Return the path of the SHA-256 of the manifest of `out`, which the stage `merge` writes."""
+        return self.work_folder / "merged"
+
     def logs(self, stage: EncodingStage) -> Path:
         """Return the folder where datatrove keeps its records of a stage."""
         return self.work_folder / "logs" / stage.name
@@ -151,10 +157,28 @@ class EncodingJob:
         with convert_os_errors(self.work_folder):
             return job_file.is_file() and job_file.read_text(encoding="utf-8") == self._job_json()
 
+    def done(self) -> bool:
+        """Return whether an interrupted call with the same job has written all of `out`."""
+        with convert_os_errors(self.work_folder):
+            if not (self.begun() and self.merged_file.is_file() and is_complete(self.out)):
+                return False
+            return self.merged_file.read_text(encoding="utf-8") == sha256(self.out / MANIFEST)
+
     def begin(self) -> bool:
-        """Make the work folder, or keep that of an interrupted call with the same job; return whether it was kept."""
+        """Make the work folder, or keep that of an interrupted call with the same job; return whether it was kept.
+
+        Raises:
+            GlassError: there is a folder of that name that no call of this function made.
+        """
         resumed = self.begun()
         with convert_os_errors(self.work_folder):
+            if not (self.work_folder / "job.json").is_file() and self.work_folder.exists():
+                others = {path.name for path in self.work_folder.iterdir()} - {"lock"}
+                if others:
+                    raise GlassError(
+                        f"{self.work_folder} is needed for temporary files, but it contains {min(others)}",
+                        f"Choose another --out, or move {self.work_folder} away.",
+                    )
             if not resumed:
                 for name in ("parts", "plans", "tokens", "logs"):
                     shutil.rmtree(self.work_folder / name, ignore_errors=True)

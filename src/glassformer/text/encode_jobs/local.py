@@ -14,11 +14,10 @@ from pathlib import Path
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
-from glassformer.base.files import is_complete, no_empty_folders
+from glassformer.base.files import no_empty_folders, refuse_taken
 from glassformer.base.packages import require_packages
 from glassformer.base.wording import counted
 from glassformer.text.encode_jobs.job import EncodingJob, EncodingStage, plan_job
-from glassformer.text.encoded import refuse_taken
 from glassformer.text.prepare import Prepared, TokenizerOrigin, open_prepared
 from glassformer.text.records import RecordKind
 from glassformer.text.source import open_source
@@ -57,15 +56,15 @@ def encode_with_datatrove(
         stack.enter_context(no_empty_folders(out.parent))
         source = stack.enter_context(open_source(kind, data, out.parent))
         job = plan_job(source, tokenizer_origin, out, parts)
-        if not (job.begun() and is_complete(out)):  # else an earlier call was killed after the last stage
+        if not job.done():
             refuse_taken(out)
-        job.work_folder.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(alone(job.work_folder))
-        if job.begin():
-            progress(f"resuming {job.work_folder}")
-        for stage in job.stages():
-            progress(f"{stage.name}: {counted(stage.tasks, 'tasks')}")
-            run_stage(job, stage, workers)
+            job.work_folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(alone(job.work_folder))
+            if job.begin():
+                progress(f"resuming {job.work_folder}")
+            for stage in job.stages():
+                progress(f"{stage.name}: {counted(stage.tasks, 'tasks')}")
+                run_stage(job, stage, workers)
     shutil.rmtree(job.work_folder)
     return open_prepared(kind, out)
 

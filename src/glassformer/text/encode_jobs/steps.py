@@ -16,7 +16,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.base.files import write_folder, write_text
+from glassformer.base.files import MANIFEST, new_output, sha256, write_manifest, write_text
 from glassformer.text.data_notes import document_split_notes, survey_notes, token_notes
 from glassformer.text.duplicates import DuplicateFinder
 from glassformer.text.encode import RecordWriter
@@ -183,7 +183,8 @@ def merge(job: EncodingJob, rank: int = 0) -> None:
     plan = read_plan(kind, _whole_plan_file(job))
     cuts = sum(int(_cuts_file(job, number).read_text(encoding="utf-8")) for number in range(job.parts))
 
-    def fill(folder: Path) -> None:
+    with new_output(job.out) as folder:
+        folder.mkdir()
         save_tokenizers(folder, kind, {"text": tokenizer})
         writers: dict[SplitName, StoreWriter] = {split: StoreWriter(folder / split, tokenizer) for split in SPLITS}
         for split, writer in writers.items():
@@ -198,8 +199,8 @@ def merge(job: EncodingJob, rank: int = 0) -> None:
         notes += document_split_notes(plan.survey, plan.split, job.source.data, stores)
         notes += token_notes(kind, {"text": tokenizer}, stores, cuts)
         write_text_facts(folder, job.source, job.tokenizer_origin, tokenizer, notes)
-
-    write_folder(job.out, fill)
+        write_manifest(folder)
+        write_text(job.merged_file, sha256(folder / MANIFEST))
 
 
 def _load_columns(job: EncodingJob, number: int) -> Columns:
