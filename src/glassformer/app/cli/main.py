@@ -144,6 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 on success, 1 after an unexpected error (with `--debug`, the error is raised instead), 2 after a `GlassError`,
         which the user can correct, and 130 after Ctrl-C. A command may also return 1, for example if a check fails.
     """
+    _open_closed_streams()
     argv = list(sys.argv[1:] if arguments is None else arguments)
     if not argv or argv[0] in ("-h", "--help", "help"):
         return _print_text(overview())
@@ -277,6 +278,19 @@ def _flush_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_closed_streams() -> None:
+    """Connect standard streams that are closed (as after `2>&-`) to the null device.
+
+    Python sets them to None, so that `print` to standard error would write to standard output. The next files to be
+    opened would get the free descriptors 0 to 2, and messages of compiled code would be written into them.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # by descriptor: the lowest free one is used
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
 
 
 def _write_utf8() -> None:
