@@ -102,9 +102,9 @@ class OpenedRun:
             load_weights(model, checkpoint / "model.safetensors")
             return _recorded_loss(checkpoint)
 
-        checkpoint, loss = run.read_checkpoint(which, read)
+        checkpoint, validation_loss = run.read_checkpoint(which, read)
         model = model.to(torch_device, choose_precision(precision, torch_device)).eval()
-        return cls(run, checkpoint, config, model, tokenizer, source_tokenizer, labels, loss, note)
+        return cls(run, checkpoint, config, model, tokenizer, source_tokenizer, labels, validation_loss, note)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields for pickle, without the opened text and `note`; a copy opens the text again if needed."""
