@@ -210,7 +210,7 @@ def test_the_kernel_refuses_what_code_without_the_hooks_tries(tmp_path: Path) ->
     folder = tmp_path / "answer"
     folder.mkdir()
     packages = str(Path(np.__file__).parents[1])
-    command = [sys.executable, "-I", "-S", str(program), packages]
+    command = [sys.executable, "-I", "-S", str(program), packages, str(find_spec("_ctypes").origin)]  # type: ignore[union-attr]
     done = subprocess.run(
         [sys.executable, "-P", confine.__file__, str(folder), packages, *command],
         cwd=folder,
@@ -220,6 +220,30 @@ def test_the_kernel_refuses_what_code_without_the_hooks_tries(tmp_path: Path) ->
     )
     assert done.stdout.strip() == "[]|True|1|3.0", done.stdout + done.stderr
     assert (tmp_path / "outside.txt").read_text(encoding="utf-8") == "secret"
+
+
+EVADING = """
+import importlib, os
+
+os.path.realpath = lambda path: os.getcwd()  # every file now seems to be in the answer's own folder
+
+def softmax(x):
+    read = []
+    for path in ("/etc/passwd", "REFERENCE", "OUTSIDE", "CTYPES"):
+        try:
+            open(path, "rb").read()
+        except PermissionError as error:
+            assert error.errno, "refused by Python"
+        else:
+            read.append(path)
+    raise ValueError(f"read: {read}")
+"""
+
+
+def test_the_kernel_stops_an_answer_that_deceives_the_hooks(tmp_path: Path) -> None:
+    confined()
+    words = check_source(SOFTMAX, filled(EVADING, tmp_path), seed=0).text()
+    assert "raised ValueError: read: []" in words, words
 
 
 def test_the_environment_of_the_judge_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:

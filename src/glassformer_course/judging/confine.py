@@ -3,8 +3,9 @@
 `python confine.py FOLDER NUMPY COMMAND...`, for example `python confine.py /tmp/answer /usr/lib/python3/site-packages
 python worker.py`. The command keeps the process and its pipes, but never gets ctypes, which this program needs.
 
-* Landlock (https://docs.kernel.org/userspace-api/landlock.html) allows reading the files of Python, NumPy and system
-  libraries, and writing in FOLDER. Other processes can be neither inspected nor signaled.
+* Landlock (https://docs.kernel.org/userspace-api/landlock.html) allows reading the files of Python except ctypes, of
+  NumPy and system libraries, and the files named in COMMAND, and writing in FOLDER. Other processes can be neither
+  inspected nor signaled.
 * libseccomp allows only the system calls in `ALLOWED`; there are none for sockets, new processes or the system.
 
 This file is run by its path, so it does not import the package.
@@ -18,6 +19,7 @@ import sysconfig
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from errno import ENOSYS, EPERM
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -60,6 +62,9 @@ def restrict_files(folder: Path, numpy_parent: Path, command: Sequence[str]) -> 
     hidden = [Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")]
     hidden += [python / "site-packages", python / "dist-packages", Path("/usr/lib/python3/dist-packages")]
     hidden += [Path(__file__).resolve().parents[2]]
+    ctypes = find_spec("_ctypes")
+    if ctypes is not None and ctypes.has_location:
+        hidden.append(Path(str(ctypes.origin)).resolve())
     run = AccessFS.READ_FILE | AccessFS.EXECUTE
     with Ruleset(scoped=Scope.ABSTRACT_UNIX_SOCKET | Scope.SIGNAL) as rules:
         for root in {*roots, python}:

@@ -1,8 +1,8 @@
 """Sandbox for an answer: a separate process with limits on time, memory and output, and without ctypes or network.
 
-In this process, Python's audit hooks refuse other files, processes and the network (`worker.py`). Code that changes
-Python's memory can evade them. On Linux, the kernel enforces the same limits (`confine.py`), if landlockpy, pyseccomp
-and libseccomp are installed; `missing_confinement` returns what is missing.
+In this process, Python's audit hooks refuse other files, processes and the network (`worker.py`). Code that replaces
+functions of Python, or changes its memory, can evade them. On Linux, the kernel enforces the same limits
+(`confine.py`), if landlockpy, pyseccomp and libseccomp are installed; `missing_confinement` returns what is missing.
 """
 
 from __future__ import annotations
