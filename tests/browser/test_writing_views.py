@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import expect
 
 from glassformer.base.config import SampleConfig
-from glassformer.evaluation.copying import cover, matches
+from glassformer.evaluation.copying import copy_meter, cover
 from glassformer.evaluation.run_comparison import shared_spans
 from glassformer.evaluation.token_losses import next_logits, predict, predict_token, surprisals
-from glassformer.evaluation.training_text import training_text
+from glassformer.evaluation.training_text import held_out_text, training_text
 from glassformer.inspection.ablation import ablate, ablation_loss, check_ablation
 from glassformer.inspection.explain import unshortened_subject_of
 from glassformer.inspection.receipt.draw import explain_draw
@@ -46,9 +46,12 @@ def test_generated_tokens_are_shaded(run: str, page: Visit, model: Library, runs
     settings = writer.config.sample.replace(tokens=30, seed=3, temperature=0.9, min_p=0.1, beams=1, length_penalty=0.6)
     (sample,) = writer.generate([TEXTS[run]], settings)
     assert shown.locator(".out .text").inner_text() == (TEXTS[run] if run == "book" else "") + sample.text
-    found = matches(sample.text, training_text(OpenedRun.load(runs[run])), 12)
+    opened = OpenedRun.load(runs[run])
+    meter = copy_meter(sample.text, training_text(opened), held_out_text(opened))
+    found = meter.matches
     covered = cover(len(sample.text), found)
-    assert value(shown, ".share") == pytest.approx(sum(map(bool, covered)) / len(covered), abs=CLOSE)
+    assert value(shown, ".share") == pytest.approx(meter.copied, abs=CLOSE)
+    expect(shown.locator(".told")).to_contain_text("of the held-out text")
     assert max(values(shown, ".match"), default=0) == max(covered, default=0)
     if found:
         shown.locator(".match").first.click()

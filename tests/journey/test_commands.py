@@ -378,6 +378,8 @@ def test_evaluate_prints_the_documented_json_fields(home: Path) -> None:
     vocabulary = facts("count", "runs/book", folder=home)["vocab_size"]
     assert ladder["uniform"] == pytest.approx(math.log(vocabulary))
     assert said["longest_copy"]["text"] in said["sample"]
+    assert 0 <= said["copy_meter"]["copied"] <= said["copy_meter"]["share"] <= 1
+    assert said["copy_meter"]["held_out_characters"] > 0
     other = facts("evaluate", "runs/book", "--seed", "9", folder=home)
     assert other["loss"] == said["loss"]
     assert other["sample"] != said["sample"]
@@ -428,6 +430,7 @@ def test_evaluate_without_encoded_text_and_without_text(copy: Path) -> None:
     assert measured["tokens"] == 9 * 24
     assert measured["baselines"] == []
     assert measured["longest_copy"] is None
+    assert measured["copy_meter"] is None
 
 
 # ---- count, data

@@ -33,7 +33,7 @@ def test_evaluate_prints_the_documented_fields_of_each_task(
     for key in ("loss", "loss_ci95", "perplexity", "bits_per_byte"):
         assert said[key] == pytest.approx(trained[key], abs=1e-6)
     own = {
-        "lm": {"sliding_loss", "longest_copy"},
+        "lm": {"sliding_loss", "longest_copy", "copy_meter"},
         "masked": {"accuracy", "accuracy_of_five"},
         "classify": {"accuracy", "macro_f1", "confusion", "classes", "calibration_error", "reliability", "brier"},
     }

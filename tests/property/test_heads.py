@@ -48,7 +48,7 @@ def test_every_head_of_every_family_is_scored(name: str) -> None:
     for found in report.heads:
         part = f"{found.head.site.stack}.{found.head.site.part}"
         assert part in parts
-        wanted = {"alignment", "end_sink"} if part == "dec.cross" else {"previous", "self", "first", "positional"}
+        wanted = {"monotone", "end_sink"} if part == "dec.cross" else {"previous", "self", "first", "positional"}
         assert wanted <= set(found.roles)
         assert ("next" in found.roles) == ("delimiter" in found.roles) == (part == "enc.self")
         assert found.statistics["hidden_weight"] == 0.0

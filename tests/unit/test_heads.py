@@ -232,7 +232,7 @@ def test_inputs_are_not_changed(kind: str) -> None:
     relations.offset_hits(here, allowed, T)
     copying(here, weights)
     other = make_attention_arrays(given[0], given[1], given[1], allowed=given[2], special={BEGIN})
-    for measure in (cross.alignment, cross.end_sink, cross.coverage, cross.hidden_weight):
+    for measure in (cross.monotone, cross.end_sink, cross.coverage, cross.hidden_weight):
         measure(other)
     assert digest(*given) == before
 
@@ -270,7 +270,7 @@ def test_divergence_is_0_for_equal_and_ln_2_for_opposite_patterns() -> None:
     assert total[0] / count == pytest.approx(2 / 3 * math.log(2))  # two of the three pairs are opposites
 
 
-def test_cross_attention_alignment_coverage_and_sink() -> None:
+def test_cross_attention_order_coverage_and_sink() -> None:
     S = 8  # the source's last token is its end
     Q = 7
     source = np.concatenate([distinct(S - 1), np.full((N, 1), BEGIN)], axis=1)
@@ -284,7 +284,7 @@ def test_cross_attention_alignment_coverage_and_sink() -> None:
         weights[:, 4, row, [row, S - 1]] = 0.4, 0.6  # along the source behind a sink
     here = make_attention_arrays(weights, target, source, special={BEGIN})
     assert here.rows.sum() == N * Q  # the begin token chooses the first word
-    mean = cross.alignment(here).score.mean(axis=0)
+    mean = cross.monotone(here).score.mean(axis=0)
     assert mean == pytest.approx([1.0, -1.0, 0.0, 0.0, 1.0])
     assert cross.coverage(here).mean(axis=0) == pytest.approx([1.0, 1.0, 1.0, 0.0, 0.0])
     sink = cross.end_sink(here)

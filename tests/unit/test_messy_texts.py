@@ -344,11 +344,11 @@ def test_evaluate_counts_the_passages_that_were_in_the_training_text(proverbs: P
     mixed.write_text(learnt + "Nothing of this was ever in that text! " * 8 + "xy", encoding="utf-8")
     facts, said = evaluated(proverbs / "run", mixed)
     assert facts["training_overlap"] == {"training_text": False, "passages": 19, "seen": 10}
-    assert "10 of 19 passages (of up to 32 tokens) appear word for word in the training split (52.6%)" in said
+    assert "10 of 19 passages (of up to 32 tokens) appear token for token in the training split (52.6%)" in said
     mixed.write_text("Nothing of this was ever in that text! " * 8, encoding="utf-8")
     facts, said = evaluated(proverbs / "run", mixed)
     assert facts["training_overlap"]["seen"] == 0
-    assert "word for word" not in said
+    assert "token for token" not in said
 
 
 @pytest.mark.parametrize("block", [40, 1 << 20])

@@ -22,9 +22,9 @@ from glassformer.app.server.views.write import WriteQuestion, conversation_of
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_folder
-from glassformer.evaluation.copying import longest_overlap
+from glassformer.evaluation.copying import copy_meter
 from glassformer.evaluation.token_losses import NOT_LEARNED
-from glassformer.evaluation.training_text import training_text
+from glassformer.evaluation.training_text import held_out_text, training_text
 from glassformer.generation.sampling import probabilities
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import Run
@@ -70,21 +70,31 @@ def test_what_is_written_is_what_generate_writes(registry: ModelRegistry, run: s
     assert (answer["text"], answer["tokens"], answer["ended"]) == (sample.text, sample.tokens, sample.ended)
     text = "".join(training_text(registry.open(run).run))
     copied = answer["copied"]
-    longest = longest_overlap(sample.text, [text])
+    meter = copy_meter(sample.text, [text], held_out_text(registry.open(run).run), 4)
     assert copied["read"] == len(text)
-    assert max(copied["cover"]) == (longest.length if longest and longest.length >= 4 else 0)
+    assert {name: copied[name] for name in meter.facts()} == meter.facts()
+    assert meter.held_out_characters > 0
+    assert sum(map(bool, copied["cover"])) == pytest.approx(meter.share * len(sample.text))
     for match in copied["matches"]:
         at = match["position"]
         length = match["length"]
         assert text[at : at + length] == sample.text[match["start"] :][:length]
         assert text[:at].endswith(match["before"])
-    scripts.append((answer["python"], [n for m in copied["matches"] for n in (m["start"], m["length"], m["position"])]))
+    figures = [copied["copied"], copied["share"], copied["held_out_share"]]
+    scripts.append(
+        (answer["python"], figures + [n for m in copied["matches"] for n in (m["start"], m["length"], m["position"])])
+    )
 
 
 def test_given_text_is_measured_and_not_generated_again(registry: ModelRegistry) -> None:
-    answer = ask(registry, "book", "write", written="It was a tall day when the dog met", least=10)
-    assert answer["text"] == "It was a tall day when the dog met"
-    assert answer["copied"]["matches"]
+    passage = "".join(training_text(registry.open("book").run))[:400]
+    answer = ask(registry, "book", "write", written=passage, least=10)
+    assert answer["text"] == passage
+    copied = answer["copied"]
+    # The lines of this text repeat, so held-out passages are in the training text as well, and nothing counts.
+    assert copied["longest"] == len(passage.rstrip())
+    assert copied["held_out_longest"] >= copied["longest"]
+    assert (copied["matches"], copied["share"], copied["copied"]) == ([], 0.0, 0.0)
 
 
 @pytest.mark.thorough

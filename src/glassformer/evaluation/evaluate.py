@@ -254,7 +254,8 @@ def _evaluate_text(request: EvaluationRequest, model: TextModel | MaskFiller, fo
         corpus = _corpus(request, config)
         task = LanguageTask(config, evaluated)
         model.engine = choose_engine(request.backend, model.model, config.sample, 1)
-        return language_report(model, task, text, train, corpus, precision, config.sample, reading)
+        held_out = None if own_data is None else own_data.validation.tokens["text"]
+        return language_report(model, task, text, train, held_out, corpus, precision, config.sample, reading)
     device = next(model.model.parameters()).device
     return masked_report(
         model.model, MaskedTask(config, evaluated), text, train, device, choose_precision(precision, device), reading

@@ -8,7 +8,7 @@ from typing import Any
 from glassformer.base.config import SampleConfig
 from glassformer.base.wording import counted
 from glassformer.evaluation.baseline_table import Baseline, baselines
-from glassformer.evaluation.copying import Overlap, longest_overlap
+from glassformer.evaluation.copying import CopyMeter, Overlap, copy_meter, longest_overlap
 from glassformer.evaluation.metrics import loss_words
 from glassformer.evaluation.training_overlap import Reading
 from glassformer.model.precision import choose_precision
@@ -30,7 +30,9 @@ class LanguageReport:
         sliding: nats per token with a sliding window, in which every token after the first half context has at least
             half a context before it; None for document windows.
         baselines: losses of the baselines on the same tokens; empty if the training text is not available.
-        overlap: longest overlap of a new sample with the training text; None if they share no character, or if the
+        copy_meter: how much of a new sample is copied from the training text, compared with held-out text; None if the
+            training text is not available.
+        overlap: longest overlap of the new sample with the training text; None if they share no character, or if the
             training text is not available.
         sample: the new sample.
         reading: documents that were left out, and overlap of the text with the training text.
@@ -43,6 +45,7 @@ class LanguageReport:
     unknown_share: float
     sliding: float | None
     baselines: list[Baseline]
+    copy_meter: CopyMeter | None
     overlap: Overlap | None
     sample: str
     reading: Reading
@@ -61,6 +64,7 @@ class LanguageReport:
             "sliding_loss": self.sliding,
             "baselines": [asdict(baseline) for baseline in self.baselines],
             "sample": self.sample,
+            "copy_meter": self.copy_meter.facts() if self.copy_meter else None,
             "longest_copy": asdict(self.overlap) if self.overlap else None,
             "backend": self.backend,
             "precision": self.precision,
@@ -88,12 +92,19 @@ class LanguageReport:
             for name, loss, bits, note in sorted(rows, key=lambda row: -row[1]):
                 bits_text = "-" if bits is None else f"{bits:.4f}"
                 lines.append(f"{name:<14}{loss:>11.4f}{bits_text:>11}   {note}".rstrip())
+        if self.copy_meter is not None:
+            meter = self.copy_meter
+            lines += [
+                "",
+                f"copy meter: {meter.copied:.1%} of a sample of {counted(len(self.sample), 'characters')} is copied "
+                f"beyond held-out text (in matches of whole words of at least {meter.least} characters: "
+                f"{meter.share:.1%} of the sample, {meter.held_out_share:.1%} of held-out text)",
+            ]
         if self.overlap is not None:
             copied = " ".join(self.overlap.text.split())
-            lines.append("")
             lines.append(
-                f"copy meter: in a sample of {counted(len(self.sample), 'characters')}, the longest passage found in "
-                f"the training text has {counted(self.overlap.length, 'characters')} (line {self.overlap.line}, "
+                "the longest passage of the sample that occurs in the training text has "
+                f"{counted(self.overlap.length, 'characters')} (line {self.overlap.line}, "
                 f"offset {self.overlap.position:,} in the text): {copied!r}"
             )
         return "\n".join(lines)
@@ -104,6 +115,7 @@ def language_report(
     task: LanguageTask,
     text: str,
     train: TokenStore | None,
+    held_out: TokenStore | None,
     corpus: str | None,
     precision: str,
     settings: SampleConfig,
@@ -116,6 +128,7 @@ def language_report(
         task: the language modeling task whose validation split is the data.
         text: name of the evaluation data, for the report.
         train: the training split, for baselines and the copy meter; None if not available.
+        held_out: the validation split of the run, for the copy meter; None if not available.
         corpus: name of the generated corpus that the text is from, if any.
         precision: precision of matrix multiplications.
         settings: sampling settings for the sample of the copy meter.
@@ -133,10 +146,13 @@ def language_report(
     sample = model.generate([settings.prompt], settings)[0]
     baseline_results = []
     overlap = None
+    meter = None
     if train is not None:
         if config.data.windows in ("stream", "documents"):  # other rows predict only some of the tokens
             baseline_results = baselines(train, store, model.tokenizer, corpus, config.data.windows)
         overlap = longest_overlap(sample.text, train.iter_text(model.tokenizer))
+        held_out_text = [] if held_out is None else held_out.iter_text(model.tokenizer)
+        meter = copy_meter(sample.text, train.iter_text(model.tokenizer), held_out_text)
     return LanguageReport(
         measured_on=text,
         estimate=estimate,
@@ -144,6 +160,7 @@ def language_report(
         unknown_share=store.unknown_share,
         sliding=sliding,
         baselines=baseline_results,
+        copy_meter=meter,
         overlap=overlap,
         sample=sample.text,
         reading=reading,

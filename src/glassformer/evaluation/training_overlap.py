@@ -49,8 +49,8 @@ class TrainingOverlap:
         if self.passages and self.seen:
             appear = "appears" if self.seen == 1 else "appear"
             yield (
-                f"{self.seen:,} of {counted(self.passages, 'passages')} (of up to {PASSAGE} tokens) {appear} word for "
-                f"word in the training split ({self.seen / self.passages:.1%})"
+                f"{self.seen:,} of {counted(self.passages, 'passages')} (of up to {PASSAGE} tokens) {appear} token for "
+                f"token in the training split ({self.seen / self.passages:.1%})"
             )
 
 

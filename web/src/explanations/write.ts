@@ -68,11 +68,11 @@ export const TRANSLATE: Explanation = {
 };
 
 const COPY_METER: Explanation["levels"] = {
-  school: "Coloured parts occur word for word in the text that the model learned from.",
+  school: "Coloured parts are also in the text that the model learned from, and are too long to be there by chance.",
   student: "The shading is a copy meter: the stronger the colour of a passage, the longer its exact match in the training text. Click a passage to see where the match is.",
-  practitioner: "A long match means that the model recites its training text. Short matches also occur between texts that were not copied from each other.",
-  engineer: "The matches are the maximal substrings, of at least a minimum length, that the generated text shares with the training split. They are found with a suffix automaton of the generated text.",
-  researcher: "Each shaded character belongs to a maximal verbatim match with the training split, at least as long as the threshold. A claim of memorization needs a base rate: compare with the matches of held-out text of equal length.",
+  practitioner: "Two texts of one language share many short passages. The meter therefore compares the text with held-out text, which the model has not seen: only matches that are long for held-out text count.",
+  engineer: "The matches are the maximal runs of whole words that the generated text shares with the training split. The minimum length is such that at most 5% of the held-out text is in matches of this length.",
+  researcher: "The copied fraction is (s − h) / (1 − h), with the shares s of this text and h of held-out text in matches of at least the minimum length (compare McCoy et al. 2023): about 0 for held-out text, 1 for a passage of the training text.",
 };
 
 /** The explanation with that of the copy meter added, for pages that can search the training text. */

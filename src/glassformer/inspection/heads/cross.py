@@ -1,4 +1,4 @@
-"""Roles and statistics of cross-attention heads, such as the alignment of target positions with source positions."""
+"""Roles and statistics of cross-attention heads, such as the order in which they read the source."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from glassformer.inspection.heads.attention_arrays import AttentionArrays, Float
 from glassformer.inspection.heads.role_scores import RoleTally, mass
 from glassformer.inspection.ranks import spearman
 
-ALIGNED = 0.8
-"""Minimum rank correlation for an alignment head; the threshold is this library's choice."""
+MONOTONE = 0.8
+"""Minimum rank correlation for a monotone head; the threshold is this library's choice."""
+ALIGNED = 0.5
+"""Minimum fraction of the queries of an alignment head; the threshold is this library's choice."""
+ALIGNED_LIFT = 2.0
+"""Minimum lift of an alignment head: with few source tokens, uniform attention is often right."""
 COVERED = 0.5
 """Minimum total weight, summed over target rows, for a source token to count as covered."""
 
 
-def alignment(arrays: AttentionArrays) -> RoleTally:
+def monotone(arrays: AttentionArrays) -> RoleTally:
     """Compute Spearman's correlation between the target position and the source position with the largest weight.
 
     Special keys are excluded, and tied keys count at their mean position. Uniform attention scores 0. Each sequence

@@ -19,6 +19,7 @@ from glassformer.inspection.heads.probes import (
     text_token_pool,
 )
 from glassformer.inspection.heads.texts import given_probe, held_out_probe, random_text, window_probe
+from glassformer.inspection.heads.word_pairs import aligned_keys, learned_pairs
 from glassformer.model.transformer import Classifier, Model
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks.make import make_task
@@ -85,6 +86,9 @@ def probes_for(
     target_pool = text_token_pool(tokenizer, counts)
     if text is None and data is not None:
         text = held_out_probe(make_task(config, data).held_out(None))
+    if text is not None and text.targets is not None and data is not None:
+        pairs = learned_pairs(data.train, special_ids(source_tokenizer), special_ids(tokenizer))
+        text = replace(text, aligned=aligned_keys(pairs, text.rows, text.targets))
     probes = [text or random_text(model, source_pool, target_pool), *random_probes(model, source_pool, target_pool)]
     corpus = None if config.train.task in PAIRS else config.data.source
     start = isinstance(model, Classifier) or config.data.windows == "documents"

@@ -31,12 +31,14 @@ class ProbedLayer:
         raised: (N, H, T, S) from `copying.raised_logits`; None if the layer has no direct path to the logits, or if
             tokens may repeat in the probe (see `HeadProbe.distinct`).
         gold: relation -> (N, T, S), for probes with gold relations; otherwise empty.
+        aligned: (N, T, S) source tokens of each query's prediction, for cross-attention; None if not known.
     """
 
     site: Site
     arrays: AttentionArrays
     raised: Floats | None
     gold: dict[str, Bools]
+    aligned: Bools | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,12 +127,15 @@ def _probed_layers(
             gold = {
                 key: _batched_patterns([patterns[row] for row in rows], arrays) for key, patterns in probe.gold.items()
             }
-            yield ProbedLayer(Site(name, layer, part), arrays, raised, gold)
+            aligned = None
+            if part == "cross" and probe.aligned:
+                aligned = _batched_patterns([probe.aligned[row] for row in rows], arrays)
+            yield ProbedLayer(Site(name, layer, part), arrays, raised, gold, aligned)
 
 
 def _batched_patterns(patterns: list[Bools], arrays: AttentionArrays) -> Bools:
-    """Combine patterns (T, T) of sequences of different lengths into one array (N, T, S)."""
+    """Combine patterns (T, T) or (T, S) of sequences of different lengths into one array (N, T, S)."""
     batched = np.zeros(arrays.allowed.shape, dtype=np.bool_)  # (N, T, S)
     for number, pattern in enumerate(patterns):
-        batched[number, : len(pattern), : len(pattern)] = pattern
+        batched[number, : pattern.shape[0], : pattern.shape[1]] = pattern
     return batched

@@ -48,6 +48,8 @@ class HeadProbe:
         rows: ids of each sequence; for an encoder-decoder the source ids.
         targets: decoder input ids of each sequence of an encoder-decoder; otherwise None.
         gold: for "sentences", relation -> a (T, T) mask of the gold partners for each sequence; otherwise empty.
+        aligned: for "text" of an encoder-decoder, a (T, S) mask, for each sequence, of the source tokens of the target
+            token that each query predicts; empty if they are not known.
     """
 
     name: str
@@ -55,6 +57,7 @@ class HeadProbe:
     rows: Sequence[Ids]
     targets: Sequence[Ids] | None = None
     gold: dict[str, list[Bools]] = field(default_factory=dict)
+    aligned: Sequence[Bools] = ()
 
     @property
     def distinct(self) -> bool:

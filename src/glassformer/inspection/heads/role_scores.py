@@ -12,7 +12,7 @@ from glassformer.inspection.heads.attention_arrays import AttentionArrays, Bools
 
 REPEATS = 1000  # bootstrap samples
 LIFT = 5.0
-"""Minimum lift for an earned role: ratio of a head's score to the score of uniform attention, see `RoleScore`."""
+"""Minimum lift for an earned role, except alignment: a head's score / that of uniform attention; see `RoleScore`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class RoleScore:
         interval: 95 % confidence interval by bootstrap over sequences; None with fewer than two sequences that have
             rows, or if the score comes from the weights.
         threshold: minimum score for an earned role.
-        earned: True if the score reaches the threshold, the lift, if any, reaches `LIFT`, and the interval is above
+        earned: True if the score reaches the threshold, the lift, if any, its minimum, and the interval is above
             chance. A score from the weights needs to reach only the threshold; an induction head also needs a positive
             copying score, if one was measured.
         rows: number of rows that were measured.
@@ -109,6 +109,7 @@ def score_heads(
     seed: int = 0,
     lowest: float = 0.0,
     details: Sequence[dict[str, float]] | None = None,
+    needed_lift: float = LIFT,
 ) -> list[RoleScore]:
     """Return the score of each head, with its interval and whether the role is earned.
 
@@ -119,6 +120,7 @@ def score_heads(
         seed: seed of the bootstrap; global random state is not used.
         lowest: lowest possible score, from which the lift is measured.
         details: further values for each head; None: no such values.
+        needed_lift: minimum lift for an earned role.
     """
     N, H = tally.score.shape
     total = tally.rows.sum()
@@ -136,7 +138,7 @@ def score_heads(
         lift = (score - lowest) / (chance - lowest) if chance > lowest else None
         interval = (float(low[head]), float(high[head])) if np.count_nonzero(tally.rows) > 1 else None
         above_chance = interval is not None and interval[0] > chance
-        earned = bool(score >= thresholds[head] and (lift is None or lift >= LIFT) and above_chance)
+        earned = bool(score >= thresholds[head] and (lift is None or lift >= needed_lift) and above_chance)
         detail = details[head] if details else {}
         role_scores.append(
             RoleScore(score, chance, lift, interval, float(thresholds[head]), earned, int(total), probe, detail)

@@ -13,7 +13,7 @@ from glassformer.inspection.heads.attention_arrays import AttentionArrays, Float
 from glassformer.inspection.heads.passes import ProbedLayer, passes
 from glassformer.inspection.heads.probes import HeadProbe
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey, LeftOut
-from glassformer.inspection.heads.role_scores import RoleScore, RoleTally, score_heads
+from glassformer.inspection.heads.role_scores import LIFT, RoleScore, RoleTally, score_heads
 from glassformer.inspection.sites import HeadSite, Site, attentions, stacks
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Block, Model
@@ -25,12 +25,14 @@ THRESHOLDS: Mapping[str, float] = {
     "rare_word": roles.RARE,
     "copying": copying.COPYING_THRESHOLD,
     "alignment": cross.ALIGNED,
+    "monotone": cross.MONOTONE,
     "end_sink": roles.SINK,
 }
 
 NO_ROWS = {
     "rare_word": f"no text of the probe has a token outside the {roles.FREQUENT} most frequent ones",
-    "alignment": "no sequence of the probe has at least 3 queries",
+    "alignment": "no sequence of the probe has 4 source tokens and a target token with a known source token",
+    "monotone": "no sequence of the probe has at least 3 queries",
 }
 """Reasons why a role may have no rows."""
 NO_ROWS_IN_DECODERS = {
@@ -120,6 +122,8 @@ def _tally(layer: _Layer, probed_layer: ProbedLayer, probe: HeadProbe, token_fac
     arrays = probed_layer.arrays
     if probed_layer.raised is not None:
         layer.add("copying", copying.copying(arrays, probed_layer.raised), probe.name)
+    if probed_layer.aligned is not None:
+        layer.add("alignment", roles.voted(arrays, probed_layer.aligned), probe.name)
     if not arrays.cross:
         for name, role in roles.ROLES.items():
             if role.probe == probe.name:
@@ -137,7 +141,7 @@ def _tally_text(layer: _Layer, site: Site, arrays: AttentionArrays, token_facts:
         layer.sums[name].append((sums.sum(axis=0), rows))
     layer.hidden.append(cross.hidden_weight(arrays))
     if arrays.cross:
-        layer.add("alignment", cross.alignment(arrays), "text")
+        layer.add("monotone", cross.monotone(arrays), "text")
         layer.add("end_sink", cross.end_sink(arrays), "text")
         layer.sums["coverage"].append((cross.coverage(arrays).sum(axis=0), float(len(arrays.keys))))
         return
@@ -167,7 +171,10 @@ def _role_scores(layer: _Layer, stack: str) -> tuple[dict[str, list[RoleScore]],
             threshold = best + relations.ABOVE_BASELINE
             details = [{"baseline": best}] * tally.score.shape[1]
         lowest = -1.0 if role == "copying" else 0.0
-        scores[role] = score_heads(tally, threshold, layer.probe[role], lowest=lowest, details=details)
+        needed_lift = cross.ALIGNED_LIFT if role == "alignment" else LIFT
+        scores[role] = score_heads(
+            tally, threshold, layer.probe[role], lowest=lowest, details=details, needed_lift=needed_lift
+        )
     if layer.votes:
         votes, chance, rows = (np.concatenate(part) for part in zip(*layer.votes, strict=True))
         tally, offsets = roles.positional(votes, chance, rows)
@@ -238,6 +245,8 @@ def _unmeasured_roles(
         reason = copying.no_direct_path(model, site.stack, site.part)
         yield "copying", reason or "the context or the vocabulary is too small for random tokens"
     if site.part == "cross":
+        if "alignment" not in role_scores and "alignment" not in unscored:
+            yield "alignment", "word pairs are learned from the training text of the run, which is not available"
         return
     if site.stack == "dec":
         yield "delimiter", "the role is defined for encoders; a decoder's usual sink is the first token"

@@ -63,7 +63,7 @@ def head_lines(report: HeadSurvey, head_report: HeadReport) -> Iterator[str]:
         interval = (
             "" if role_score.interval is None else f"{role_score.interval[0]:.3f} to {role_score.interval[1]:.3f}"
         )
-        nouns = ("sequences", "sequence") if role == "alignment" else ("queries", "query")
+        nouns = ("sequences", "sequence") if role == "monotone" else ("queries", "query")
         data = f"{role_score.probe}, {counted(role_score.rows, *nouns)}" if role_score.rows else role_score.probe
         detail = "".join(f", {name} {value:+g}" for name, value in role_score.detail.items() if name == "offset")
         yield (

@@ -1,14 +1,15 @@
-"""Write: the output of the run for a text, by its task, and the parts of generated text copied from the training text.
+"""Write: the output of the run for a text, by its task, and the parts copied from the training text.
 
 The response for a run that generates text::
 
     {"kind": "text", "text": …, "tokens": 40 | null, "ended": "end" | "stop" | "length" | null, "score": -1.2 | null,
-     "copied": {"why": null | "…", "least": 12, "read": 1003854, "whole": true,
+     "copied": {"why": null | "…", "least": 16, "share": 0.21, "held_out_share": 0.05, "copied": 0.17, "longest": 40,
+                "held_out_longest": 31, "held_out_characters": 4007, "read": 1003854, "whole": true,
                 "matches": [{"start": 0, "length": 17, "position": 5120, "before": …, "after": …}],
                 "cover": [17, 17, …]}}
 
-`matches` are the first `MOST_MATCHES` of the maximal parts of the generated text, of at least `least` characters, that
-occur verbatim in the training text. `cover` has, for each character (Unicode code point), the length of the longest
+The figures of `copied` are those of `glassformer.evaluation.copying.CopyMeter`; `matches` are its first `MOST_MATCHES`
+matches. `cover` has, for each character (Unicode code point), the length of the longest
 match that contains it, or 0. `read` is the number of characters of the training text that were searched, and `whole` is
 true if this is the whole text; the search stops after `SECONDS`, or after `MOST_READ` characters. `why` is the reason
 if the training text could not be searched. With `written`, the view searches for this text, which was generated before,
@@ -35,8 +36,8 @@ from glassformer.app.server.view import MOST_CHARACTERS, PageView, Text, ViewQue
 from glassformer.app.server.views.text_case import refuse_unencoded
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.copying import cover, matches
-from glassformer.evaluation.training_text import training_text
+from glassformer.evaluation.copying import copy_meter, cover
+from glassformer.evaluation.training_text import held_out_text, training_text
 from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.text.chat_template import Message
 
@@ -75,7 +76,7 @@ class WriteQuestion(ViewQuestion):
             settings of `sample`; for runs that generate text.
         top: for a run of task masked, the number of candidates for each mask.
         written: generated text to search for in the training text, instead of generating a text.
-        least: minimum number of characters of a match.
+        least: smallest minimum number of characters of a match; held-out text may require more.
     """
 
     text: Text
@@ -171,16 +172,16 @@ def _copied(opened: ServedModel, model: TextModel | Translator, text: str, least
     counter = _CharacterCounter()
     try:
         refuse_unencoded(opened)
-        copied_parts = matches(text, counter.count(training_text(opened.run)), least)
+        meter = copy_meter(text, counter.count(training_text(opened.run)), held_out_text(opened.run), least)
     except GlassError as error:
         return {"why": error.problem, "least": least, "read": 0, "whole": False, "matches": [], "cover": []}
     return {
         "why": None,
-        "least": least,
+        **meter.facts(),
         "read": counter.characters,
         "whole": counter.complete,
-        "matches": [asdict(match) for match in copied_parts[:MOST_MATCHES]],
-        "cover": cover(len(text), copied_parts),
+        "matches": [asdict(match) for match in meter.matches[:MOST_MATCHES]],
+        "cover": cover(len(text), meter.matches),
     }
 
 
@@ -234,11 +235,13 @@ def python(opened: ServedModel, question: WriteQuestion) -> str:
         f"settings = model.config.sample.replace({settings})",
         *generation_lines,
         "print(repr(sample.text))",
-        f"for match in matches(sample.text, training_text(run), {question.least}):",
+        f"meter = copy_meter(sample.text, training_text(run), held_out_text(run), {question.least})",
+        "print(meter.copied, meter.share, meter.held_out_share)",
+        "for match in meter.matches:",
         "    print(match.start, match.length, match.position)",
         imports=[
-            "from glassformer.evaluation.copying import matches",
-            "from glassformer.evaluation.training_text import training_text",
+            "from glassformer.evaluation.copying import copy_meter",
+            "from glassformer.evaluation.training_text import held_out_text, training_text",
         ],
     )
 
