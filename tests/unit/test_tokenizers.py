@@ -9,6 +9,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 import tokenizers
@@ -17,6 +18,8 @@ from glassformer.app.cli.texts import warn_unknown
 from glassformer.base.config import TOKENIZER_KINDS, TokenizerConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.packages import install_command
+from glassformer.base.recipes import load_recipe
+from glassformer.tasks import other_forms
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from glassformer.text.tokenizers.sample import BLOCK, OVERHEAD, draw
 from tests.unit.trained_tokenizers import ENGLISH, SIZES, TEXT, trained
@@ -381,3 +384,52 @@ def test_real_text(kind: str, name: str) -> None:
     expected = {"characters": (1, 1), "graphemes": (0.5, 1), "bytes": (1, 3), "words": (0.15, 0.3)}
     low, high = expected.get(kind, (0.2, 0.5))
     assert low <= len(ids) / len(text) <= high
+
+
+COMPOSED = "সম\u09df যা\u09df, হ\u09dfতো। "  # NFC writes U+09DF as U+09AF U+09BC
+DECOMPOSED = normalize("NFC", COMPOSED)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "characters", "words", "graphemes", "wordpiece"])
+def test_texts_in_another_unicode_form_are_said(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert DECOMPOSED != COMPOSED
+    config = TokenizerConfig(kind=kind, vocab_size=400)  # type: ignore[arg-type]
+    for known, written, pair in (
+        (COMPOSED, DECOMPOSED, ("\u09af\u09bc", "\u09df")),
+        (DECOMPOSED, COMPOSED, ("\u09df", "\u09af\u09bc")),
+        ("un café noir, ", normalize("NFD", "un café noir"), ("e\u0301", "\u00e9")),
+        (normalize("NFD", "un café noir, "), "un café noir", ("\u00e9", "e\u0301")),
+    ):
+        tokenizer = train_tokenizer(config, [known * 30])
+        assert list(other_forms(tokenizer, written).values()) == [pair]
+        assert other_forms(tokenizer, known) == {}
+        warn_unknown(tokenizer, ["plain", written])
+        assert "the text has another Unicode form than the tokenizer's text" in capsys.readouterr().err
+        normalizing = train_tokenizer(config.replace(normalization="nfc"), [known * 30])
+        assert other_forms(normalizing, written) == other_forms(normalizing, known) == {}
+    warn_unknown(train_tokenizer(config, [COMPOSED + DECOMPOSED]), [COMPOSED, DECOMPOSED])
+    assert "Unicode form" not in capsys.readouterr().err
+
+
+def test_the_recipe_for_bangla_reads_typed_bangla(bangla: str) -> None:
+    """The text has U+09DF, which keyboards write as U+09AF U+09BC; both have the same tokens, and none is unknown."""
+    settings = load_recipe("bangla-slm").settings["tokenizer"]
+    assert "\u09df" in bangla
+    typed = normalize("NFC", bangla[:5000])
+    assert "\u09df" not in typed
+    for kind in ("unigram", "bpe"):
+        tokenizer = train_tokenizer(TokenizerConfig(**{**settings, "kind": kind, "vocab_size": 500}), [bangla])
+        ids = tokenizer.encode(typed)
+        assert ids == tokenizer.encode(bangla[:5000])
+        assert tokenizer.unknown_id is None or tokenizer.unknown_id not in ids
+        assert tokenizer.decode(ids).strip() == typed.strip()
+
+
+@pytest.fixture
+def bangla() -> str:
+    """Return the beginning of a Bangla text, if it is on this machine."""
+    path = DATA / "bangla" / "tagore.txt"
+    if not path.exists():
+        pytest.skip(f"{path} is missing")
+    with path.open(encoding="utf-8") as file:
+        return file.read(60_000)

@@ -15,7 +15,7 @@ from glassformer.tasks.classifying import Classified, TextClassifier
 from glassformer.tasks.continuing import TextModel
 from glassformer.tasks.filling import Candidate, MaskFiller
 from glassformer.tasks.translating import Translator
-from glassformer.tasks.unknown_symbols import unknown_symbols
+from glassformer.tasks.unknown_symbols import other_forms, unknown_symbols
 from glassformer.tasks.written_text import Sample
 
 AnyTextModel = TextModel | Translator | TextClassifier | MaskFiller
@@ -30,5 +30,6 @@ __all__ = [
     "TextClassifier",
     "TextModel",
     "Translator",
+    "other_forms",
     "unknown_symbols",
 ]

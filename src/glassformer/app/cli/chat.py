@@ -68,6 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"--- {model.backend}, {model.precision}", file=sys.stderr)
     if arguments.system is not None and not arguments.system.strip():
         raise GlassError("--system is empty", "Give a text, or remove --system.")
+    if arguments.system is not None:
+        warn_unknown(model.tokenizer, [arguments.system])
     system_messages: list[Message] = [{"role": "system", "content": arguments.system}] if arguments.system else []
     if arguments.question is not None:
         warn_unknown(model.tokenizer, [arguments.question])

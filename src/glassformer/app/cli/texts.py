@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 from glassformer.base.config import Config, DataConfig
 from glassformer.base.errors import GlassError, nearest_file
-from glassformer.base.wording import counted
+from glassformer.base.wording import counted, listed
 from glassformer.text.tables import ONLY_TABLES
 
 if TYPE_CHECKING:
@@ -151,18 +151,32 @@ def as_utf8(data: bytes, name: str) -> str:
 def warn_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
     """Print a warning if the tokenizer does not know some characters of the texts or, for word tokenizers, some words.
 
-    The warning lists at most `SHOWN_UNKNOWN` of them.
+    Another warning lists characters that the tokenizer knows in another Unicode form. Each warning lists at most
+    `SHOWN_UNKNOWN`.
     """
-    from glassformer.tasks import unknown_symbols
+    from glassformer.tasks import other_forms, unknown_symbols
 
+    texts = list(texts)
+    forms = other_forms(tokenizer, "\n".join(texts))
+    if forms:
+        shown = [f"{_code_points(written)} for {_code_points(known)}" for written, known in forms.values()]
+        print(
+            "the text has another Unicode form than the tokenizer's text, so the model reads other tokens: "
+            f"{listed(shown, SHOWN_UNKNOWN)}",
+            file=sys.stderr,
+        )
     unknown = sorted({symbol for text in texts for symbol in unknown_symbols(tokenizer, text)})
     if unknown:
         what = "words" if tokenizer.kind in ("words", "wordpiece") else "characters"
-        listed = " ".join(map(_visible, unknown[:SHOWN_UNKNOWN]))
+        symbols = " ".join(map(_visible, unknown[:SHOWN_UNKNOWN]))
         more = f" and {len(unknown) - SHOWN_UNKNOWN:,} more" if len(unknown) > SHOWN_UNKNOWN else ""
         print(
-            f"these {what} are not in the vocabulary; the model reads each as unknown: {listed}{more}", file=sys.stderr
+            f"these {what} are not in the vocabulary; the model reads each as unknown: {symbols}{more}", file=sys.stderr
         )
+
+
+def _code_points(symbol: str) -> str:
+    return " ".join(f"U+{ord(character):04X}" for character in symbol)
 
 
 def _visible(symbol: str) -> str:
