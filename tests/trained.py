@@ -20,6 +20,7 @@ import torch
 from filelock import FileLock
 
 import glassformer
+from glassformer.base.sealed import write_sealed
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(glassformer.__file__).parent
@@ -60,7 +61,7 @@ def copy_runs(original: Path, folder: Path) -> None:
         tokens = Path(facts.get("data", {}).get("tokens", ""))
         if tokens.is_relative_to(original):
             facts["data"]["tokens"] = str(folder / tokens.relative_to(original))
-            file.write_text(json.dumps(facts, indent=1), encoding="utf-8")
+            write_sealed(file, facts)
 
 
 def forget_old() -> None:

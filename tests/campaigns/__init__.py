@@ -1,6 +1,5 @@
-"""Campaigns: long randomized tests that stop and resume training, or break the code.
+"""Campaigns: long randomized tests that stop and resume training, alter run folders, or break the code.
 
-`python -m tests.campaigns.kills --help`, `python -m tests.campaigns.second_resume --help` and
-`python -m tests.campaigns.faults --help` explain them. The test suite runs a few rounds of the first two; run hundreds
-of rounds before a release.
+`python -m tests.campaigns.kills --help`, and the same with `second_resume`, `alterations` and `faults`, explain them.
+The test suite runs a few rounds of the first three; run hundreds of rounds before a release.
 """

@@ -59,14 +59,15 @@ def _content(name: str, path: Path) -> Any:
     """Return the part of a file's content that must be equal in both runs."""
     if name == "manifest.json":
         facts = json.loads(path.read_text(encoding="utf-8"))
-        return {"text_hash": facts["data"]["text_hash"], "tokenizers": facts["tokenizers"]}
+        return {"text_hash": facts["data"]["text_hash"], "id": facts["id"], "files": facts["files"]}
     if path.name == "manifest.json":  # of a checkpoint: names its files; their sums differ with the times
         return sorted(json.loads(path.read_text(encoding="utf-8"))["files"])
     if name == "metrics.jsonl":
         return [_without_times(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
     if path.name == "state.json":
         facts = json.loads(path.read_text(encoding="utf-8"))
-        return {**facts, "progress": _without_times(facts["progress"])}
+        logs = {name: value for name, value in facts["logs"].items() if name != "metrics.jsonl"}  # which has times
+        return {**facts, "logs": logs, "progress": _without_times(facts["progress"])}
     if path.suffix in (".txt", ".toml", "") or name in ("best", "last"):
         return path.read_text(encoding="utf-8")
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""A few rounds of the campaigns `kills` and `second_resume`."""
+"""A few rounds of the campaigns `kills`, `second_resume` and `alterations`."""
 
 from __future__ import annotations
 
@@ -41,3 +41,9 @@ def test_a_second_resume_is_refused_and_changes_nothing() -> None:
             "told": 12,
         }.items()
     ]
+
+
+@pytest.mark.thorough
+def test_altered_run_folders_are_refused_or_give_the_same_results() -> None:
+    code, said = campaign("alterations", "--rounds", "30", "--seed", "0")
+    assert code == 0, said

@@ -21,7 +21,7 @@ from glassformer.runs.folder import Run
 from glassformer.training.verdicts import verdict
 from tests.journey.command_output import REBUILT, facts, metrics, one_object, shown
 from tests.journey.commands import glass, here
-from tests.property.trainers import text_file
+from tests.property.trainers import change_manifest, text_file
 
 SMALL = [
     "--model.layers",
@@ -409,9 +409,8 @@ def test_evaluate_claims_no_interval_for_a_single_window(home: Path) -> None:
 
 def test_evaluate_without_encoded_text_and_without_text(copy: Path) -> None:
     said = facts("evaluate", "runs/book", folder=copy)
-    manifest = json.loads((copy / "runs" / "book" / "manifest.json").read_text(encoding="utf-8"))
-    manifest["data"]["tokens"] = str(copy / "runs" / ".tokens" / "gone")
-    (copy / "runs" / "book" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    gone = str(copy / "runs" / ".tokens" / "gone")
+    change_manifest(copy / "runs" / "book", lambda manifest: manifest["data"].update(tokens=gone))
     shutil.rmtree(copy / "runs" / ".tokens")
     done = here("evaluate", "runs/book", "--json", folder=copy)
     assert REBUILT in done.stderr

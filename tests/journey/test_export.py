@@ -19,6 +19,7 @@ pytest.importorskip("transformers")
 from tests.journey.commands import here
 from tests.journey.task_files import write_all
 from tests.journey.task_runs import RUNS, TINY, refused
+from tests.property.trainers import record_files
 
 GPT2 = ["--model.positions=learned", "--model.activation=gelu"]
 POST = ["--model.positions=learned", "--model.norm_order=post", "--model.embedding_norm=true"]
@@ -113,6 +114,7 @@ def test_the_printed_lines_generate_the_text_of_glass_generate_at_temperature_0(
     settings = re.sub(r"(?m)^temperature = .*$", "temperature = 0.0", settings)
     settings = re.sub(r"(?m)^repetition_penalty = .*$", "repetition_penalty = 1.7", settings)
     (folder / "config.toml").write_text(settings, encoding="utf-8")
+    record_files(folder)
     done = here("export", "runs/greedy", "--to", "hf", "--out", "greedy-lines", folder=home)
     assert done.returncode == 0, done.stderr
     lines = done.stdout[done.stdout.index("from transformers") :].replace("TEXT", "It was").replace("50", "20")

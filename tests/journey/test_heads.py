@@ -12,6 +12,7 @@ import pytest
 from glassformer.base.locks import folder_lock
 from tests.journey.commands import here
 from tests.journey.task_runs import TASKS, refused
+from tests.property.trainers import change_manifest
 
 PARTS = {
     "lm": {"dec.self"},
@@ -92,10 +93,7 @@ def test_heads_are_measured_on_another_text(task_home: Path) -> None:
 @pytest.mark.parametrize("name", ["lm", "classify", "translate", "two"])
 def test_a_run_moved_without_its_text_is_measured_on_random_tokens(name: str, task_home: Path, tmp_path: Path) -> None:
     shutil.copytree(task_home / "runs" / name, tmp_path / "moved")
-    manifest = tmp_path / "moved" / "manifest.json"
-    facts = json.loads(manifest.read_text(encoding="utf-8"))
-    facts["data"]["tokens"] = str(tmp_path / "gone")
-    manifest.write_text(json.dumps(facts), encoding="utf-8")
+    change_manifest(tmp_path / "moved", lambda manifest: manifest["data"].update(tokens=str(tmp_path / "gone")))
     found, messages = told("moved", tmp_path)
     assert messages.startswith("using random tokens instead of text: ")
     assert found["probes"]["text"] == "16 rows of random tokens, as no text is available"

@@ -246,7 +246,7 @@ def test_a_stop_signal_saves_and_prints_how_to_resume(number: int, here: Path) -
         (train("😀.txt"), "😀.txt", write("😀.txt", "how are you today " * 30)),
         (["generate", BOOK, "the", "--top", "3"], "", remove("proverbs.txt", "runs/.tokens")),
         (["evaluate", BOOK], "is gone: reading proverbs.txt again", remove("runs/.tokens")),
-        (["train", "--resume", "--steps", "4"], "resuming runs/book", remove(RUN / "best", RUN / "tokenizer.json")),
+        (["train", "--resume", "--steps", "4"], "resuming runs/book", remove(RUN / "best", RUN / "last")),
     ],
     ids=[
         "unseen characters",
@@ -256,7 +256,7 @@ def test_a_stop_signal_saves_and_prints_how_to_resume(number: int, here: Path) -
         "name beyond ascii",
         "run moved without its text",
         "encoded text deleted",
-        "small files of a run deleted",
+        "pointers of a run deleted",
     ],
 )
 def test_unusual_but_valid_commands_work(
@@ -276,7 +276,7 @@ def test_with_a_damaged_newest_checkpoint_the_older_one_is_used(here: Path, caps
     older = here / RUN / "checkpoints" / "step-000003"
     newer = shutil.copytree(older, older.with_name("step-000004"))
     (newer / "model.safetensors").write_bytes(half((newer / "model.safetensors").read_bytes()))
-    (here / RUN / "last").write_text("step-000004\n", encoding="utf-8")
+    Run(here / RUN).point("last", newer)
     assert main(["generate", BOOK, "the", "--checkpoint", "last"]) == 2
     two_lines(capsys.readouterr(), "step-000004", "Complete checkpoints: step-000003. To resume: glass train --resume")
     assert main(["generate", BOOK, "the"]) == 0

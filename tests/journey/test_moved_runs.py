@@ -13,7 +13,7 @@ from glassformer.model.weights import load_tensors
 from glassformer.runs.folder import Run
 from tests.journey.commands import here
 from tests.journey.damage import RUN
-from tests.property.trainers import same
+from tests.property.trainers import change_manifest, record_files, same
 from tests.trained import copy_runs
 
 MORE = ["--steps", "6", "--json"]
@@ -92,6 +92,7 @@ def test_a_run_moved_with_its_text_reads_it_at_the_new_location(old: Path, absol
         assert 'source = "proverbs.txt"' in text
         path = json.dumps(str(old / "proverbs.txt"))
         settings.write_text(text.replace('source = "proverbs.txt"', f"source = {path}"), encoding="utf-8")
+        record_files(old / RUN)
     before, _ = measured(old)
     new = moved(old)
     shutil.rmtree(new / "runs" / ".tokens")
@@ -145,10 +146,8 @@ def test_encoded_text_of_another_text_beside_the_run_is_not_used(old: Path) -> N
     (new / "proverbs.txt").unlink()
     told = refused("train", "--resume", "--out", RUN, *MORE, folder=new)
     assert "and the text of runs/book (proverbs.txt) was not found" in told.replace("\\", "/")
-    where = new / RUN / "manifest.json"
-    facts = json.loads(where.read_text(encoding="utf-8"))
-    facts["data"]["tokens"] = str(tokens / second)  # where it was lies another text now
-    where.write_text(json.dumps(facts), encoding="utf-8")
+    elsewhere = str(tokens / second)  # where it was lies another text now
+    change_manifest(new / RUN, lambda manifest: manifest["data"].update(tokens=elsewhere))
     assert "has another text: its hash differs" in refused("train", "--resume", "--out", RUN, *MORE, folder=new)
 
 

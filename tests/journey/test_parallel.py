@@ -89,7 +89,7 @@ def test_a_stopped_sharded_run_resumes_in_one_process_and_opens(tmp_path: Path) 
     stopped = ended(asked)
     assert stopped.stderr.count("stopped after step") == 1
     steps = len(read(tmp_path / "sharded").splitlines())
-    checkpoint = tmp_path / "sharded" / "checkpoints" / (tmp_path / "sharded" / "last").read_text().strip()
+    checkpoint = tmp_path / "sharded" / "checkpoints" / (tmp_path / "sharded" / "last").read_text().split()[0]
     assert checkpoint.name == f"step-{steps:06d}"
     assert (checkpoint / "optimizer-2-of-2.safetensors").exists()
     checks = ("--only", "checkpoints", "--only", "settings")

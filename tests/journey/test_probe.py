@@ -13,6 +13,7 @@ from glassformer.base.locks import folder_lock
 from glassformer.evaluation.probes.probe import PROBES
 from tests.journey.commands import here
 from tests.journey.task_runs import refused
+from tests.property.trainers import change_manifest
 
 QUICK = ("--size", "64")
 
@@ -109,10 +110,7 @@ def test_the_same_questions_give_the_same_answers(task_home: Path) -> None:
 
 def test_a_moved_run_is_probed_without_frequency_baselines(task_home: Path, tmp_path: Path) -> None:
     shutil.copytree(task_home / "runs" / "lm", tmp_path / "moved")
-    manifest = tmp_path / "moved" / "manifest.json"
-    told = json.loads(manifest.read_text(encoding="utf-8"))
-    told["data"]["tokens"] = str(tmp_path / "gone")
-    manifest.write_text(json.dumps(told), encoding="utf-8")
+    change_manifest(tmp_path / "moved", lambda manifest: manifest["data"].update(tokens=str(tmp_path / "gone")))
     found = facts("probe", "moved", *QUICK, folder=tmp_path)
     assert any("heuristics need the training text" in note for note in found["notes"])
     assert any("surprisal is left out" in note for note in found["notes"])

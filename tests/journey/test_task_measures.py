@@ -15,6 +15,7 @@ from glassformer.runs.folder import Run
 from tests.journey.command_output import facts, shown
 from tests.journey.commands import here
 from tests.journey.task_runs import DOES, OTHER_TEXT, PAIRS, RUNS, TASKS, refused, said_of
+from tests.property.trainers import change_manifest, record_files
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +123,7 @@ def test_settings_of_the_command_apply_to_both_runs(task_home: Path) -> None:
     file = task_home / "reseeded" / "config.toml"
     changed = file.read_text(encoding="utf-8").replace("temperature = 0.0", "temperature = 0.9")
     file.write_text(changed, encoding="utf-8", newline="")
+    record_files(task_home / "reseeded")
     same = facts("evaluate", "runs/translate", "--against", "reseeded", *settings, folder=task_home)
     assert {test["difference"] for test in same["against"].values()} == {0}
     assert not any("different settings" in note for note in same["notes"])
@@ -133,6 +135,7 @@ def test_runs_with_other_labels_are_refused(task_home: Path) -> None:
     shutil.copytree(task_home / "runs" / "classify", task_home / "relabelled", dirs_exist_ok=True)
     file = task_home / "relabelled" / "labels.json"
     file.write_text(file.read_text(encoding="utf-8").replace("spam", "junk"), encoding="utf-8", newline="")
+    record_files(task_home / "relabelled")
     cause, remedy = refused("evaluate", "runs/classify", "--against", "relabelled", folder=task_home)
     assert "only this run has spam; only the other run has junk" in cause
     assert "same labels" in remedy
@@ -225,8 +228,7 @@ def test_a_run_folder_works_alone(name: str, task_home: Path, tmp_path: Path) ->
     command, text = DOES[name]
     before = shown(command, f"runs/{name}", text, folder=task_home)
     shutil.copytree(task_home / "runs" / name, tmp_path / "taken away")
-    manifest = tmp_path / "taken away" / "manifest.json"
-    manifest.write_text(manifest.read_text(encoding="utf-8").replace(".tokens", ".gone"), encoding="utf-8")
+    change_manifest(tmp_path / "taken away", lambda manifest: manifest["data"].update(tokens=".gone"))
     assert shown(command, "taken away", text, folder=tmp_path) == before
     for file in OTHER_TEXT[name]:
         shutil.copy(task_home / file, tmp_path)
@@ -248,15 +250,14 @@ def test_evaluation_works_from_python(task_home: Path, tmp_path: Path) -> None:
         assert isinstance(OpenedRun.load(task_home / "runs" / name).text_model, kind)
     shutil.copytree(task_home / "runs" / "classify", tmp_path / "nameless")
     (tmp_path / "nameless" / "labels.json").unlink()
-    with pytest.raises(GlassError, match=r"has no labels\.json"):
+    with pytest.raises(GlassError, match=r"labels\.json is missing"):
         OpenedRun.load(tmp_path / "nameless")
 
 
 def test_progress_messages_are_not_notes_on_the_results(task_home: Path, tmp_path: Path) -> None:
     shutil.copytree(task_home / "runs" / "classify", tmp_path / "runs" / "classify")
     shutil.copy(task_home / "mails.csv", tmp_path)
-    manifest = tmp_path / "runs" / "classify" / "manifest.json"
-    manifest.write_text(manifest.read_text(encoding="utf-8").replace(".tokens", ".gone"), encoding="utf-8")
+    change_manifest(tmp_path / "runs" / "classify", lambda manifest: manifest["data"].update(tokens=".gone/0"))
     done = here("evaluate", "runs/classify", "--json", folder=tmp_path)
     assert "training the tokenizer" in done.stderr
     assert "training the tokenizer" not in done.stdout

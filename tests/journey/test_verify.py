@@ -12,9 +12,10 @@ import torch
 
 from glassformer.base.files import sha256
 from glassformer.runs.folder import open_run
-from glassformer.verification.report import CHECKS
+from glassformer.verification.report import CHECKS, saved_report
 from tests.journey.commands import here
 from tests.journey.task_runs import PAIRS, TASKS, refused
+from tests.property.trainers import change_manifest
 
 WRITING = {"cached-logits", "backend-logits", "cached-text", "batched-text", "beam-one", "beam-cached"}
 QUICK = ("--only", "padding-blind", "--only", "checkpoints")
@@ -47,7 +48,8 @@ def test_a_sound_run_of_every_task_passes(task: str, task_home: Path) -> None:
 
 def test_the_report_is_saved_with_the_hash_of_the_weights(task_home: Path) -> None:
     _, told = report_of("runs/classify", task_home)
-    kept = json.loads((task_home / "runs" / "classify" / "verify.json").read_text(encoding="utf-8"))
+    kept = saved_report(open_run(task_home / "runs" / "classify"))
+    assert kept is not None
     assert {**kept, "date": ""} == {**told, "date": ""}
     weights = open_run(task_home / "runs" / "classify").checkpoint("best") / "model.safetensors"
     assert kept["weights_sha256"] == sha256(weights)
@@ -78,9 +80,8 @@ def alone(task_home: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("task", TASKS)
 def test_a_run_without_its_text_is_verified_on_a_built_in_text(task: str, task_home: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(task_home / "runs" / task, tmp_path / task))
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    manifest["data"] = {**manifest["data"], "tokens": str(tmp_path / "gone"), "source": str(tmp_path / "gone.txt")}
-    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    gone = {"tokens": str(tmp_path / "gone"), "source": str(tmp_path / "gone.txt")}
+    change_manifest(folder, lambda manifest: manifest["data"].update(gone))
     code, report = report_of(task, tmp_path)
     assert code == 0, [check for check in report["checks"] if check["ok"] is False]
     assert "a built-in text" in report["text"]

@@ -143,13 +143,12 @@ def test_a_parent_record_is_read_exactly_or_refused(tmp_path: Path) -> None:
     entry = run.parent_entry()
     assert entry == Parent.open(parent).entry()
     assert Run(parent).parent_entry() is None
-    path = run.folder / "manifest.json"
-    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest = run.manifest()
     assert manifest["parent"].keys().isdisjoint({"imported", "parent"})
-    path.write_text(json.dumps({**manifest, "parent": {**manifest["parent"], "later": 1}}), encoding="utf-8")
+    run.write_manifest({**manifest, "parent": {**manifest["parent"], "later": 1}})
     assert run.parent_entry() == entry
     for wrong in ({"task": "lm"}, [], "parent", {**manifest["parent"], "data": None}):
-        path.write_text(json.dumps({**manifest, "parent": wrong}), encoding="utf-8")
+        run.write_manifest({**manifest, "parent": wrong})
         with pytest.raises(GlassError, match=r"manifest\.json is damaged"):
             resumed(tmp_path, "child")
 

@@ -15,7 +15,7 @@ from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, resume_training
 from glassformer.training.trainer import Trainer
 from tests.products import BfloatProducts
-from tests.property.trainers import last_weights, resumed, same, small_config, small_trainer
+from tests.property.trainers import last_weights, record_files, resumed, same, small_config, small_trainer
 
 SLOW = Speeds(100.0, 1.0)
 FAST = Speeds(100.0, 500.0)
@@ -128,6 +128,7 @@ def test_a_run_of_an_older_version_resumes_bit_for_bit(speeds: Speeds, tmp_path:
     lines = [line for line in config_lines(old) if not line.startswith("muon_precision")]
     lines = ['precision = "auto"' if line.startswith("precision") else line for line in lines]
     (tmp_path / "run" / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    record_files(tmp_path / "run")
     cache_speeds(speeds)
     older = resumed(tmp_path, **{"train.steps": "12"})
     train(older)
@@ -143,6 +144,7 @@ def test_a_run_of_an_older_version_is_evaluated_in_its_precision(tmp_path: Path)
     path = tmp_path / "run" / "config.toml"
     text = path.read_text(encoding="utf-8").replace('\nprecision = "fp32"', '\nprecision = "auto"')
     path.write_text(text.replace('muon_precision = "fp32"\n', ""), encoding="utf-8")
+    record_files(tmp_path / "run")
     cache_speeds(FAST)
     opened = OpenedRun.load(tmp_path / "run", device="cpu")
     assert (opened.config.train.precision, opened.config.train.muon_precision) == ("fp32", "bf16")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -260,6 +261,10 @@ def test_a_damaged_snapshot_is_refused_and_nothing_is_unpickled(tmp_path: Path) 
     whole = path.read_bytes()
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
+    path.write_bytes(whole[:-1])
+    with pytest.raises(GlassError, match=r"step-000001\.npz was altered"):
+        read_history(trainer.run)
+    shutil.rmtree(trainer.run.checkpoints_folder)  # whose hashes would refuse each of the following files
     for change in ({"scores": np.array([{"a": 1}], dtype=object)}, {"reached": np.zeros((1, 1), dtype=np.bool_)}):
         np.savez(path, **{**arrays, **change})  # type: ignore[arg-type]
         with pytest.raises(GlassError, match=r"step-000001\.npz is damaged"):

@@ -139,3 +139,20 @@ def change_state(run: Run, change: Callable[[dict[str, Any]], object]) -> None:
     size = (last / "state.json").stat().st_size
     manifest["files"]["state.json"] = {"bytes": size, "sha256": sha256(last / "state.json")}
     (last / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def change_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Edit the manifest of a run in place, and record its new SHA-256, as if the run had been created so."""
+    run = Run(folder)
+    manifest = run.manifest()
+    change(manifest)
+    run.write_manifest(manifest)
+
+
+def record_files(folder: Path) -> None:
+    """Record the current settings, tokenizers and labels in the manifest of a run, as if training had written them."""
+
+    def record(manifest: dict[str, Any]) -> None:
+        manifest["files"] = {name: sha256(folder / name) for name in manifest["files"] if (folder / name).exists()}
+
+    change_manifest(folder, record)

@@ -11,7 +11,7 @@ import pytest
 
 from glassformer.base.config import TASK_FACTS, Config, DataConfig, ModelConfig, Task, TokenizerConfig, TrainConfig
 from glassformer.base.errors import GlassError
-from glassformer.runs.folder import create_run
+from glassformer.runs.folder import Run, create_run
 from glassformer.runs.run_text import find_or_encode_text
 from glassformer.runs.text_location import token_cache
 from glassformer.text import data_notes as notes_module
@@ -281,11 +281,14 @@ def test_a_run_resumes_only_with_its_own_vocabularies(changed: str, write: Write
     family = ModelConfig(family=TASK_FACTS[task].family, shared_embedding=joint)
     config = Config(data=data, tokenizer=tokenizer, train=TrainConfig(task=task), model=family)
     facts = {"source": source, "text_hash": found.text_hash, "tokens": str(found.folder)}
-    run = create_run(tmp_path / "run", config, {"data": facts})
-    (found.source_tokenizer if changed == "target" else found.tokenizer).save(run.tokenizer_file)
-    (found.tokenizer if changed == "source" else found.source_tokenizer).save(run.source_tokenizer_file)
-    if changed == "labels":
-        run.save_labels(found.labels[::-1])
+
+    def add(run: Run) -> None:
+        (found.source_tokenizer if changed == "target" else found.tokenizer).save(run.tokenizer_file)
+        (found.tokenizer if changed == "source" else found.source_tokenizer).save(run.source_tokenizer_file)
+        if found.labels:
+            run.save_labels(found.labels[::-1])
+
+    run = create_run(tmp_path / "run", config, {"data": facts}, add)
     shutil.rmtree(found.folder)
     if changed == "nothing":
         assert find_or_encode_text(run, config, print).text_hash == found.text_hash

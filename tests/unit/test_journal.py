@@ -1,14 +1,17 @@
-"""Logs cut short by a full disk or a kill: damaged entries are dropped and reported, all others are kept."""
+"""Logs cut short by a full disk or a kill resume without loss, and altered logs and snapshots are refused."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from glassformer.base.errors import GlassError
 from glassformer.runs.folder import Run
 from glassformer.training.checkpoint import step_name
 from glassformer.training.journal import Journal, read_metrics, read_samples
@@ -34,14 +37,24 @@ def entry(step: int, text: str) -> bytes:
     return f"--- step {step}\n{text}\n".encode()
 
 
-def test_nothing_is_dropped_or_reported_of_whole_logs(tmp_path: Path) -> None:
+def test_the_logs_are_cut_to_their_contents_at_the_checkpoint(tmp_path: Path) -> None:
     journal = journal_of(tmp_path)
     for step in (4, 8):
         journal.add({"step": step, "loss": 1.5})
         journal.add_sample(step, BANGLA)
+    logs = journal.digests()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert journal.forget_after(8, 8) is None
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {name: hashlib.sha256(data).hexdigest() for name, data in before.items()} == {
+        name: facts["sha256"] for name, facts in logs.items()
+    }
+    for later in (b"", line(120), b"\xe0\xa6"):
+        for path in tmp_path.iterdir():
+            with path.open("ab") as file:
+                file.write(later)
+        resumed_journal = journal_of(tmp_path)
+        assert resumed_journal.forget_after(logs, 8) is None
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+        assert resumed_journal.digests() == logs
 
 
 def test_a_sample_cut_at_any_byte_leaves_the_entries_before_it(tmp_path: Path) -> None:
@@ -50,23 +63,11 @@ def test_a_sample_cut_at_any_byte_leaves_the_entries_before_it(tmp_path: Path) -
     for cut in range(1, len(torn)):
         (tmp_path / "samples.txt").write_bytes(whole + torn[:cut])
         assert read_samples(Run(tmp_path)) == [(4, BANGLA), (8, "two\nlines")], cut
-        note = journal_of(tmp_path).forget_after(8, 0)
-        assert (tmp_path / "samples.txt").read_bytes() == whole, cut
-        assert note is not None
-        assert "1 damaged entry of samples.txt dropped" in note
-
-
-def test_a_truncated_header_is_not_read_as_an_early_step(tmp_path: Path) -> None:
-    (tmp_path / "samples.txt").write_bytes(entry(4, "a") + b"--- step 1")  # of step 120
-    journal_of(tmp_path).forget_after(8, 0)
-    assert (tmp_path / "samples.txt").read_bytes() == entry(4, "a")
 
 
 def test_a_sample_that_mentions_the_header_is_not_cut(tmp_path: Path) -> None:
     text = "he said --- step by step\n--- step aside"
-    journal = journal_of(tmp_path)
-    journal.add_sample(4, text)
-    assert journal.forget_after(4, 0) is None
+    journal_of(tmp_path).add_sample(4, text)
     assert read_samples(Run(tmp_path)) == [(4, text)]
 
 
@@ -81,20 +82,9 @@ def test_a_sample_that_mentions_the_header_is_not_cut(tmp_path: Path) -> None:
         b'{"step": Infinity, "loss": 1}\n',
     ],
 )
-def test_a_damaged_line_of_metrics_is_dropped_and_reported(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_line_of_metrics_is_not_read(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "metrics.jsonl").write_bytes(line(2) + line(4) + damage)
     assert [record["step"] for record in read_metrics(Run(tmp_path))] == [2, 4]
-    note = journal_of(tmp_path).forget_after(4, 4)
-    assert note is not None
-    assert "1 damaged line of metrics.jsonl dropped" in note
-    assert (tmp_path / "metrics.jsonl").read_bytes() == line(2) + line(4)
-
-
-def test_metrics_cut_short_are_reported(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_bytes(line(2))
-    note = journal_of(tmp_path).forget_after(9, 8)
-    assert note is not None
-    assert "metrics.jsonl ends at step 2, but lines up to step 8 were written" in note
 
 
 def stopped(folder: Path) -> Trainer:
@@ -104,23 +94,69 @@ def stopped(folder: Path) -> Trainer:
     return trainer
 
 
-def test_a_run_with_truncated_logs_resumes_with_one_note(tmp_path: Path) -> None:
+def test_a_run_resumes_with_incomplete_entries_after_its_checkpoint(tmp_path: Path) -> None:
     run = stopped(tmp_path).run
     with run.samples_file.open("ab") as file:
         file.write(entry(12, BANGLA)[:-4])
     with run.metrics_file.open("ab") as file:
         file.write(b"\xe0\xa6")
-    trainer = resumed(tmp_path)
-    notes: list[str] = []
-    trainer.reporter.note = notes.append  # type: ignore[method-assign]
-    assert train(trainer) is not None
-    assert [note for note in notes if "damaged" in note] == [
-        f"{run.folder}: 1 damaged line of metrics.jsonl dropped; 1 damaged entry of samples.txt dropped"
-    ]
+    assert train(resumed(tmp_path)) is not None
     straight = small_trainer(tmp_path, "straight")
     train(straight)
     assert run.samples_file.read_bytes() == straight.run.samples_file.read_bytes()
     assert [record["loss"] for record in read_metrics(run)] == [record["loss"] for record in read_metrics(straight.run)]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("metrics.jsonl", lambda data: data.replace(b'"loss": ', b'"loss": 1', 1)),
+        ("metrics.jsonl", lambda data: data.splitlines(keepends=True)[1] + data),
+        ("metrics.jsonl", lambda data: b"".join(data.splitlines(keepends=True)[1:])),
+        ("metrics.jsonl", lambda data: data[:-9]),
+        ("samples.txt", lambda data: data.replace(b" step 6", b" step 5", 1)),
+    ],
+)
+def test_altered_entries_are_refused_by_readers_and_on_resuming(
+    tmp_path: Path, name: str, change: Callable[[bytes], bytes]
+) -> None:
+    run = stopped(tmp_path).run
+    path = run.folder / name
+    original = path.read_bytes()
+    path.write_bytes(change(original))
+    assert path.read_bytes() != original
+    read = read_metrics if name == "metrics.jsonl" else read_samples
+    for use in (lambda: read(run), lambda: resumed(tmp_path)):
+        with pytest.raises(GlassError, match=f"{name} was altered") as caught:
+            use()
+        assert "remove it" in caught.value.remedy
+    path.unlink()
+    with pytest.raises(GlassError, match=f"{name} is missing"):
+        read(run)
+    trainer = resumed(tmp_path)
+    notes: list[str] = []
+    trainer.reporter.note = notes.append  # type: ignore[method-assign]
+    train(trainer)
+    assert any(f"{name} is missing" in note for note in notes)
+    assert read(run)
+
+
+def test_altered_and_foreign_snapshots_are_refused(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path)
+    trainer.run.snapshots_folder.mkdir()
+    snapshots = [trainer.run.snapshots_folder / f"step-{step:06d}.npz" for step in (2, 4)]
+    for path in snapshots:
+        path.write_bytes(path.name.encode())
+    stop_after(trainer, 8)
+    run = trainer.run
+    names = [f"snapshots/{path.name}" for path in snapshots]
+    run.check_logs(*names)
+    run.check_logs("snapshots/step-000099.npz")  # taken after the checkpoint
+    with pytest.raises(GlassError, match="not written by the training"):
+        run.check_logs("snapshots/step-000003.npz")
+    snapshots[0].write_bytes(snapshots[1].read_bytes())
+    with pytest.raises(GlassError, match=r"step-000002\.npz was altered"):
+        run.check_logs(*names)
 
 
 def test_an_ordinary_resume_reports_no_damage(tmp_path: Path) -> None:

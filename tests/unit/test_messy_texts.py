@@ -34,7 +34,7 @@ from glassformer.text.survey import kept_pieces, survey
 from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
-from tests.property.trainers import last_weights, resumed, same, small_trainer, stop_after, text_file
+from tests.property.trainers import change_manifest, last_weights, resumed, same, small_trainer, stop_after, text_file
 from tests.unit.comparison_grids import grid_of, result
 
 LM = RECORD_KINDS["lm"]
@@ -249,11 +249,8 @@ def test_an_older_run_resumes_on_its_own_split(tmp_path: Path, recorded: bool) -
     }
     first = small_trainer(tmp_path, "resumed", **changes)
     stop_after(first, 10)
-    manifest = tmp_path / "resumed" / "manifest.json"
-    facts = json.loads(manifest.read_text(encoding="utf-8"))
     if not recorded:  # as older versions wrote it
-        del facts["data"]["parts"]
-        manifest.write_text(json.dumps(facts), encoding="utf-8")
+        change_manifest(tmp_path / "resumed", lambda manifest: manifest["data"].pop("parts"))
     shutil.rmtree(tmp_path / ".tokens")
     second = resumed(tmp_path, "resumed")
     train(second)
@@ -267,10 +264,7 @@ def test_a_run_does_not_resume_on_another_split_of_its_text(tmp_path: Path) -> N
     changes = {"data__source": str(several_files(tmp_path)), "data__document": "file", "tokenizer__kind": "bytes"}
     run = small_trainer(tmp_path, **changes, train__steps=3)
     train(run)
-    manifest = run.run.folder / "manifest.json"
-    facts = json.loads(manifest.read_text(encoding="utf-8"))
-    facts["data"]["parts"]["validation"] = "0" * 64
-    manifest.write_text(json.dumps(facts), encoding="utf-8")
+    change_manifest(run.run.folder, lambda manifest: manifest["data"]["parts"].update(validation="0" * 64))
     shutil.rmtree(tmp_path / ".tokens")
     with pytest.raises(GlassError, match="differ from those of"):
         resumed(tmp_path, **{"train.steps": "6"})

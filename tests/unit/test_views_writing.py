@@ -21,15 +21,14 @@ from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.views.write import WriteQuestion, conversation_of
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.base.files import write_folder
 from glassformer.evaluation.copying import copy_meter
 from glassformer.evaluation.token_losses import NOT_LEARNED
 from glassformer.evaluation.training_text import held_out_text, training_text
 from glassformer.generation.sampling import probabilities
-from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import Run
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import ChatModel
+from glassformer.training.checkpoint import TrainState, save_checkpoint
 from tests.journey.commands import here
 from tests.parity.written_runs import make_run
 from tests.unit.served_runs import LEARNT, TEXTS, Script, ask, check_scripts, learn, library
@@ -230,13 +229,7 @@ def test_an_answer_ends_at_the_special_token_of_the_template(tmp_path: Path, bea
     with torch.no_grad():
         bias[model.tokenizer.unknown_id] = 1e4
 
-    def fill(place: Path) -> None:
-        save_tensors(dict(model.model.state_dict()), place / "model.safetensors")
-        (place / "state.json").write_text("{}", encoding="utf-8")
-
-    run = Run(folder)
-    write_folder(run.checkpoints_folder / "step-000002", fill)
-    run.point("best", run.checkpoints_folder / "step-000002")
+    save_checkpoint(Run(folder), model.model, [], TrainState(step=2), model.config)
     headers = {"Authorization": "Bearer a-token", "Host": "127.0.0.1:80"}
     app = make_app(ModelRegistry([folder], "cpu"), Access("a-token", 80))
     with TestClient(app, base_url="http://127.0.0.1:80", headers=headers) as client:

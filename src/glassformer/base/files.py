@@ -275,6 +275,16 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def has_prefix(path: Path, size: int, digest: str) -> bool:
+    """Return whether the first `size` bytes of a file have this SHA-256; False if the file is shorter."""
+    hasher = hashlib.sha256()
+    with path.open("rb") as file:
+        while size and (block := file.read(min(size, 1 << 20))):
+            hasher.update(block)
+            size -= len(block)
+    return not size and hasher.hexdigest() == digest
+
+
 def sync(path: Path) -> None:
     """Flush a file or the entries of a folder to the disk; on Windows, folders cannot be opened and are skipped."""
     if path.is_dir() and os.name == "nt":

@@ -3,7 +3,8 @@
 ::
 
     config.toml     all settings; written last when the folder is created, and marks the folder as a run
-    manifest.json   versions, commands, and the source of the text with its hash
+    manifest.json   the run's id, versions, commands, the source of the text with its hash, the hashes of the settings,
+                    tokenizers, labels and chat template, and the hash of all these values
     tokenizer.json  the tokenizer; in an encoder-decoder, the tokenizer of the target
     source_tokenizer.json  the tokenizer of the source, if the source has a separate vocabulary
     labels.json     the names of a classifier's labels
@@ -12,8 +13,10 @@
     loss.svg        the loss curve
     checkpoints/step-000850/model.safetensors, optimizer.safetensors  weights and optimizer state (sharded runs:
                     optimizer-1-of-2.safetensors and so on, one file for each process)
-    checkpoints/step-000850/state.json, manifest.json  the rest of the training state, and a hash of each file
-    best  last      one line each: the name of a checkpoint; before the first evaluation, both name the newest one
+    checkpoints/step-000850/state.json, manifest.json  the rest of the training state with the id of the run and the
+                    hashes of its logs so far, and a hash of each file
+    best  last      one line each: the name of a checkpoint, and a seal (see `Run.point`); before the first evaluation,
+                    both name the newest checkpoint
     snapshots/step-000850.npz  scores of the attention heads, if train.snapshots is above 0
     plan.json       the forecast, if the run was measured before it started, and its outcome
     verify.json     the last complete report of glass verify
@@ -22,12 +25,17 @@
     lock            held by the training process from its first write to its last
     glassformer.creating  present while the folder is created; remains if the process is killed meanwhile
 
+`open_run` refuses a folder in which the settings, tokenizers, labels, chat template or manifest were altered, and
+`Run.checkpoint` a checkpoint that was altered or belongs to another run. Readers of the logs and snapshots refuse those
+that differ from the hashes in the newest checkpoint (`Run.check_logs`).
+
 The encoded text is beside the run, in `../.tokens/HASH`, where runs on the same text share it, or in the folder that
 `glass data encode` wrote.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import re
@@ -45,17 +53,22 @@ from glassformer import __version__
 from glassformer.base.config import Config, Task
 from glassformer.base.errors import MALFORMED, GlassError, nearest
 from glassformer.base.files import (
+    MANIFEST,
     OLD,
     check_folder,
     convert_os_errors,
+    has_prefix,
     hidden_folders,
-    is_complete,
     no_empty_folders,
     old_folder,
     recorded_sha256,
     restore_folder,
+    sha256,
     write_text,
 )
+from glassformer.base.locks import is_held
+from glassformer.base.sealed import read_sealed, write_sealed
+from glassformer.base.settings import setting_text
 from glassformer.base.wording import quoted
 
 Which = Literal["best", "last"]
@@ -73,8 +86,12 @@ CREATING = "glassformer.creating"
 CREATING_TEXT = "This run is being created. If the process was killed, run the same command again to start over.\n"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 """File name of the chat template in a run folder, and in a model folder of Hugging Face."""
-WRITTEN_BEFORE_CONFIG = ("manifest.json", "tokenizer.json", "source_tokenizer.json", "labels.json", CHAT_TEMPLATE_FILE)
+VOCABULARY = ("tokenizer.json", "source_tokenizer.json", "labels.json", CHAT_TEMPLATE_FILE)
+"""Files, besides the settings, that determine the meaning of a model's inputs and outputs; they never change."""
+WRITTEN_BEFORE_CONFIG = ("manifest.json", *VOCABULARY)
 """Files of a run that are written before `config.toml`, which marks the folder as a run."""
+COPY = "Copy it from the original run folder."
+"""Remedy for a damaged file of a run."""
 WRITTEN_BY_TRAINING = (
     *WRITTEN_BEFORE_CONFIG,
     "config.toml",
@@ -156,10 +173,12 @@ class Run:
             GlassError: the file is damaged.
         """
         path = self.folder / "labels.json"
+        if path.name not in self.manifest()["files"]:
+            return ()
         try:
-            return tuple(map(str, json.loads(path.read_text(encoding="utf-8")))) if path.exists() else ()
-        except MALFORMED:
-            raise GlassError(f"{path} is damaged", "Copy it from the original run folder.") from None
+            return tuple(map(str, json.loads(path.read_text(encoding="utf-8"))))
+        except (OSError, *MALFORMED):
+            raise GlassError(f"{path} is damaged", COPY) from None
 
     def save_labels(self, names: Sequence[str]) -> None:
         """Write the names of the labels to `labels.json`."""
@@ -202,7 +221,7 @@ class Run:
 
         Such a change is not part of the settings.
         """
-        return self._manifest_or_empty().get("altered")
+        return self.manifest().get("altered")
 
     @property
     def parent_weights_sha256(self) -> str | None:
@@ -217,13 +236,6 @@ class Run:
         digests = (recorded_sha256(folder, "model.safetensors") for folder in self.all_checkpoints())
         return {digest for digest in digests if digest is not None}
 
-    def _manifest_or_empty(self) -> dict[str, Any]:
-        """Return the contents of `manifest.json`; empty if it is missing or damaged."""
-        try:
-            return dict(json.loads((self.folder / "manifest.json").read_text(encoding="utf-8")))
-        except (OSError, *MALFORMED):
-            return {}
-
     @property
     def checkpoints_folder(self) -> Path:
         """Return the path of the folder with one subfolder for each checkpoint, such as `step-000100`."""
@@ -233,43 +245,117 @@ class Run:
         """Return the settings of the run.
 
         Raises:
-            GlassError: the run was made by a later version of this program, or `config.toml` cannot be read or is not
-                valid.
+            GlassError: `config.toml` cannot be read or is not valid.
         """
-        version = self._manifest_or_empty().get("format", FORMAT)
-        if not isinstance(version, int) or version > FORMAT:
-            raise GlassError(
-                f"{self.folder} was made by a later version of glassformer: its format is {version}, but this version "
-                f"({__version__}) reads formats only up to {FORMAT}",
-                "Install a newer glassformer.",
-            )
         return Config.read(self.folder / "config.toml")
 
-    def manifest(self) -> dict[str, Any]:
-        """Return the manifest: versions, command, and under `data` the source, its hash and the token folder.
+    def replace_config(self, config: Config) -> None:
+        """Write other settings. The caller must hold the run's lock.
 
-        `data.parts` has a hash of each split; it is None in runs of older versions.
+        The manifest first records the new file beside the old one, so that the run can be opened after a kill between
+        the writes.
+        """
+        path = self.folder / "config.toml"
+        text = config.to_toml()
+        manifest = self.manifest()
+        manifest["files"][path.name] = hashlib.sha256(text.encode("utf-8")).hexdigest()
+        with convert_os_errors(path):
+            self.write_manifest({**manifest, "replaced_config": sha256(path)})
+        write_text(path, text)
+        manifest.pop("replaced_config", None)  # of a process that was killed here
+        self.write_manifest(manifest)
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the manifest: `id`, versions, command, `files` with the SHA-256 of each file in `VOCABULARY` and of
+        `config.toml`, and, in a run with a text, `data` with its source, its hash, a hash of each split (`parts`) and
+        the token folder.
 
         Raises:
-            GlassError: the file is missing or damaged.
+            GlassError: the file is missing, damaged or edited, or a version with another format wrote it.
         """
         path = self.folder / "manifest.json"
-        try:
-            facts = dict(json.loads(path.read_text(encoding="utf-8")))
-            data: dict[str, Any] = {name: str(facts["data"][name]) for name in ("source", "text_hash", "tokens")}
-            data["parts"] = facts["data"].get("parts")
-        except FileNotFoundError:
-            raise GlassError(f"{path} is missing", "Copy it from the original run folder.") from None
-        except MALFORMED:
-            raise GlassError(f"{path} is damaged", "Copy it from the original run folder.") from None
-        return {**facts, "data": data}
+        with suppress(OSError, *MALFORMED):
+            version = json.loads(path.read_text(encoding="utf-8")).get("format", FORMAT)
+            if version != FORMAT:  # checked first, because other versions may compute other hashes
+                raise GlassError(
+                    f"{self.folder} was made by another version of glassformer: its format is {version}, but this "
+                    f"version ({__version__}) reads format {FORMAT}",
+                    "Install the version of glassformer that manifest.json names.",
+                )
+        return read_sealed(path, COPY)
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Write the manifest with a new SHA-256 of itself. In an existing run, the caller must hold the run's lock."""
+        write_sealed(self.folder / "manifest.json", manifest)
+
+    @property
+    def id(self) -> str | None:
+        """Return the id of the run, which its checkpoints contain; None if the manifest cannot be read.
+
+        It is a hash of the settings, vocabulary, text and parent with which the run began.
+        """
+        with suppress(GlassError):
+            return str(self.manifest()["id"])
+        return None
+
+    def check_files(self) -> None:
+        """Compare the settings, tokenizers, labels and chat template with the hashes in the manifest.
+
+        Raises:
+            GlassError: the manifest is missing, damaged or edited, or a file is missing or was altered.
+        """
+        manifest = self.manifest()
+        for name, digest in manifest["files"].items():
+            path = self.folder / name
+            try:
+                current = sha256(path)
+            except FileNotFoundError:
+                raise GlassError(f"{path} is missing", COPY) from None
+            except OSError as error:
+                raise GlassError(f"{path} cannot be read: {error.strerror}", COPY) from None
+            if name == "config.toml" and current not in (digest, manifest.get("replaced_config")):
+                raise self._edited_config()
+            if name != "config.toml" and current != digest:
+                raise GlassError(
+                    f"{path} was altered: its SHA-256 differs from the one in manifest.json",
+                    f"{COPY} To use another vocabulary, other labels or another chat template, train a new run.",
+                )
+
+    def copy_vocabulary(self, run: Run) -> None:
+        """Copy the files of `VOCABULARY` that this run has to another run.
+
+        Raises:
+            GlassError: a file was altered.
+        """
+        self.check_files()
+        with convert_os_errors(run.folder):
+            for name in VOCABULARY:
+                if (self.folder / name).exists():
+                    shutil.copyfile(self.folder / name, run.folder / name)
+
+    def _edited_config(self) -> GlassError:
+        """Return an error that names the edited settings, as far as the newest checkpoint has the original ones."""
+        path = self.folder / "config.toml"
+        edits = "its SHA-256 differs from the one in manifest.json"
+        with suppress(GlassError, *MALFORMED):
+            current = Config.read(path).model_dump(mode="json")
+            recorded = (self._newest_state() or {})["settings"]
+            changes = [
+                f"{section}.{name}: {setting_text(recorded[section][name])} -> {setting_text(value)}"
+                for section, values in current.items()
+                for name, value in values.items()
+                if name in recorded[section] and recorded[section][name] != value
+            ]
+            edits = ", ".join(changes) or edits
+        return GlassError(
+            f"{path} was edited ({edits})",
+            f"Undo the edit. Change limits and sampling with {self._resume_command()} --set SECTION.FIELD=VALUE; for "
+            f"other settings train a new run: glass train DATA --config {quoted(path)} --out NEW",
+        )
 
     def other_loss(self) -> str | None:
         """Return the name of the function that replaced the loss of the task in training; None if none did."""
-        try:
-            name = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8")).get("other_loss")
-        except (OSError, *MALFORMED):  # commands that need the manifest report it
-            return None
+        name = self.manifest().get("other_loss")
         return None if name is None else str(name)
 
     def parent_entry(self) -> ParentEntry | None:
@@ -282,42 +368,34 @@ class Run:
         try:
             return None if entry is None else ParentEntry.from_facts(entry)
         except MALFORMED:
-            path = self.folder / "manifest.json"
-            raise GlassError(f"{path} is damaged", "Copy it from the original run folder.") from None
+            raise GlassError(f"{self.folder / 'manifest.json'} is damaged", COPY) from None
 
     def checkpoint_name(self, which: Which = "best") -> str | None:
         """Return the name of the checkpoint in the file `best` or `last`; None if the file is missing or damaged."""
-        try:
-            return (self.folder / which).read_text(encoding="utf-8").strip() or None
-        except (OSError, UnicodeDecodeError):
-            return None
+        with suppress(GlassError):
+            return self.read_pointer(which)
+        return None
+
+    def checkpoint_version(self, which: Which = "best") -> str | None:
+        """Return the version (see `version_of`) of the checkpoint `best` or `last`; None if there is none."""
+        with suppress(GlassError, OSError):
+            return version_of(self.checkpoints_folder / self.read_pointer(which))
+        return None
 
     def checkpoint(self, which: Which = "best") -> Path:
         """Return the checkpoint folder that `best` or `last` names, after verifying every byte.
 
         Raises:
-            GlassError: there is no such checkpoint, or it is truncated or altered.
+            GlassError: there is no such checkpoint, it is truncated or altered, or it belongs to another run.
         """
         if which not in get_args(Which):
             raise GlassError(f"there is no checkpoint {which!r}", "Give best or last.")
-        try:
-            name = (self.folder / which).read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
-            raise GlassError(
-                f"{self.folder} has no {which} checkpoint", f"To create it, resume training: {self._resume_command()}"
-            ) from None
-        except UnicodeDecodeError:
-            name = ""
-        if not CHECKPOINT.fullmatch(name):  # the file could name a path outside of the run folder
-            raise GlassError(
-                f"{self.folder / which} is damaged: it names no checkpoint",
-                f"To write it again, resume training: {self._resume_command()}",
-            )
+        name = self.read_pointer(which)
         folder = self.checkpoints_folder / name
         if not folder.exists():  # a process may have been killed while it replaced the checkpoint
             folder = old_folder(folder) or folder
         try:
-            check_folder(folder)
+            self.check_checkpoint(folder)
         except GlassError as error:
             others = [path.name for path in self.complete_checkpoints() if path != folder]
             complete = f"Complete checkpoints: {', '.join(others)}. To resume: {self._resume_command()}"
@@ -351,6 +429,111 @@ class Run:
             "Wait until training has ended, or stop it with Ctrl-C; a larger train.save_every helps too.",
         )
 
+    def check_checkpoint(self, folder: Path) -> None:
+        """Verify every byte of a checkpoint, and that this run saved it.
+
+        Raises:
+            GlassError: a file is missing, truncated or altered, or another run saved the checkpoint.
+        """
+        check_folder(folder)
+        if self._read_state(folder)["run"] != self.manifest()["id"]:
+            raise GlassError(
+                f"{folder} is a checkpoint of another run", "Restore the checkpoint from a copy of this run."
+            )
+
+    def read_pointer(self, which: Which) -> str:
+        """Return the name of the checkpoint in the file `best` or `last`.
+
+        Raises:
+            GlassError: the file is missing, damaged, edited, or that of another run or of the other pointer.
+        """
+        path = self.folder / which
+        remedy = f"To write it again, resume training: {self._resume_command()}"
+        try:
+            name, _, seal = path.read_text(encoding="utf-8").strip().partition(" ")
+        except FileNotFoundError:
+            raise GlassError(f"{self.folder} has no {which} checkpoint", remedy) from None
+        except (OSError, UnicodeDecodeError):
+            name = seal = ""
+        if not CHECKPOINT.fullmatch(name):  # the file could name a path outside of the run folder
+            raise GlassError(f"{path} is damaged: it names no checkpoint", remedy)
+        if seal != self._seal(which, name):
+            raise GlassError(f"{path} was edited, or belongs to another run", remedy)
+        return name
+
+    def _seal(self, which: Which, name: str) -> str:
+        text = f"{self.manifest()['id']} {which} {name}"
+        return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+
+    def _read_state(self, checkpoint: Path) -> dict[str, Any]:
+        """Return the contents of a checkpoint's `state.json`.
+
+        Raises:
+            GlassError: the file is missing, damaged or altered.
+        """
+        path = checkpoint / "state.json"
+        try:
+            content = path.read_bytes()
+            if hashlib.sha256(content).hexdigest() != recorded_sha256(checkpoint, path.name):
+                raise ValueError
+            state = dict(json.loads(content))
+            if not state.keys() >= {"run", "logs", "progress", "settings"}:
+                raise ValueError
+        except (OSError, *MALFORMED):
+            raise GlassError(f"{path} is missing, damaged or altered", "Use another checkpoint.") from None
+        return state
+
+    def _newest_state(self) -> dict[str, Any] | None:
+        """Return the contents of `state.json` in the newest checkpoint of this run; None if there is none."""
+        for folder in reversed(self.all_checkpoints()):
+            with suppress(GlassError):
+                state = self._read_state(folder)
+                if state["run"] == self.manifest()["id"]:
+                    return state
+        return None
+
+    def check_logs(self, *names: str) -> None:
+        """Compare logs and snapshots with the hashes in the newest checkpoint.
+
+        Entries and snapshots of later steps and missing files are accepted.
+
+        Args:
+            names: paths of files, relative to the run folder, such as `metrics.jsonl` and `snapshots/step-000512.npz`.
+
+        Raises:
+            GlassError: a log does not begin with the bytes that training wrote before the checkpoint, or training did
+                not write a snapshot.
+        """
+        state = self._newest_state()
+        if state is None:
+            return
+        check_logs(self.folder, {name: state["logs"][name] for name in names if name in state["logs"]})
+        for path in (self.folder / name for name in names if name not in state["logs"]):
+            if CHECKPOINT.fullmatch(path.stem) and step_of(path.with_suffix("")) <= state["progress"]["step"]:
+                raise GlassError(f"{path} was not written by the training of this run", "Remove it from the folder.")
+
+    def read_log(self, name: str) -> bytes:
+        """Return the contents of a log at the newest checkpoint, and also what a running training process added later.
+
+        If no process is training the run, entries after the checkpoint are left out, as a resumed run drops them.
+
+        Args:
+            name: name of the file.
+
+        Raises:
+            GlassError: the log is missing, or see `check_logs`.
+        """
+        self.check_logs(name)
+        path = self.folder / name
+        state = self._newest_state()
+        size = 0 if state is None or name not in state["logs"] else state["logs"][name]["bytes"]
+        if size and not path.exists():
+            raise GlassError(
+                f"{path} is missing", "Restore it from a copy of the run; training can also resume without it."
+            )
+        content = path.read_bytes() if path.exists() else b""
+        return content if state is None or is_held(self.folder) else content[:size]
+
     def _resume_command(self) -> str:
         return f"glass train --resume --out {quoted(self.folder)}"
 
@@ -365,12 +548,21 @@ class Run:
 
     def complete_checkpoints(self) -> list[Path]:
         """Return all complete checkpoints, oldest first."""
-        return [path for path in self.all_checkpoints() if is_complete(path)]
+        complete: list[Path] = []
+        for path in self.all_checkpoints():
+            with suppress(GlassError):
+                self.check_checkpoint(path)
+                complete.append(path)
+        return complete
 
     def point(self, which: Which, checkpoint: Path) -> None:
-        """Point `best` or `last` to a checkpoint; a pointer that is already correct is not rewritten."""
+        """Point `best` or `last` to a checkpoint; a pointer that is already correct is not rewritten.
+
+        The name is followed by a seal: a hash of the run's id, `which` and the name. It reveals an edited pointer, a
+        pointer of another run, and an exchange of the two pointers.
+        """
         path = self.folder / which
-        text = checkpoint.name + "\n"
+        text = f"{checkpoint.name} {self._seal(which, checkpoint.name)}\n"
         if not path.is_file() or path.read_bytes() != text.encode("utf-8"):
             write_text(path, text)
 
@@ -393,6 +585,40 @@ class Run:
             (self.folder / CREATING).unlink(missing_ok=True)
 
 
+def version_of(checkpoint: Path) -> str:
+    """Return a string that identifies the contents of a checkpoint, without reading the weights.
+
+    It consists of the name and the first digits of the SHA-256 of the checkpoint's manifest, which has the hashes of
+    all other files. A run that was deleted and trained again to the same step has another version.
+
+    Raises:
+        OSError: the checkpoint has no manifest.
+    """
+    return f"{checkpoint.name}.{sha256(checkpoint / MANIFEST)[:16]}"
+
+
+def check_logs(folder: Path, recorded: Mapping[str, Mapping[str, Any]]) -> None:
+    """Compare files in a run folder with their recorded sizes and hashes.
+
+    Args:
+        folder: the run folder.
+        recorded: path of each file, relative to the folder -> `bytes` and `sha256` of its beginning. Missing files are
+            accepted.
+
+    Raises:
+        GlassError: a file has another beginning.
+    """
+    for name, facts in recorded.items():
+        path = folder / name
+        with convert_os_errors(path):
+            is_unaltered = not path.exists() or has_prefix(path, facts["bytes"], facts["sha256"])
+        if not is_unaltered:
+            raise GlassError(
+                f"{path} was altered: its first {facts['bytes']:,} bytes are not those that training wrote",
+                "Restore it from a copy of the run, or remove it from the folder.",
+            )
+
+
 def step_of(checkpoint: Path) -> int:
     """Return the step in the name of a checkpoint."""
     return int(checkpoint.name.removeprefix("step-"))
@@ -412,8 +638,8 @@ def create_run(
     Args:
         folder: the folder; it may be missing, be empty, or contain a lock or the files of an interrupted creation.
         config: all settings.
-        facts: further entries of the manifest, such as `data` and hashes.
-        add: function that writes the other files of the run, such as the tokenizer.
+        facts: further entries of the manifest, such as `data`.
+        add: function that writes the files of `VOCABULARY` that the run needs.
 
     Raises:
         GlassError: the folder contains a run or other files, or cannot be written.
@@ -437,9 +663,16 @@ def create_run(
             write_text(folder / CREATING, CREATING_TEXT)
             with convert_os_errors(folder):
                 run.checkpoints_folder.mkdir()
-            write_text(folder / "manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
             add(run)
-            write_text(folder / "config.toml", config.to_toml())
+            with convert_os_errors(folder):
+                files = {name: sha256(folder / name) for name in VOCABULARY if (folder / name).exists()}
+            text = config.to_toml()
+            files["config.toml"] = hashlib.sha256(text.encode("utf-8")).hexdigest()
+            origin = {name: value for name, value in facts.items() if name not in ("data", "job")}
+            origin |= {"files": files, "text_hash": facts.get("data", {}).get("text_hash")}
+            id = hashlib.sha256(json.dumps(origin, sort_keys=True).encode("utf-8")).hexdigest()
+            run.write_manifest({"id": id, **manifest, "files": files})
+            write_text(folder / "config.toml", text)
             with convert_os_errors(folder):
                 (folder / CREATING).unlink()
         except BaseException:
@@ -502,28 +735,38 @@ def refuse_existing(folder: Path) -> None:
 
 
 def open_run(folder: Folder, altered: str | None = None) -> Run:
-    """Open the run in a folder.
+    """Open the run in a folder, after checking its settings, tokenizers, labels and chat template by their hashes.
 
     Args:
         folder: folder of the run.
         altered: the value that `Run.altered` must have; None for a run that is not part of an experiment.
 
     Raises:
-        GlassError: there is no run (if there is no such folder, the error suggests other runs), or
-            `Run.altered` differs from `altered`.
+        GlassError: there is no run (see `find_run`), one of these files was altered, or `Run.altered` differs from
+            `altered`.
+    """
+    run = find_run(folder)
+    run.check_files()
+    if (recorded_change := run.altered) == altered:
+        return run
+    if recorded_change:
+        raise GlassError(
+            f"{folder} is part of an experiment: its model has {recorded_change}",
+            "Only glass compare opens such a run: choose another run.",
+        )
+    raise GlassError(
+        f"{folder} is an ordinary run, not the run of an experiment with {altered}", "Choose another folder with --out."
+    )
+
+
+def find_run(folder: Folder) -> Run:
+    """Return the run in a folder, without checking its files.
+
+    Raises:
+        GlassError: there is no run; if there is no such folder, the error suggests other runs.
     """
     folder = Path(folder)
     if (folder / "config.toml").is_file():
-        if (recorded_change := Run(folder).altered) != altered:
-            if recorded_change:
-                raise GlassError(
-                    f"{folder} is part of an experiment: its model has {recorded_change}",
-                    "Only glass compare opens such a run: choose another run.",
-                )
-            raise GlassError(
-                f"{folder} is an ordinary run, not the run of an experiment with {altered}",
-                "Choose another folder with --out.",
-            )
         return Run(folder)
     nearby_runs = runs_near(folder)
     if folder.is_dir():

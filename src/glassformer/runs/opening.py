@@ -20,9 +20,10 @@ from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
 from glassformer.model.precision import as_recorded, choose_precision
+from glassformer.model.shapes_only import shapes_only
 from glassformer.model.transformer import Model
-from glassformer.model.weights import load_weights
-from glassformer.runs.folder import Folder, Run, Which, open_run, step_of
+from glassformer.model.weights import check_shapes, check_sizes, load_weights, shapes_in
+from glassformer.runs.folder import Folder, Run, Which, open_run, step_of, version_of
 from glassformer.tasks import AnyTextModel, ChatModel, TextModel, Translator
 from glassformer.tasks.make import make_task, make_text_model
 from glassformer.tasks.task_errors import wrong_task
@@ -46,6 +47,7 @@ class OpenedRun:
     Attributes:
         files: the run folder.
         checkpoint: the folder of the checkpoint; it may be missing if training has replaced the checkpoint since.
+        version: string that identifies the contents of the checkpoint; see `version_of`.
         config: the settings of the run.
         model: the model with the checkpoint's weights, in evaluation mode.
         tokenizer: the tokenizer of the text; in an encoder-decoder, the tokenizer of the target.
@@ -57,6 +59,7 @@ class OpenedRun:
 
     files: Run
     checkpoint: Path
+    version: str
     config: Config
     model: Model
     tokenizer: Tokenizer
@@ -96,15 +99,18 @@ class OpenedRun:
         source_tokenizer = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
         if config.train.task in LABELLED and not labels:
             raise GlassError(f"{folder} has no labels.json", "Copy it from the original run folder.")
-        model = untrained_model(config, tokenizer, source_tokenizer, labels)
 
-        def read(checkpoint: Path) -> float | None:
-            load_weights(model, checkpoint / "model.safetensors")
-            return _recorded_loss(checkpoint)
+        def read(checkpoint: Path) -> tuple[Model, str, float | None]:
+            version = version_of(checkpoint)  # first: if the weights are replaced meanwhile, the version is outdated
+            weights = checkpoint / "model.safetensors"
+            model_shapes(config, tokenizer, source_tokenizer, labels, weights)  # before memory is allocated
+            model = untrained_model(config, tokenizer, source_tokenizer, labels)
+            load_weights(model, weights)
+            return model, version, _recorded_loss(checkpoint)
 
-        checkpoint, validation_loss = run.read_checkpoint(which, read)
+        checkpoint, (model, version, validation_loss) = run.read_checkpoint(which, read)
         model = model.to(torch_device, choose_precision(precision, torch_device)).eval()
-        return cls(run, checkpoint, config, model, tokenizer, source_tokenizer, labels, validation_loss, note)
+        return cls(run, checkpoint, version, config, model, tokenizer, source_tokenizer, labels, validation_loss, note)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields for pickle, without the opened text and `note`; a copy opens the text again if needed."""
@@ -217,6 +223,24 @@ def _recorded_loss(checkpoint: Path) -> float | None:
         return {int(step): float(loss) for step, loss in progress["evaluations"]}.get(step_of(checkpoint))
     except (OSError, *MALFORMED):  # an imported run has no training state
         return None
+
+
+def model_shapes(
+    config: Config, tokenizer: Tokenizer, source: Tokenizer, labels: tuple[str, ...], weights: Path
+) -> Model:
+    """Return the model of a run without tensor data, after comparing its shapes with the header of a weights file.
+
+    This takes milliseconds, whatever sizes the settings have.
+
+    Raises:
+        GlassError: the file cannot be read, or belongs to another model.
+    """
+    saved = shapes_in(weights)
+    check_sizes(weights, saved, config.model)
+    with shapes_only():
+        model = untrained_model(config, tokenizer, source, labels)
+    check_shapes(weights, saved, model)
+    return model
 
 
 def untrained_model(config: Config, tokenizer: Tokenizer, source: Tokenizer, labels: tuple[str, ...]) -> Model:

@@ -22,7 +22,7 @@ from glassformer.base.locks import is_held
 from glassformer.base.settings import setting_text
 from glassformer.base.wording import listed, quoted
 from glassformer.model.transformer import Model
-from glassformer.model.weights import load_tensors
+from glassformer.model.weights import check_sizes, load_tensors, shapes_in
 from glassformer.runs.folder import Folder, ParentEntry, Run, open_run
 from glassformer.runs.run_text import tokenizers_of
 from glassformer.text.tokenizers import Tokenizer
@@ -77,13 +77,15 @@ class Parent:
                 f"{run.folder} is being trained: its best checkpoint may change",
                 "Wait until it ends, or stop it with Ctrl-C.",
             )
+        config = run.config()
 
         def read(checkpoint: Path) -> tuple[dict[str, Tensor], str]:
             path = checkpoint / "model.safetensors"
+            check_sizes(path, shapes_in(path), config.model)
             return load_tensors(path), sha256(path)
 
         checkpoint, (weights, digest) = run.read_checkpoint("best", read)
-        return cls(run, run.config(), checkpoint, weights, digest)
+        return cls(run, config, checkpoint, weights, digest)
 
     @property
     def task(self) -> Task:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from glassformer.base.config import Config
+from glassformer.base.config import Config, DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import quoted
+from glassformer.corpora import CORPORA
 from glassformer.runs.folder import Run
-from glassformer.runs.text_location import candidate_texts, token_cache, token_folders
+from glassformer.runs.text_location import SOURCES, candidate_texts, token_cache, token_folders
 from glassformer.text.encoded import open_encoded
 from glassformer.text.hashing import text_hash
 from glassformer.text.locating import is_encoded
@@ -86,9 +89,15 @@ def stored_text(run: Run, config: Config) -> Prepared:
         except GlassError as error:
             problems.append(error.problem if stored.is_dir() else f"{stored} is gone")
             continue
-        if data.text_hash == manifest["data"]["text_hash"]:
+        vocabulary = {"tokenizer.json": data.tokenizer.digest}
+        if config.two_vocabularies:
+            vocabulary["source_tokenizer.json"] = data.source_tokenizer.digest
+        if data.text_hash != manifest["data"]["text_hash"]:
+            problems.append(f"{stored} has another text: its hash differs")
+        elif not vocabulary.items() <= manifest["files"].items() or data.labels != run.labels():
+            problems.append(f"{stored} was encoded with another tokenizer or other labels")
+        else:
             return data
-        problems.append(f"{stored} has another text: its hash differs")
     raise DamagedStoreError(problems[0], f"Encode the text again: glass evaluate {quoted(run.folder)}")
 
 
@@ -150,6 +159,45 @@ def find_or_encode_text(
 def split_hashes(data: Prepared) -> dict[str, str]:
     """Return a hash of the texts in each split, so that another split of the same text is detected."""
     return {"train": data.train.text_hash, "validation": data.validation.text_hash}
+
+
+def text_stamp(data: DataConfig) -> str | None:
+    """Return a hash of the names, sizes and modification times of a run's text files, without reading them.
+
+    It is None for standard input, generated corpora, and files that cannot be found.
+    """
+    names = [name for name in (getattr(data, field) for field in SOURCES) if name is not None]
+    if "-" in names or not names or names[0] in CORPORA:
+        return None
+    stamps: list[tuple[str, int, int]] = []
+    try:
+        for path in (Path(name).expanduser() for name in names):
+            for file in sorted(path.rglob("*")) if path.is_dir() else (path,):
+                status = file.stat()
+                stamps.append((str(file.relative_to(path)), status.st_size, status.st_mtime_ns))
+    except OSError:
+        return None
+    return hashlib.sha256(json.dumps(stamps).encode("utf-8")).hexdigest()
+
+
+def note_of_changed_text(run: Run, config: Config) -> str | None:
+    """Return a note if the text files of a run were changed since the run began; None if they were not, or are missing.
+
+    The files are read only if their sizes or modification times differ from those in the manifest.
+    """
+    recorded = run.manifest()["data"]
+    if text_stamp(config.data) in (None, recorded["stamp"]):
+        return None
+    files = " and ".join(filter(None, (config.data.source, config.data.target)))
+    try:
+        if text_hash(RECORD_KINDS[config.train.task], config.data, token_cache(run.folder)) == recorded["text_hash"]:
+            return None
+    except GlassError as error:
+        return f"{error.problem}. Training resumes on the text with which this run began, which is stored encoded"
+    return (
+        f"{files} was changed since this run began. Training resumes on the text as it was, which is stored encoded; "
+        f"to train on the new text: glass train {quoted(config.data.source)} --from {quoted(run.folder)} --out NEW"
+    )
 
 
 def _locate_text(run: Run, config: Config, named_paths: Mapping[str, str], problem: str) -> Config:

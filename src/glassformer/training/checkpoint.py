@@ -48,6 +48,8 @@ class TrainState:
         recent_losses: training losses since the last line of `metrics.jsonl`.
         oom_retries: number of times that memory ran out; each time, the micro-batch was halved for the rest of the run.
         times: wall times of a run with a time limit.
+        logs: path of each log and snapshot, relative to the run folder -> the size in bytes (`bytes`) and the SHA-256
+            (`sha256`) of its contents at this step.
         parent_rows, parent_loss: for a run with a parent, the number of rows of the parent's held-out text to measure,
             and the loss on these rows before the first step, in nats; 0 and None if they were not measured.
     """
@@ -63,6 +65,7 @@ class TrainState:
     recent_losses: list[float] = field(default_factory=list)
     oom_retries: int = 0
     times: Times = field(default_factory=Times)
+    logs: dict[str, dict[str, Any]] = field(default_factory=dict)
     parent_rows: int = 0
     parent_loss: float | None = None
 
@@ -76,7 +79,7 @@ def save_checkpoint(run: Run, model: nn.Module, optimizers: list[Optimizer], sta
     """Write `checkpoints/step-N` atomically, update `best` and `last` (see `point_to`), and return the new folder."""
 
     def fill(folder: Path) -> None:
-        write_state(folder, state, save_state(folder, model, optimizers), config)
+        write_state(folder, run, state, save_state(folder, model, optimizers), config)
 
     final = run.checkpoints_folder / step_name(state.step)
     write_folder(final, fill)
@@ -92,25 +95,27 @@ def save_state(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> d
     return numbers
 
 
-def write_state(folder: Path, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
-    """Write `state.json`: the progress of the run, the optimizer state that is not stored as tensors, and the settings.
+def write_state(folder: Path, run: Run, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
+    """Write `state.json`: the run's id, its progress and settings, and the optimizer state not stored as tensors.
 
     The checkpoint's manifest has the SHA-256 of this file, so that later edits are detected.
+
+    Args:
+        folder: folder of the checkpoint.
+        run: the run.
+        state: progress of the run.
+        numbers: the optimizer state that is not stored as tensors.
+        config: settings of the run.
     """
     progress = asdict(state)
-    if state.parent_loss is None:
-        del progress["parent_rows"], progress["parent_loss"]  # so that older versions can read the state
-    facts = {"progress": progress, "optimizer": numbers, "settings": config.model_dump(mode="json")}
+    facts = {
+        "run": run.id,
+        "logs": progress.pop("logs"),
+        "progress": progress,
+        "optimizer": numbers,
+        "settings": config.model_dump(mode="json"),
+    }
     (folder / "state.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
-
-
-def recorded_settings(checkpoint: Path) -> dict[str, dict[str, Any]] | None:
-    """Return the settings recorded in a checkpoint; None if there are none (older versions) or they cannot be read."""
-    try:
-        facts = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
-        return {section: dict(values) for section, values in facts["settings"].items()}
-    except (OSError, *MALFORMED):
-        return None
 
 
 def point_to(run: Run, state: TrainState) -> None:
@@ -145,9 +150,9 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer])
         _unflatten(optimizers, tensors, saved["optimizer"])
         facts = saved["progress"]
         facts["plateau"] = Plateau(**facts["plateau"])
-        facts["times"] = Times(**facts.get("times", {}))  # older versions saved none
+        facts["times"] = Times(**facts["times"])
         facts["evaluations"] = [(int(step), float(loss)) for step, loss in facts["evaluations"]]
-        return TrainState(**facts)
+        return TrainState(**facts, logs=saved["logs"])
     except MALFORMED as error:
         raise GlassError(
             f"{folder} does not fit this run: {type(error).__name__} {error} in its state",

@@ -1,21 +1,21 @@
 """The logs of a run: `metrics.jsonl`, `samples.txt` and `loss.svg`.
 
-A killed process or a full disk can leave an incomplete entry, which readers drop. A resumed run also drops the entries
-logged after the checkpoint that it resumes from, because it logs those steps again.
+Each checkpoint records the size and SHA-256 of the logs at its step. A resumed run keeps exactly these bytes and logs
+the later steps again. A killed process or a full disk can leave an incomplete entry after them, which readers drop.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from glassformer.base.errors import MALFORMED
-from glassformer.base.files import convert_os_errors, sync, write_bytes, write_text
-from glassformer.base.wording import counted
+from glassformer.base.files import convert_os_errors, sha256, sync, write_bytes, write_text
 from glassformer.runs.folder import Run
 from glassformer.training.loss_plot import loss_svg
 
@@ -39,45 +39,61 @@ class Journal:
         self.run = run
         self.entropy = entropy
         self._curve: list[tuple[int, float]] = []
+        self._written = {path.name: _Digest() for path in (run.metrics_file, run.samples_file)}
+        self._snapshots: dict[str, dict[str, Any]] = {}
 
-    def forget_after(self, step: int, last_logged_step: int) -> str | None:
-        """Drop the entries logged after the checkpoint being resumed, and damaged entries.
+    def forget_after(self, logs: Mapping[str, Mapping[str, Any]], last_logged_step: int) -> str | None:
+        """Cut the logs to their contents at the checkpoint being resumed.
 
         Args:
-            step: step of the checkpoint.
+            logs: sizes and hashes of the logs at the checkpoint, as in `TrainState.logs`, which `check_logs` has
+                compared with the files; empty if there is no checkpoint.
             last_logged_step: step of the last line of `metrics.jsonl` that was written before the checkpoint.
 
         Returns:
-            A note on damaged and missing entries; None if there are none.
+            A note on missing entries; None if there are none.
         """
-        problems: list[str] = []
-        metrics = self.run.metrics_file
-        records, damaged = _parse_metrics(_read_log(metrics))
-        remaining = [(line, record) for line, record in records if record["step"] <= step]
-        if metrics.exists():
-            write_bytes(metrics, b"".join(line for line, _ in remaining))
-        self._curve = [(record["step"], record["loss"]) for _, record in remaining]
-        if damaged:
-            problems.append(f"{counted(damaged, 'damaged lines')} of {metrics.name} dropped")
+        missing: list[str] = []
+        content = {path.name: b"" for path in (self.run.metrics_file, self.run.samples_file)}
+        for path in (self.run.metrics_file, self.run.samples_file):
+            size = logs[path.name]["bytes"] if path.name in logs else 0
+            if path.exists():
+                content[path.name] = path.read_bytes()[:size]
+                write_bytes(path, content[path.name])
+                self._written[path.name] = _Digest(content[path.name])
+            elif size:
+                missing.append(f"{path.name} is missing")
+        records = _parse_metrics(content[self.run.metrics_file.name])
+        self._curve = [(record["step"], record["loss"]) for record in records]
         last = self._curve[-1][0] if self._curve else 0
         if last < last_logged_step:
-            problems.append(f"{metrics.name} ends at step {last}, but lines up to step {last_logged_step} were written")
-        samples = self.run.samples_file
-        entries, damaged = _parse_samples(_read_log(samples))
-        if samples.exists():
-            write_bytes(samples, b"".join(entry for number, entry in entries if number <= step))
-        if damaged:
-            problems.append(f"{counted(damaged, 'damaged entries', 'damaged entry')} of {samples.name} dropped")
-        return f"{self.run.folder}: {'; '.join(problems)}" if problems else None
+            missing.append(f"the losses of steps {last + 1} to {last_logged_step} are lost")
+        return f"{self.run.folder}: {'; '.join(missing)}" if missing else None
+
+    def digests(self) -> dict[str, dict[str, Any]]:
+        """Return the sizes and hashes of the logs and snapshots, as in `TrainState.logs`."""
+        snapshots = {f"{path.parent.name}/{path.name}": path for path in self.run.snapshots_folder.glob("step-*.npz")}
+        self._snapshots = {
+            name: self._snapshots.get(name) or {"bytes": path.stat().st_size, "sha256": sha256(path)}
+            for name, path in sorted(snapshots.items())
+        }
+        return {**{name: written.facts() for name, written in self._written.items()}, **self._snapshots}
 
     def add(self, record: dict[str, Any]) -> None:
         """Append a line to `metrics.jsonl`."""
         self._curve.append((record["step"], record["loss"]))
-        _append_entry(self.run.metrics_file, json.dumps(record) + "\n")
+        self._append(self.run.metrics_file, json.dumps(record) + "\n")
 
     def add_sample(self, step: int, text: str) -> None:
         """Append an entry to `samples.txt`."""
-        _append_entry(self.run.samples_file, f"{SAMPLE}{step}\n{text}\n")
+        self._append(self.run.samples_file, f"{SAMPLE}{step}\n{text}\n")
+
+    def _append(self, path: Path, text: str) -> None:
+        """Append an entry with a single write, so that a killed process rarely leaves an incomplete entry."""
+        data = text.encode("utf-8")
+        with convert_os_errors(path), path.open("ab") as file:
+            file.write(data)
+        self._written[path.name].add(data)
 
     def sync(self) -> None:
         """Flush both logs to the disk; call this before a checkpoint is written.
@@ -96,32 +112,42 @@ class Journal:
         write_text(self.run.folder / "loss.svg", picture)
 
 
+class _Digest:
+    """Size and SHA-256 of the bytes written to a log."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        self._hash = hashlib.sha256(content)
+        self._bytes = len(content)
+
+    def add(self, data: bytes) -> None:
+        self._hash.update(data)
+        self._bytes += len(data)
+
+    def facts(self) -> dict[str, Any]:
+        return {"bytes": self._bytes, "sha256": self._hash.hexdigest()}
+
+
 def read_metrics(run: Run) -> list[dict[str, Any]]:
-    """Return the lines of `metrics.jsonl` in order, without damaged lines, which a run in progress may have."""
-    return [record for _, record in _parse_metrics(_read_log(run.metrics_file))[0]]
+    """Return the lines of `metrics.jsonl` in order, see `Run.read_log`; incomplete lines are left out.
+
+    Raises:
+        GlassError: lines that were written before the newest checkpoint were altered.
+    """
+    return _parse_metrics(run.read_log(run.metrics_file.name))
 
 
 def read_samples(run: Run) -> list[tuple[int, str]]:
-    """Return (step, text) of each entry in `samples.txt`, including the prompt, without damaged entries."""
-    return [(step, _entry_text(entry)) for step, entry in _parse_samples(_read_log(run.samples_file))[0]]
+    """Return (step, text) of each entry in `samples.txt`, including the prompt; see `Run.read_log`.
+
+    Raises:
+        GlassError: entries that were written before the newest checkpoint were altered.
+    """
+    return [(step, _entry_text(entry)) for step, entry in _parse_samples(run.read_log(run.samples_file.name))]
 
 
-def _append_entry(path: Path, text: str) -> None:
-    """Append an entry with a single write, so that a killed process rarely leaves an incomplete entry."""
-    with convert_os_errors(path), path.open("ab") as file:
-        file.write(text.encode("utf-8"))
-
-
-def _read_log(path: Path) -> bytes:
-    """Return the bytes of a log; empty if it does not exist yet."""
-    return path.read_bytes() if path.exists() else b""
-
-
-def _parse_metrics(content: bytes) -> tuple[list[tuple[bytes, dict[str, Any]]], int]:
-    """Return each complete line with its record, and the number of damaged lines."""
-    lines = content.splitlines(keepends=True)
-    records = [(line, record) for line in lines if (record := _parse_record(line)) is not None]
-    return records, len(lines) - len(records)
+def _parse_metrics(content: bytes) -> list[dict[str, Any]]:
+    """Return the record of each complete line."""
+    return [record for line in content.splitlines(keepends=True) if (record := _parse_record(line)) is not None]
 
 
 def _parse_record(line: bytes) -> dict[str, Any] | None:
@@ -133,20 +159,16 @@ def _parse_record(line: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _parse_samples(content: bytes) -> tuple[list[tuple[int, bytes]], int]:
-    """Return (step, bytes) of each complete entry, and the number of damaged entries."""
+def _parse_samples(content: bytes) -> list[tuple[int, bytes]]:
+    """Return (step, bytes) of each complete entry."""
     entries: list[tuple[int, bytes]] = []
-    damaged = 0
     for step, entry in _split_entries(content):
         body, end, last_line = entry.rpartition(b"\n")
         if last_line and _CUT_HEADER.fullmatch(last_line):  # the next entry was cut short inside its header
-            damaged += 1
             entry = body + end
         if step is not None and _is_complete(entry):
             entries.append((step, entry))
-        elif entry:
-            damaged += 1
-    return entries, damaged
+    return entries
 
 
 def _split_entries(content: bytes) -> Iterator[tuple[int | None, bytes]]:

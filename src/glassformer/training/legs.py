@@ -6,7 +6,6 @@ ended adds no entry.
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
 from datetime import UTC, datetime
@@ -16,8 +15,6 @@ from typing import Any
 import torch
 
 from glassformer import __version__
-from glassformer.base.errors import MALFORMED, GlassError
-from glassformer.base.files import write_text
 from glassformer.runs.folder import Run, package_versions
 from glassformer.training.stepping import Stepper
 
@@ -61,15 +58,10 @@ def add_leg(run: Run, leg: dict[str, Any]) -> str | None:
     Raises:
         GlassError: the manifest is missing or damaged.
     """
-    path = run.folder / "manifest.json"
-    try:
-        facts = dict(json.loads(path.read_text(encoding="utf-8")))
-        legs = list(facts.get("legs", []))
-        difference = _difference(legs[-1], leg) if legs else None
-    except (OSError, *MALFORMED):
-        raise _damaged_error(path) from None
-    _write_manifest(path, facts, [*legs, leg])
-    return difference
+    manifest = run.manifest()
+    legs = manifest.get("legs", [])
+    run.write_manifest({**manifest, "legs": [*legs, leg]})
+    return _difference(legs[-1], leg) if legs else None
 
 
 def end_leg(run: Run, ending: dict[str, Any]) -> None:
@@ -78,33 +70,18 @@ def end_leg(run: Run, ending: dict[str, Any]) -> None:
     Raises:
         GlassError: the manifest is missing or damaged.
     """
-    path = run.folder / "manifest.json"
-    try:
-        facts = dict(json.loads(path.read_text(encoding="utf-8")))
-        legs = [dict(leg) for leg in facts.get("legs", [])]
-    except (OSError, *MALFORMED):
-        raise _damaged_error(path) from None
-    if legs:
-        legs[-1] |= ending
-        _write_manifest(path, facts, legs)
+    manifest = run.manifest()
+    if legs := manifest.get("legs"):
+        run.write_manifest({**manifest, "legs": [*legs[:-1], {**legs[-1], **ending}]})
 
 
 def record_fact(run: Run, name: str, value: str | None) -> None:
-    """Write a field of the manifest; a run without a manifest, as of an estimator, gets one."""
-    path = run.folder / "manifest.json"
-    try:
-        facts = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-    except MALFORMED:
-        raise _damaged_error(path) from None
-    write_text(path, json.dumps({**facts, name: value}, indent=1, ensure_ascii=False) + "\n")
+    """Write a field of the manifest.
 
-
-def _write_manifest(path: Path, facts: dict[str, Any], legs: list[dict[str, Any]]) -> None:
-    write_text(path, json.dumps({**facts, "legs": legs}, indent=1, ensure_ascii=False) + "\n")
-
-
-def _damaged_error(path: Path) -> GlassError:
-    return GlassError(f"{path} is damaged", "Copy it from the original run folder.")
+    Raises:
+        GlassError: the manifest is missing or damaged.
+    """
+    run.write_manifest({**run.manifest(), name: value})
 
 
 def _difference(previous: dict[str, Any], current: dict[str, Any]) -> str | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glassformer.base.errors import MALFORMED
-from glassformer.base.files import write_text
+from glassformer.base.errors import GlassError
+from glassformer.base.sealed import read_sealed, write_sealed
 from glassformer.base.wording import counted, format_value
 from glassformer.model.count import MIB
 from glassformer.runs.folder import Run
@@ -70,7 +69,7 @@ class RunForecast:
 
     def write(self, run: Run) -> None:
         """Write the forecast as `plan.json`."""
-        write_text(run.folder / FILE, json.dumps(self.facts(), indent=1, ensure_ascii=False) + "\n")
+        write_sealed(run.folder / FILE, self.facts())
 
 
 def record_outcome(run: Run, outcome: TrainingOutcome, peak: int | None) -> str | None:
@@ -85,15 +84,15 @@ def record_outcome(run: Run, outcome: TrainingOutcome, peak: int | None) -> str 
         peak: peak memory of training in bytes; None if the system does not report it.
     """
     path = run.folder / FILE
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        plan = facts["plan"]
-        band = facts["loss"]
-        forecast = [plan["steps"], plan["train_seconds"], plan["peak_memory_bytes"]]
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except MALFORMED:
-        return f"{path} is damaged: the forecast cannot be compared"
+    try:
+        facts = read_sealed(path, "")
+    except GlassError as error:
+        return f"{error.problem}: the forecast cannot be compared"
+    plan = facts["plan"]
+    band = facts["loss"]
+    forecast = [plan["steps"], plan["train_seconds"], plan["peak_memory_bytes"]]
     measured = [outcome.last_step, outcome.train_seconds, peak]
     facts["outcome"] = {
         "steps": outcome.last_step,
@@ -103,7 +102,7 @@ def record_outcome(run: Run, outcome: TrainingOutcome, peak: int | None) -> str 
         "validation_share": outcome.validation_share,
         "stopped_because": outcome.reason,
     }
-    write_text(path, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+    write_sealed(path, facts)
     comparisons = [
         _format_comparison(*pair) for pair in zip(_FORMATS, forecast, measured, strict=True) if None not in pair
     ]

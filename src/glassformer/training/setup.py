@@ -14,7 +14,7 @@ import torch
 from glassformer.base.config import CONVERSATIONS, Config
 from glassformer.base.config.freezing import frozen_names
 from glassformer.base.errors import GlassError
-from glassformer.base.files import check_folder, convert_os_errors, no_empty_folders, write_text
+from glassformer.base.files import convert_os_errors, no_empty_folders
 from glassformer.base.locks import folder_lock
 from glassformer.base.wording import counted
 from glassformer.corpora import CORPORA
@@ -24,8 +24,16 @@ from glassformer.model.device import choose_device
 from glassformer.model.precision import as_recorded, describe_precision, resolve_precision, slower_choices
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Run, create_run, list_runs, open_run, refuse_existing, step_of
+from glassformer.runs.opening import model_shapes
 from glassformer.runs.parent import Parent
-from glassformer.runs.run_text import find_or_encode_text, open_text, prepare_run_text, split_hashes
+from glassformer.runs.run_text import (
+    find_or_encode_text,
+    note_of_changed_text,
+    open_text,
+    prepare_run_text,
+    split_hashes,
+    text_stamp,
+)
 from glassformer.runs.text_location import token_cache
 from glassformer.tasks.chatting import TokenizedTemplate
 from glassformer.tasks.example_tasks import length_notes
@@ -42,7 +50,7 @@ from glassformer.training.parallel.joining import job
 from glassformer.training.parallel.processes import OneProcess, Processes
 from glassformer.training.parent_text import ParentText, find_parent_text
 from glassformer.training.reporting import Reporter
-from glassformer.training.resumed_settings import PRECISIONS, note_of_edits, refuse_changes
+from glassformer.training.resumed_settings import PRECISIONS, note_of_changes, refuse_changes
 from glassformer.training.stepping import Stepper
 from glassformer.training.thread_choice import TRIAL, ThreadChoice, choice_of
 from glassformer.training.trainer import Trainer
@@ -118,6 +126,7 @@ def new_training(
         "text_hash": text.text_hash,
         "parts": split_hashes(text),
         "tokens": str(text.folder.resolve()),
+        "stamp": text_stamp(config.data),
     }
     extra_facts: dict[str, Any] = {"altered": alteration.name} if alteration else {}
     extra_facts |= {"job": name} if (name := job()) else {}
@@ -127,7 +136,7 @@ def new_training(
         processes.require_equal({f"the checkpoint {parent.checkpoint}": entry.weights_sha256})
         extra_facts |= {"parent": entry.facts()}
         parent_text = find_parent_text(entry, folder, config, text, processes)
-    facts = {"data": data_facts, "tokenizers": _tokenizer_digests(config, text), **extra_facts}
+    facts = {"data": data_facts, **extra_facts}
 
     def create() -> Run:
         return create_run(folder, config, facts, lambda run: _save_vocabulary(run, config, text))
@@ -297,8 +306,14 @@ def resume_training(
     with _lock_in_process_zero(processes, folder_lock(folder)):
         config, notes = processes.on_rank_zero(lambda: _settings_to_resume(run, changes))
         set_threads(config)
-        checkpoints, checkpoint_notes = processes.on_rank_zero(lambda: _checkpoints_to_resume(run, config))
+        checkpoints, checkpoint_notes = processes.on_rank_zero(lambda: _checkpoints_to_resume(run))
         data = _read_once(processes, config, lambda: find_or_encode_text(run, config, reporter.note, named_paths))
+        if not named_paths and (note := processes.on_rank_zero(lambda: note_of_changed_text(run, config))) is not None:
+            reporter.note(note)
+        if checkpoints:
+            model_shapes(
+                config, data.tokenizer, data.source_tokenizer, data.labels, checkpoints[-1] / "model.safetensors"
+            )
         model = fresh_model(config, data, alteration)
         entropy = _true_entropy(config, data)
         entry = run.parent_entry()
@@ -308,9 +323,8 @@ def resume_training(
         trainer.resume(checkpoints)
 
         def write() -> None:
-            _save_vocabulary(run, config, data)  # an older version may have been killed before writing it
             if changes:
-                write_text(run.folder / "config.toml", config.to_toml())
+                run.replace_config(config)
 
         processes.on_rank_zero(write)
         for note in (*notes, *checkpoint_notes):
@@ -333,13 +347,13 @@ def _run_to_resume(folder: Path, changes: dict[str, str], alteration: Alteration
 def _settings_to_resume(run: Run, changes: dict[str, str]) -> tuple[Config, list[str]]:
     """Return the recorded settings of a run with the changes applied, and notes on precisions.
 
-    Precisions keep their recorded values unless they are in `changes`. The notes list the precisions that changed, and
-    those that are slow on this machine.
+    Precisions keep their recorded values unless they are in `changes`. The notes list the settings that changed, and
+    the precisions that are slow on this machine.
     """
     config = run.config().with_changes(changes)
     recorded = as_recorded(run.config(), choose_device(config.train.device))
     config = resolve_precision(recorded.with_changes(changes))
-    notes: list[str] = []
+    notes = [note] if (note := note_of_changes(recorded, config)) is not None else []
     for name in PRECISIONS:
         before = getattr(recorded.train, name)
         after = getattr(config.train, name)
@@ -348,21 +362,21 @@ def _settings_to_resume(run: Run, changes: dict[str, str]) -> tuple[Config, list
     return config, [*notes, *slower_choices(config)]
 
 
-def _checkpoints_to_resume(run: Run, config: Config) -> tuple[list[Path], list[str]]:
-    """Return the complete checkpoints, oldest first, and notes on newer damaged checkpoints and edited settings.
+def _checkpoints_to_resume(run: Run) -> tuple[list[Path], list[str]]:
+    """Return the complete checkpoints, oldest first, and notes on newer damaged checkpoints.
 
     Both lists are empty if the run was stopped before its first checkpoint. Incomplete files of a killed process are
     restored or removed first.
 
     Raises:
-        GlassError: training has begun but no checkpoint is complete, or a setting that must not change was edited.
+        GlassError: training has begun but no checkpoint is complete.
     """
     run.clean_up()
     complete: list[Path] = []
     problems: dict[Path, str] = {}
     for path in run.all_checkpoints():
         try:
-            check_folder(path)
+            run.check_checkpoint(path)
             complete.append(path)
         except GlassError as error:
             problems[path] = error.problem
@@ -376,8 +390,6 @@ def _checkpoints_to_resume(run: Run, config: Config) -> tuple[list[Path], list[s
         for path, problem in problems.items()
         if step_of(path) > step_of(newest)
     ]
-    if (edits := note_of_edits(config, run.folder / "config.toml", newest)) is not None:
-        notes.append(edits)
     return complete, notes
 
 
@@ -420,14 +432,6 @@ def _save_vocabulary(run: Run, config: Config, data: Prepared) -> None:
         run.save_labels(data.labels)
     if config.train.task in CONVERSATIONS:
         run.save_chat_template(config.data.chat_template)
-
-
-def _tokenizer_digests(config: Config, data: Prepared) -> dict[str, str]:
-    """Return the SHA-256 of the tokenizers by file name, so that a replaced tokenizer is detected."""
-    digests = {"tokenizer.json": data.tokenizer.digest}
-    if config.two_vocabularies:
-        digests["source_tokenizer.json"] = data.source_tokenizer.digest
-    return digests
 
 
 def _notes_on_rows(data: Prepared, config: Config) -> Iterator[str]:

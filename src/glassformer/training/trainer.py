@@ -15,7 +15,7 @@ from glassformer.base.files import MANIFEST, sha256
 from glassformer.base.wording import counted, quoted
 from glassformer.model.device import autocast
 from glassformer.model.transformer import Model
-from glassformer.runs.folder import Run
+from glassformer.runs.folder import Run, check_logs
 from glassformer.tasks.task import Task
 from glassformer.training.checkpoint import TrainState, load_checkpoint, point_to, step_name
 from glassformer.training.clock import RunClock, Seconds, since
@@ -177,6 +177,7 @@ class Trainer:
             self.stepper.average.exchange()  # the checkpoint's weights are the average
         self.stepper.oom_retries.count = self.state.oom_retries
         self.pace.follow(self.state)
+        self.processes.on_rank_zero(lambda: check_logs(self.run.folder, self.state.logs))
         best = self.run.checkpoints_folder / step_name(self.state.best_step)
         if self.state.best_loss is not None and best not in checkpoints:
             self.reporter.note(
@@ -235,7 +236,7 @@ class Trainer:
     def _forget_later_steps(self) -> None:
         """Drop metrics and observations of steps after the checkpoint being resumed."""
         last_logged_step = self.state.step - len(self.state.recent_losses)
-        if note := self._journal.forget_after(self.state.step, last_logged_step):
+        if note := self._journal.forget_after(self.state.logs, last_logged_step):
             self.reporter.note(note)
         if self.observer is not None:
             self.observer.forget_after(self.state.step)
@@ -547,11 +548,16 @@ class Trainer:
 
     def save_checkpoint(self, last: bool = False) -> None:
         """Save this step atomically, and update `best` and `last`."""
-        self.processes.on_rank_zero(self._journal.sync)
+        self.processes.on_rank_zero(self._finish_logs)
         self.pace.saving(last)
         with self.stepper.averaged():
             self.processes.save(self.run, self.model, self.optimizers, self.state, self.config)
         self.pace.saved()
+
+    def _finish_logs(self) -> None:
+        """Flush the logs to the disk, and record their hashes for the checkpoint."""
+        self._journal.sync()
+        self.state.logs = self._journal.digests()
 
     # --- after the last step -------------------------------------------------------------------------------------
 

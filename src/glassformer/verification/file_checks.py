@@ -15,10 +15,9 @@ import numpy as np
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.base.files import MANIFEST, check_folder
-from glassformer.runs.folder import Which
+from glassformer.base.files import MANIFEST
+from glassformer.runs.folder import Run, Which
 from glassformer.runs.opening import OpenedRun
-from glassformer.runs.run_text import stored_text
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier
 from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.checkpoint import load_checkpoint, step_name
@@ -45,8 +44,8 @@ TEXTS = (
 def checkpoints(subject: VerifiedRun) -> Finding:
     """Check the SHA-256 and size of every file in the best and in the last checkpoint."""
     files = 0
-    for folder in dict.fromkeys(_checkpoint_folder(subject, which) for which in BOTH):
-        check_folder(folder)
+    for folder in dict.fromkeys(subject.run.checkpoints_folder / subject.run.read_pointer(which) for which in BOTH):
+        subject.run.check_checkpoint(folder)
         listed_files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
         if unlisted := sorted(_required_files(listed_files) - listed_files.keys()):
             raise GlassError(
@@ -69,16 +68,6 @@ def _required_files(listed_files: Collection[str]) -> set[str]:
     }
 
 
-def _checkpoint_folder(subject: VerifiedRun, which: Which) -> Path:
-    """Return the checkpoint folder that the file `best` or `last` names, without checking the folder."""
-    try:
-        return subject.run.checkpoints_folder / (subject.folder / which).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        raise GlassError(
-            f"{subject.folder / which} does not name a checkpoint", "Restore it from a copy of the run."
-        ) from None
-
-
 def settings_fit(subject: VerifiedRun) -> Finding:
     """Check that the weights fit the settings, tokenizer and labels, and that training can be resumed."""
     model = subject.opened.model
@@ -92,38 +81,9 @@ def settings_fit(subject: VerifiedRun) -> Finding:
 
 
 def vocabulary(subject: VerifiedRun) -> Finding:
-    """Compare the tokenizer files with the digests in the run's manifest or, if it has none, in its encoded text."""
-    opened = subject.opened
-    run = subject.run
-    files = {run.tokenizer_file.name: opened.tokenizer}
-    if opened.config.two_vocabularies:
-        files[run.source_tokenizer_file.name] = opened.source_tokenizer
-    digests = _training_digests(subject)
-    mismatches = [name for name, tokenizer in files.items() if digests[name] != tokenizer.digest]
-    return Finding(len(mismatches), f"{' and '.join(mismatches or files)}, by SHA-256")
-
-
-def _training_digests(subject: VerifiedRun) -> dict[str, str]:
-    """Return the digests of the tokenizers used in training, by file name; empty if the digests are unknown."""
-    manifest = subject.run.manifest()
-    run = subject.run
-    if isinstance(manifest.get("tokenizers"), dict) and manifest["tokenizers"]:
-        return {str(name): str(digest) for name, digest in manifest["tokenizers"].items()}
-    try:
-        data = stored_text(run, subject.config)
-    except GlassError:
-        return {}
-    source = getattr(data, "source_tokenizer", data.tokenizer)
-    return {run.tokenizer_file.name: data.tokenizer.digest, run.source_tokenizer_file.name: source.digest}
-
-
-def not_noted(subject: VerifiedRun) -> str | None:
-    """Return the reason why the tokenizer of an old run without its text cannot be checked; None if it can."""
-    return (
-        None
-        if _training_digests(subject)
-        else "the run's manifest has no tokenizer digest, and the run's text is not available"
-    )
+    """Compare the settings, tokenizers, labels and chat template with the hashes in the run's manifest."""
+    subject.run.check_files()
+    return Finding(0, f"{' and '.join(sorted(subject.run.manifest()['files']))}, by SHA-256")
 
 
 def round_trip(subject: VerifiedRun) -> Finding:
@@ -202,15 +162,14 @@ def moved(subject: VerifiedRun) -> Finding:
 
 def _copy_run(subject: VerifiedRun, folder: Path) -> None:
     """Copy the run's files and one checkpoint to `folder`, and erase the location of the text from the manifest."""
-    checkpoint = _checkpoint_folder(subject, subject.which)
-    subject.run.manifest()  # so that the error for a missing or damaged manifest names the original, not the copy
+    checkpoint = subject.run.checkpoint(subject.which)
     shutil.copytree(subject.folder, folder, ignore=shutil.ignore_patterns("checkpoints", "lock", "*.partial"))
     shutil.copytree(checkpoint, folder / "checkpoints" / checkpoint.name)
+    copy = Run(folder)
     for which in BOTH:
-        (folder / which).write_text(checkpoint.name + "\n", encoding="utf-8")
-    facts = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    facts["data"] = dict.fromkeys(facts["data"], "nowhere")
-    (folder / MANIFEST).write_text(json.dumps(facts), encoding="utf-8")
+        copy.point(which, checkpoint)
+    manifest = copy.manifest()
+    copy.write_manifest({**manifest, "data": dict.fromkeys(manifest["data"], "nowhere")})
 
 
 def _inputs(subject: VerifiedRun) -> list[str]:
@@ -246,7 +205,14 @@ CHECKS = (
         settings_fit,
         files_only=True,
     ),
-    Check("vocabulary", "the tokenizer is the one used in training", 0, "files that differ", vocabulary, not_noted),
+    Check(
+        "vocabulary",
+        "settings, tokenizer and labels are those of training",
+        0,
+        "files that differ",
+        vocabulary,
+        files_only=True,
+    ),
     Check("tokenizer", "decoding restores encoded text", 0, "texts that are not restored", round_trip),
     Check("moved", "a moved run without its text gives the same output", 0, "outputs that differ", moved),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
@@ -16,11 +15,12 @@ from typing import Any
 import torch
 
 from glassformer import __version__
-from glassformer.base.errors import MALFORMED, GlassError, nearest
-from glassformer.base.files import sha256, write_text
+from glassformer.base.errors import GlassError, nearest
+from glassformer.base.files import sha256
+from glassformer.base.sealed import read_sealed, write_sealed
 from glassformer.base.wording import counted, quoted
 from glassformer.model.device import choose_device
-from glassformer.runs.folder import Run, Which, open_run
+from glassformer.runs.folder import Run, Which, find_run
 from glassformer.verification import (
     decoding_checks,
     export_checks,
@@ -42,8 +42,6 @@ CHECKS: tuple[Check, ...] = (
     *export_checks.CHECKS,
 )
 """All checks, in the order in which they run."""
-CHECKED = {"name", "claim", "unit", "measured", "limit", "ok", "note"}
-"""Fields that each check in a saved report must have."""
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors")
 
 
@@ -139,7 +137,7 @@ def verify_run(
     Raises:
         GlassError: the run, a check or the device does not exist, or the weights were changed during the checks.
     """
-    original = open_run(folder)
+    original = find_run(folder)
     choose_device(device)
     checks = select_checks(only)
     started = time.perf_counter()
@@ -162,7 +160,7 @@ def verify_run(
 def save(report: VerificationReport) -> Path:
     """Write `verify.json` into the run folder atomically."""
     path = report.run / "verify.json"
-    write_text(path, json.dumps(report.facts(), indent=1, ensure_ascii=False) + "\n")
+    write_sealed(path, report.facts())
     return path
 
 
@@ -170,20 +168,10 @@ def saved_report(run: Run) -> dict[str, Any] | None:
     """Return the contents of `verify.json` in a run folder; None if the run has not been verified.
 
     Raises:
-        GlassError: the file is damaged or cannot be read.
+        GlassError: the file is damaged or edited, or cannot be read.
     """
     path = run.folder / "verify.json"
-    try:
-        facts = dict(json.loads(path.read_text(encoding="utf-8")))
-        if not all(check.keys() >= CHECKED for check in facts["checks"]):
-            raise ValueError
-    except FileNotFoundError:
-        return None
-    except (OSError, *MALFORMED):
-        raise GlassError(
-            f"{path} is damaged or cannot be read", "Write it again: glass verify " + quoted(run.folder)
-        ) from None
-    return facts
+    return read_sealed(path, f"Write it again: glass verify {quoted(run.folder)}") if path.exists() else None
 
 
 def select_checks(only: Sequence[str]) -> tuple[Check, ...]:
@@ -224,7 +212,7 @@ def run_check(check: Check, subject: VerifiedRun) -> Result:
 def _checkpoint_hash(run: Run, which: Which) -> tuple[str, str | None]:
     """Return the name of a checkpoint and the hash of its weights; if either cannot be read, an error text and None."""
     try:
-        name = (run.folder / which).read_text(encoding="utf-8").strip()
+        name = run.read_pointer(which)
         return name, sha256(run.checkpoints_folder / name / "model.safetensors")
-    except (OSError, UnicodeDecodeError):
+    except (OSError, GlassError):
         return f"no {which} checkpoint", None

@@ -23,7 +23,7 @@ export const CONNECTION_LOST = new GlassError("The connection to the server was 
 /** A run in the server's list. */
 export interface Run {
   name: string;
-  /** Name of the checkpoint shown, such as "step-000850"; null: none yet. */
+  /** Version of the checkpoint shown, such as "step-000850.0123456789abcdef"; null: none yet. */
   version: string | null;
   step: number | null;
   training: boolean;

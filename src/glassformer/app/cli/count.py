@@ -140,10 +140,15 @@ def _settings_and_sizes(name: str, changes: dict[str, str]) -> tuple[Config, Siz
     if not Path(name).exists():
         known_names = [*recipe_names(), *runs_near(Path(name))]
         raise GlassError(f"{name} is neither a run folder nor a recipe", nearest(name, known_names))
+    from glassformer.model.weights import check_sizes, shapes_in
     from glassformer.text.tokenizers import Tokenizer
 
     run_folder = open_run(Path(name))
-    config = run_folder.config().with_changes(changes)
+    config = run_folder.config()
+    for checkpoint in run_folder.all_checkpoints():
+        weights = checkpoint / "model.safetensors"
+        check_sizes(weights, shapes_in(weights), config.model)
+    config = config.with_changes(changes)
     source = None  # sources share the target's vocabulary
     if config.two_vocabularies:
         source = Tokenizer.load(run_folder.source_tokenizer_file).vocab_size

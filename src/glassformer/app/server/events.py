@@ -44,15 +44,20 @@ class Follower:
         run: files of the run.
         after: return the lines of steps after this step; None: return only lines written after the creation of this
             object.
+
+    Raises:
+        GlassError: existing lines are requested, and lines written before the newest checkpoint were altered.
     """
 
     def __init__(self, run: Run, after: int | None) -> None:
         self.run = run
         self._after = after
         self._offset = 0
-        self._checkpoints: dict[str, str | None] = {}
+        self._versions: dict[str, str | None] = {}
         if after is None:
             self._offset = _size(run)
+        else:
+            run.check_logs(run.metrics_file.name)
 
     def new_events(self) -> list[ServerSentEvent]:
         """Return the events since the last call, from at most `MOST_LINES` lines of metrics."""
@@ -79,10 +84,11 @@ class Follower:
         return events
 
     def _checkpoint(self) -> list[ServerSentEvent]:
-        checkpoints = {"best": self.run.checkpoint_name("best"), "last": self.run.checkpoint_name("last")}
-        if checkpoints == self._checkpoints or not any(checkpoints.values()):
+        versions = {"best": self.run.checkpoint_version("best"), "last": self.run.checkpoint_version("last")}
+        if versions == self._versions or not any(versions.values()):
             return []
-        self._checkpoints = checkpoints
+        self._versions = versions
+        checkpoints = {which: version and version.partition(".")[0] for which, version in versions.items()}
         return [ServerSentEvent(json.dumps(checkpoints), event="checkpoint")]
 
 

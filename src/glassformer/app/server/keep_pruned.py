@@ -1,9 +1,9 @@
 """Save a run without some heads as a new run: `POST /api/runs/RUN/keep` writes the new run and serves it.
 
-The body is ``{"heads": ["dec.0.self.1"], "name": "book-small", "version": "step-000850"}``; the response
-is ``{"name": "book-small", "removed": […], "parameters": {"before": 12345, "after": 12000},
+The body is ``{"heads": ["dec.0.self.1"], "name": "book-small", "version": "step-000850.0123456789abcdef"}``;
+the response is ``{"name": "book-small", "removed": […], "parameters": {"before": 12345, "after": 12000},
 "command": "glass verify …"}``. The best checkpoint of the run is pruned. The request is refused if the
-optional field `version` is given and is not the name of this checkpoint. The new folder is beside the folder of the
+optional field `version` is given and is not the version of this checkpoint. The new folder is beside the folder of the
 run; `name` is never a path (see `checked_name`).
 """
 
@@ -52,7 +52,7 @@ def save_pruned_run(registry: ModelRegistry, name: str, body: bytes) -> dict[str
     from glassformer.inspection.pruning.chosen_heads import prune_chosen_heads
 
     class Keep(ViewQuestion):
-        """Body of the request: the heads to remove, the new run's name, and the expected name of the checkpoint."""
+        """Body of the request: the heads to remove, the new run's name, and the checkpoint's expected version."""
 
         heads: Annotated[tuple[Name, ...], Field(min_length=1, max_length=4_096)]
         name: Annotated[str, Field(min_length=1, max_length=100)]
@@ -66,7 +66,7 @@ def save_pruned_run(registry: ModelRegistry, name: str, body: bytes) -> dict[str
     out = run.folder.resolve().parent / checked_name(request.name)
     if request.name in registry.names() or out.exists():
         raise RefusedRequestError(f"the name {request.name} is already in use", "Choose another name.", 409)
-    pruned = prune_chosen_heads(run.folder, out, request.heads, device=registry.device, checkpoint=request.version)
+    pruned = prune_chosen_heads(run.folder, out, request.heads, device=registry.device, version=request.version)
     return {
         "name": registry.add(pruned.folder),
         "removed": list(pruned.removed),

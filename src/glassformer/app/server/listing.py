@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.request_errors import as_json
-from glassformer.base.config import CONVERSATIONS, LABELLED, PAIRS, TASK_FACTS, Config
+from glassformer.base.config import CONVERSATIONS, PAIRS, TASK_FACTS, Config
 from glassformer.base.errors import GlassError
+from glassformer.base.files import recorded_sha256
 from glassformer.model.pruned_attention import head_numbers
-from glassformer.runs.folder import Run
+from glassformer.runs.folder import Run, open_run
 from glassformer.training.journal import OUTPUT_MARK, read_samples
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer
 
-NEVER = "-"
-"""Placeholder for the version of a run without a checkpoint."""
 WORDS = 12
 """For task lm: maximum number of words of a sample to use as the prompt."""
 MARGIN = 8
@@ -33,7 +32,7 @@ class Listing:
 
     def __init__(self, registry: ModelRegistry) -> None:
         self._registry = registry
-        self._metadata: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._metadata: dict[str, tuple[tuple[str | None, str | None], dict[str, Any]]] = {}
 
     def all(self) -> list[dict[str, Any]]:
         """Return the metadata of each run (see `of`), with its `parent`.
@@ -70,6 +69,7 @@ class Listing:
         cannot be read, `error` describes the error (see `as_json`), and the entries of `model_metadata` are missing.
         """
         version = self._registry.version(name)
+        key = self._registry.run(name).id, version
         facts = {
             "name": name,
             "version": version,
@@ -78,9 +78,9 @@ class Listing:
             "error": None,
         }
         cached = self._metadata.get(name)
-        if cached is None or cached[0] != (version or NEVER):
+        if cached is None or cached[0] != key:
             try:
-                self._metadata[name] = version or NEVER, model_metadata(self._registry.run(name))
+                self._metadata[name] = key, model_metadata(self._registry.run(name))
             except GlassError as error:
                 return {**facts, **as_json(error)}
         return {**facts, **self._metadata[name][1]}
@@ -97,18 +97,23 @@ def model_metadata(run: Run) -> dict[str, Any]:
     Raises:
         GlassError: a file is missing or damaged.
     """
-    from glassformer.model.build import build_model
+    from glassformer.inspection.sites import attentions
+    from glassformer.runs.opening import model_shapes
     from glassformer.text.tokenizers import Tokenizer
 
+    run = open_run(run.folder)
     config = run.config()
     labels = run.labels()
     tokenizer = Tokenizer.load(run.tokenizer_file)
     pairs = config.train.task in PAIRS
     model = config.model
     source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
-    parameters_and_heads = _parameters_and_heads(
-        build_model, config, tokenizer.vocab_size, source.vocab_size, len(labels) or None
-    )
+    checkpoint = run.checkpoints_folder / run.read_pointer("best")
+    if recorded_sha256(checkpoint, "model.safetensors") is None:
+        raise GlassError(
+            f"{checkpoint} is missing, or its manifest.json is", "Restore the checkpoint from a copy of the run."
+        )
+    shapes = model_shapes(config, tokenizer, source, labels, checkpoint / "model.safetensors")
     return {
         "task": config.train.task,
         "family": model.family,
@@ -117,8 +122,8 @@ def model_metadata(run: Run) -> dict[str, Any]:
         "heads": model.heads,
         "width": model.width,
         "context": model.context,
-        "parameters": parameters_and_heads[0],
-        "attentions": parameters_and_heads[1],
+        "parameters": sum(parameter.numel() for parameter in shapes.parameters()),
+        "attentions": {str(site): head_numbers(layer) for site, layer in attentions(shapes).items()},
         "vocabulary": tokenizer.vocab_size,
         "source_vocabulary": source.vocab_size if pairs else None,
         "tokenizer": tokenizer.kind,
@@ -136,7 +141,7 @@ def sample_prompt(run: Run, config: Config, tokenizer: Tokenizer) -> str:
     """
     try:
         samples = read_samples(run)
-    except OSError:
+    except (OSError, GlassError):
         samples = []
     sample = samples[-1][1] if samples else ""
     prompt = config.sample.prompt
@@ -152,25 +157,7 @@ def sample_prompt(run: Run, config: Config, tokenizer: Tokenizer) -> str:
     return " ".join(words)
 
 
-def _parameters_and_heads(
-    build_model: Any, config: Config, vocabulary: int, source: int, classes: int | None
-) -> tuple[int, dict[str, list[int]]]:
-    """Return the number of parameters and the heads of each attention layer, from a model without tensor data."""
-    from glassformer.inspection.sites import attentions
-    from glassformer.model.shapes_only import shapes_only
-
-    with shapes_only():
-        model = build_model(
-            config.model,
-            vocabulary,
-            source_vocab_size=None if config.model.shared_embedding else source,
-            classes=classes if config.train.task in LABELLED else None,
-        )
-    heads = {str(site): head_numbers(layer) for site, layer in attentions(model).items()}
-    return sum(parameter.numel() for parameter in model.parameters()), heads
-
-
 def _step(version: str | None) -> int | None:
-    """Return the step in the name of a checkpoint, such as 850 for "step-000850"; None if it has none."""
-    match = re.fullmatch(r"step-(\d+)", version or "")
+    """Return the step in the version of a checkpoint, such as 850 for "step-000850.0123"; None without a version."""
+    match = re.match(r"step-(\d+)", version or "")
     return int(match[1]) if match else None

@@ -1,8 +1,8 @@
 """Registry of the served runs, which requests address by name and never by path. A run is loaded at its first request.
 
-The registry reads the `best` file of a run at every request for the run, which is cheap. When the file names another
-checkpoint, as happens while a run is training, that checkpoint is loaded as a new `ServedModel`. Requests that already
-use the older checkpoint can continue to use it.
+The registry reads the version of a run's best checkpoint (see `Run.checkpoint_version`) at every request for the run,
+which is cheap. When it changes, as happens while a run is training, or when a run is deleted and trained again, the new
+checkpoint is loaded as a new `ServedModel`. Requests that already use the older checkpoint can continue to use it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.base.backends import BackendName
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.locks import is_held
-from glassformer.runs.folder import Folder, Run, open_run
+from glassformer.runs.folder import Folder, Run, find_run
 
 if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject
@@ -46,7 +46,8 @@ class ServedModel:
         folder: path of the run folder, as it was given.
         model: the model, with the methods for the run's task. Views may hook and patch its modules while they hold
             `lock`.
-        version: name of the checkpoint, such as "step-000850".
+        version: string that identifies the contents of the checkpoint, such as "step-000850.0123456789abcdef".
+        run_id: id of the run (see `Run.id`).
         lock: lock that a view holds while the view runs.
         background_lock: lock that a background task holds while the task runs; shared by all runs of a registry.
     """
@@ -56,7 +57,8 @@ class ServedModel:
         self.run = run
         self.folder = run.folder
         self.model: AnyTextModel = run.text_model
-        self.version = run.checkpoint.name
+        self.version = run.version
+        self.run_id = run.files.id
         self.lock = threading.RLock()
         self.background_lock = background_lock or threading.Lock()
         self._subjects: LRUCache[tuple[str, str | None], Subject] = LRUCache(MAX_CACHED_SUBJECTS)
@@ -168,7 +170,7 @@ class ModelRegistry:
         Raises:
             GlassError: the folder is not a run, or is already served.
         """
-        run = open_run(folder)
+        run = find_run(folder)
         with self._add_lock:
             if any(run.folder.resolve() == other.resolve() for other in self._folders.values()):
                 raise GlassError(f"{folder} is given twice", "Name each run once.")
@@ -196,14 +198,14 @@ class ModelRegistry:
         return is_held(self.run(name).folder)
 
     def version(self, name: str) -> str | None:
-        """Return the name of the run's current best checkpoint; None if there is none yet."""
-        return self.run(name).checkpoint_name("best")
+        """Return the version of the run's current best checkpoint; None if there is none yet."""
+        return self.run(name).checkpoint_version("best")
 
     def open(self, name: str) -> ServedModel:
         """Return the run's best checkpoint, loaded at the first call.
 
         Later calls return the same object until there is a new best checkpoint. If the new checkpoint cannot be loaded,
-        the previous one is returned.
+        the previous one of the same run is returned.
 
         Raises:
             GlassError: there is no such run, it has no checkpoint yet, or its files are incomplete and no older
@@ -213,6 +215,8 @@ class ModelRegistry:
         version = self.version(name)
         with self._locks[name]:
             loaded = self._opened.get(name)
+            if loaded is not None and loaded.run_id != run.id:  # the run was deleted, and maybe trained again
+                loaded = self._opened.pop(name) and None
             if loaded is not None and version in (loaded.version, None, self._unreadable.get(name)):
                 return loaded
             if version is None and is_held(run.folder):

@@ -279,4 +279,9 @@ def _below(number: str, count: int) -> bool:
 
 
 def _nearest_divisor(number: int, target: int) -> int:
-    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - target))
+    """Return a divisor of `number` near `target`: the nearest if its distance is below 10,000, otherwise 1."""
+    for distance in range(min(target, 10_000)):
+        for divisor in (target - distance, target + distance):
+            if number % divisor == 0:
+                return divisor
+    return 1

@@ -34,7 +34,7 @@ def prune_chosen_heads(
     heads: Sequence[str],
     which: Which = "best",
     device: str = "auto",
-    checkpoint: str | None = None,
+    version: str | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> ManualPruningReport:
     """Write a new run without the named heads.
@@ -47,21 +47,21 @@ def prune_chosen_heads(
         heads: names of the heads, such as `dec.0.self.3`, at least one.
         which: checkpoint to prune, "best" or "last".
         device: device of the model.
-        checkpoint: name that this checkpoint must have; None: any name.
+        version: version that this checkpoint must have (see `OpenedRun.version`); None: any version.
         note: function that receives messages for the user.
 
     Raises:
         GlassError: `heads` is empty, the run or a head does not exist, the run's heads cannot be removed, its data is
-            missing, `out` is not empty, or the run's checkpoint is not `checkpoint`.
+            missing, `out` is not empty, or the checkpoint's version is not `version`.
     """
     if not heads:
         raise GlassError("no heads to remove were named", "Name at least one head, such as dec.0.self.0.")
     refuse_existing(out)
     trained = read_training_state(open_for_pruning(Path(folder), which, device, note), which)
     opened = trained.opened
-    if checkpoint not in (None, opened.checkpoint.name):
+    if version not in (None, opened.version):
         raise GlassError(
-            f"the checkpoint of {folder} is now {opened.checkpoint.name} instead of {checkpoint}",
+            f"the checkpoint of {folder} is now {opened.version} instead of {version}",
             "Inspect the new checkpoint, then try again.",
         )
     parameters_before = sum(parameter.numel() for parameter in opened.model.parameters())

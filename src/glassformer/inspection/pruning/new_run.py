@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from glassformer.inspection.pruning.l0 import L0, learn_gates
 from glassformer.inspection.pruning.removal import cut_optimizers, fold_gates, refuse_unprunable, without_heads
 from glassformer.inspection.sites import heads
 from glassformer.model.transformer import Model
-from glassformer.runs.folder import CHAT_TEMPLATE_FILE, Which, create_run, open_run
+from glassformer.runs.folder import Which, create_run, open_run
 from glassformer.runs.opening import OpenedRun
 from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from glassformer.training.optimizers import make_optimizers
@@ -164,13 +163,12 @@ def write_pruned(out: Path, opened: OpenedRun, pruned_model: PrunedModel, facts:
         recent_losses=[],
         plateau=replace(pruned_model.state.plateau, best=None, waited=0),
         evaluations=[(pruned_model.state.step, loss)],
+        logs={},
     )
     manifest = opened.files.manifest()
-    inherited: dict[str, Any] = {name: manifest[name] for name in ("data", "tokenizers", "parent") if name in manifest}
+    inherited: dict[str, Any] = {name: manifest[name] for name in ("data", "parent") if name in manifest}
     origin = {"from": str(opened.folder), "checkpoint": opened.checkpoint.name, "heads": list(pruned_model.names)}
+    pruned = {**inherited, "pruned": {**origin, **facts}}
     with new_output(out) as temporary:
-        run = create_run(temporary, config, {**inherited, "pruned": {**origin, **facts}})
-        for name in ("tokenizer.json", "source_tokenizer.json", "labels.json", CHAT_TEMPLATE_FILE):
-            if (opened.folder / name).exists():
-                shutil.copyfile(opened.folder / name, run.folder / name)
+        run = create_run(temporary, config, pruned, opened.files.copy_vocabulary)
         save_checkpoint(run, pruned_model.model, pruned_model.optimizers, state, config)

@@ -189,7 +189,8 @@ def read_history(run: Run) -> History:
     """Read all snapshots of a run.
 
     Raises:
-        GlassError: the run has no snapshots, one is damaged, or they have different heads, roles, statistics or texts.
+        GlassError: the run has no snapshots, one is damaged or altered, or they have different heads, roles, statistics
+            or texts.
     """
     files = snapshot_files(run.snapshots_folder)
     if not files:
@@ -197,6 +198,7 @@ def read_history(run: Run) -> History:
             f"{run.folder} has no snapshots (train.snapshots = {run.config().train.snapshots})",
             "Train again with --train.snapshots 32 and another --out: snapshots do not change the training.",
         )
+    run.check_logs(*(f"{run.snapshots_folder.name}/{path.name}" for path in files.values()))
     history = History(tuple(read_snapshot(path) for path in files.values()))
     for snapshot, path in zip(history.snapshots, files.values(), strict=True):
         if snapshot.labels != history.labels:

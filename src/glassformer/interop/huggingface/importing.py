@@ -250,11 +250,10 @@ def _write_run(
     """Write the complete run folder, or nothing."""
     facts = {
         "data": {"source": str(folder), "text_hash": "not known", "tokens": "not known"},
-        "tokenizers": dict.fromkeys(("tokenizer.json", "source_tokenizer.json"), imported_tokenizer.tokenizer.digest),
         "imported": {"architecture": imported.architecture.name, "from": str(folder)},
     }
-    with new_output(out) as temporary:
-        run: Run = create_run(temporary, config, facts)
+
+    def add(run: Run) -> None:
         imported_tokenizer.tokenizer.save(run.tokenizer_file)
         if config.two_vocabularies:
             imported_tokenizer.tokenizer.save(run.source_tokenizer_file)
@@ -262,5 +261,8 @@ def _write_run(
             run.save_labels(imported.labels)
         if template is not None:
             run.save_chat_template(template)
+
+    with new_output(out) as temporary:
+        run = create_run(temporary, config, facts, add)
         optimizers = make_optimizers(imported.model, config.train)
         save_checkpoint(run, imported.model, optimizers, TrainState(), config)

@@ -18,9 +18,10 @@ from glassformer import __version__
 from glassformer.base.files import write_folder
 from glassformer.interop.sklearn.inputs import RefusedError
 from glassformer.model.weights import save_tensors
-from glassformer.runs.folder import create_run
+from glassformer.runs.folder import Run, create_run
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, TextClassifier, Translator
+from glassformer.training.checkpoint import TrainState, step_name, write_state
 
 FORMAT = 1
 ESTIMATOR = "estimator.json"
@@ -35,17 +36,24 @@ def write_run(folder: Path, text_model: AnyTextModel, step: int) -> None:
     """
     config = text_model.config
     tokenizer = text_model.tokenizer
-    run = create_run(folder, config, {"data": {"source": config.data.source, "text_hash": "", "tokens": ""}})
-    tokenizer.save(run.tokenizer_file)
-    if config.two_vocabularies:
-        source = text_model.source_tokenizer if isinstance(text_model, Translator) else tokenizer
-        source.save(run.source_tokenizer_file)
-    if isinstance(text_model, TextClassifier):
-        run.save_labels(text_model.labels)
-    state = text_model.model.state_dict()
-    weights = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
-    checkpoint = run.checkpoints_folder / f"step-{step:06d}"
-    write_folder(checkpoint, lambda inside: save_tensors(weights, inside / "model.safetensors"))
+
+    def add(run: Run) -> None:
+        tokenizer.save(run.tokenizer_file)
+        if config.two_vocabularies:
+            source = text_model.source_tokenizer if isinstance(text_model, Translator) else tokenizer
+            source.save(run.source_tokenizer_file)
+        if isinstance(text_model, TextClassifier):
+            run.save_labels(text_model.labels)
+
+    def fill(checkpoint: Path) -> None:
+        state = text_model.model.state_dict()
+        weights = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
+        save_tensors(weights, checkpoint / "model.safetensors")
+        write_state(checkpoint, run, TrainState(step=step), {}, config)
+
+    run = create_run(folder, config, {"data": {"source": config.data.source, "text_hash": "", "tokens": ""}}, add)
+    checkpoint = run.checkpoints_folder / step_name(step)
+    write_folder(checkpoint, fill)
     run.point("best", checkpoint)
     run.point("last", checkpoint)
 

@@ -16,7 +16,7 @@ from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, ReportedElsewhereError
 from glassformer.model.device import choose_device
 from glassformer.model.precision import FIELDS
-from glassformer.runs.folder import Run, package_versions
+from glassformer.runs.folder import Run, open_run, package_versions
 from glassformer.training.parallel.processes import OneProcess, Processes
 
 LOST_CONNECTION_PHRASES = (
@@ -165,7 +165,7 @@ def begun_by_this_job(folder: Path, config: Config) -> bool:
     """
     if job() is None or not (folder / "config.toml").is_file() or Run(folder).manifest().get("job") != job():
         return False
-    recorded = Run(folder).config()
+    recorded = open_run(folder).config()
     decided = {name: getattr(recorded.train, name) for name in FIELDS if getattr(config.train, name) == "auto"}
     if recorded != config.replace(train={**config.train.model_dump(), **decided}):
         raise GlassError(

@@ -74,12 +74,12 @@ def save_sharded(
             )
             save(dict(model.state_dict()), storage_writer=weights_writer)
             save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(partial), save_distributed=True))
-        processes.on_rank_zero(lambda: _complete_folder(partial, state, numbers, config))
+        processes.on_rank_zero(lambda: _complete_folder(partial, run, state, numbers, config))
         processes.on_rank_zero(stack.close)  # so that an error on closing is raised in every process
     processes.on_rank_zero(lambda: point_to(run, state))
 
 
-def _complete_folder(partial: Path, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
+def _complete_folder(partial: Path, run: Run, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
     """Rename the files of weights and optimizer tensors, and write `state.json`."""
     with convert_os_errors(partial):
         (file,) = (partial / "weights").glob("*.safetensors")
@@ -90,7 +90,7 @@ def _complete_folder(partial: Path, state: TrainState, numbers: dict[str, Any], 
             shard.rename(partial / f"optimizer-{number}-of-{len(shards)}.safetensors")
         if not shards:  # before the first step there is no optimizer state: write an empty file
             save_tensors({}, partial / "optimizer.safetensors")
-        write_state(partial, state, numbers, config)
+        write_state(partial, run, state, numbers, config)
 
 
 def read_sharded(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from glassformer.app.server.openai.responses import PendingResponse
 from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.runs.folder import CHAT_TEMPLATE_FILE, Run
+from glassformer.runs.folder import CHAT_TEMPLATE_FILE, open_run
 from glassformer.tasks import ChatModel, TextModel
 from glassformer.text.chat_template import ChatTemplate
 
@@ -171,7 +171,7 @@ def _chat_model(loaded: LoadedCheckpoint) -> ChatModel:
     """
     if isinstance(loaded.text_model, ChatModel):
         return loaded.text_model
-    template = Run(loaded.folder).chat_template()
+    template = open_run(loaded.folder).chat_template()
     if template is None:
         raise BadRequestError(
             f"{loaded.folder.name} has no chat template to format the conversation",

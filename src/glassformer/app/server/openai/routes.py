@@ -36,6 +36,7 @@ from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.request_errors import MEMORY_REMEDY, RefusedRequestError
 from glassformer.base.config import WRITERS
 from glassformer.base.errors import GlassError, convert_memory_errors
+from glassformer.runs.folder import open_run
 
 Handler = Callable[[Request], Awaitable[Response]]
 Body = TypeVar("Body", bound=SamplingBody)
@@ -135,7 +136,7 @@ def _models(registry: ModelRegistry) -> list[dict[str, Any]]:
 
 
 def _model(registry: ModelRegistry, name: str) -> dict[str, Any]:
-    run = registry.run(name)
+    run = open_run(registry.run(name).folder)
     task = run.config().train.task
     if task not in WRITERS:
         raise RefusedRequestError(

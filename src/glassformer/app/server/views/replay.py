@@ -78,7 +78,7 @@ class ReplayQuestion(view.ViewQuestion):
 
 def answer(opened: ServedModel, question: ReplayQuestion) -> dict[str, Any]:
     """Return the training curves, and head scores and attention maps of the snapshots."""
-    run = Run(opened.folder)
+    run = opened.run.files
     lines = read_metrics(run)
     evaluated = evenly([line for line in lines if line.get("validation_loss") is not None], POINTS)
     sampled_lines = evenly(lines, POINTS)
@@ -207,7 +207,7 @@ def python(opened: ServedModel, question: ReplayQuestion) -> str:
 
 def _history_of(opened: ServedModel) -> tuple[History | None, GlassError | None]:
     with opened.lock:
-        return _history(opened, Run(opened.folder))
+        return _history(opened, opened.run.files)
 
 
 VIEW = view.PageView(ReplayQuestion, answer, python)

@@ -23,8 +23,7 @@ from glassformer.app.server import view
 from glassformer.app.server.background import IDLE
 from glassformer.app.server.registry import ServedModel
 from glassformer.base.errors import GlassError
-from glassformer.base.files import sha256
-from glassformer.runs.folder import Run
+from glassformer.base.files import recorded_sha256
 from glassformer.verification.own_process import verify_in_subprocess
 from glassformer.verification.report import CHECKS, saved_report
 
@@ -61,7 +60,7 @@ def answer(opened: ServedModel, question: VerificationQuestion) -> dict[str, Any
 def _saved_report(opened: ServedModel) -> dict[str, Any] | None:
     """Return the saved report of the run; None if there is none or it is damaged."""
     try:
-        return saved_report(Run(opened.folder))
+        return saved_report(opened.run.files)
     except GlassError:
         return None
 
@@ -69,13 +68,8 @@ def _saved_report(opened: ServedModel) -> dict[str, Any] | None:
 def _is_current(opened: ServedModel) -> bool:
     """Return whether the saved report was made from the loaded weights."""
     report = _saved_report(opened)
-    return report is not None and report.get("weights_sha256") == _weights(opened)
-
-
-def _weights(opened: ServedModel) -> str | None:
-    """Return the SHA-256 of the weights file, computed once; None if the file does not exist."""
-    path = Run(opened.folder).checkpoints_folder / opened.version / "model.safetensors"
-    return opened.cached("weights", lambda: sha256(path) if path.exists() else None, lambda text: 64)
+    weights = recorded_sha256(opened.run.checkpoint, "model.safetensors")
+    return report is not None and weights is not None and report["weights_sha256"] == weights
 
 
 def python(opened: ServedModel, question: VerificationQuestion) -> str:
