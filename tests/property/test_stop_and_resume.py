@@ -291,6 +291,28 @@ def test_unreferenced_checkpoints_are_removed_on_resume(folder: Path) -> None:
     assert {path.name for path in run.checkpoints_folder.iterdir()} == named
 
 
+@pytest.mark.parametrize("name", ["checkpoints", "metrics.jsonl", "checkpoints/step-000003"])
+def test_a_run_with_a_link_to_files_of_another_run_is_not_resumed(folder: Path, name: str) -> None:
+    shutil.copytree(folder / "run", folder / "other")
+    path = folder / "run" / name
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    path.symlink_to(folder / "other" / name)
+    before = kept(Run(folder / "other"))
+    done = here(*RESUME, "--steps", "5", folder=folder)
+    assert done.returncode == 2
+    assert f"run/{name} is a link to {folder / 'other' / name}" in done.stderr
+    assert kept(Run(folder / "other")) == before
+    (folder / "link").symlink_to(folder / "other")
+    assert here("train", "--resume", "--out", "link", "--steps", "4", folder=folder).returncode == 0
+
+
+def test_a_resumed_run_that_trains_nothing_keeps_its_settings(folder: Path) -> None:
+    before = (folder / "run" / "config.toml").read_bytes()
+    done = here(*RESUME, "--steps", "2", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "run" / "config.toml").read_bytes() == before
+
+
 def test_a_checkpoint_whose_replacement_was_killed_is_used(folder: Path) -> None:
     """If `write_folder` is killed between its two renames, the only checkpoint is in a hidden folder."""
     before = kept(Run(folder / "run"))

@@ -115,3 +115,15 @@ def test_duplicates_are_removed_before_the_split(tmp_path: Path) -> None:
 def test_errors_survive_pickling() -> None:
     error = pickle.loads(pickle.dumps(GlassError("what", "do")))
     assert (error.problem, error.remedy, str(error)) == ("what", "do", "what\ndo")
+
+
+def test_white_space_around_a_document_does_not_reach_the_next_one() -> None:
+    parts = [("one \n ", True), (" two", False), ("  ", True), ("\t", True), (" three ", False), ("four \n", True)]
+    assert list(cleaned(parts)) == [
+        ("one", True),
+        ("two", False),
+        ("", True),
+        ("", True),
+        ("three", False),
+        (" four", True),
+    ]

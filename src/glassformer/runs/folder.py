@@ -572,6 +572,16 @@ class Run:
             if path.name not in names:
                 shutil.rmtree(path, ignore_errors=True)
 
+    def refuse_links(self) -> None:
+        """Raise a `GlassError` if the run contains a symbolic link: training would change or delete files elsewhere."""
+        for folder in (self.folder, self.checkpoints_folder, self.snapshots_folder):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                if path.is_symlink():
+                    raise GlassError(
+                        f"{path} is a link to {path.resolve()}, whose files training would change or delete",
+                        "Replace it by a copy; to keep a run on another disk, move its whole folder and link to that.",
+                    )
+
     def clean_up(self) -> None:
         """Undo or complete interrupted replacements of checkpoints, and remove partial files of killed processes.
 

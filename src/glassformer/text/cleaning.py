@@ -15,11 +15,11 @@ MAX_PENDING_SPACE = 2_000_000  # maximum number of white-space characters to hol
 
 
 def cleaned(parts: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
-    r"""Clean one document that comes in parts, and yield its clean text in parts: (text, whether the part is the last).
+    r"""Clean documents that come in parts, and yield their clean text in parts: (text, whether the part is the last).
 
-    Line ends become `\n`. Control characters, byte order marks, and white space before line ends and around the
+    Line ends become `\n`. Control characters, byte order marks, and white space before line ends and around each
     document are removed. Several blank lines become one. Joiners (U+200C, U+200D) are kept, because they belong to
-    words. The joined result does not depend on how the document is cut into parts.
+    words. The joined result does not depend on how a document is cut into parts.
     """
     pending_space = ""
     begun = False
@@ -32,8 +32,10 @@ def cleaned(parts: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
         if len(pending_space) > MAX_PENDING_SPACE:
             pending_space = tidied(pending_space)
         if body or last:
-            begun = True
+            begun = not last
             yield body, last
+        if last:  # the next part begins another document
+            pending_space = ""
 
 
 def tidied(text: str) -> str:

@@ -323,7 +323,7 @@ def resume_training(
         trainer.resume(checkpoints)
 
         def write() -> None:
-            if changes:
+            if changes and trainer.reason_to_end() is None:  # otherwise nothing is trained with these settings
                 run.replace_config(config)
 
         processes.on_rank_zero(write)
@@ -371,6 +371,7 @@ def _checkpoints_to_resume(run: Run) -> tuple[list[Path], list[str]]:
     Raises:
         GlassError: training has begun but no checkpoint is complete.
     """
+    run.refuse_links()
     run.clean_up()
     complete: list[Path] = []
     problems: dict[Path, str] = {}
