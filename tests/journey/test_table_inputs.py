@@ -149,7 +149,17 @@ def test_heads_reads_the_texts_of_a_table(task_home: Path) -> None:
 
 
 def test_names_of_files_are_literal(task_home: Path) -> None:
-    for name in ("a*.csv", "[ab].csv", "{a}.csv", "a?.csv", "http:a.csv", "s3:a.jsonl", "a b'.csv"):
+    for name in (
+        "a*.csv",
+        "[ab].csv",
+        "{a}.csv",
+        "a?.csv",
+        "http:a.csv",
+        "s3:a.jsonl",
+        "a b'.csv",
+        "s3:a.parquet",
+        "file:a.arrow",
+    ):
         write(task_home / name, [{"label": "ab"[n % 2], "text": f"text number {n}"} for n in range(9)])
         assert texts_of("classify", task_home, "runs/classify", "--input", name)[0][8] == "text number 8"
         done = here("data", "look", name, "--task=classify", "--tokenizer.kind=bytes", folder=task_home)

@@ -55,22 +55,25 @@ def _as_text(value: object) -> str | None:
 
 
 def _parquet_batches(path: Path) -> Iterator[Any]:
+    import pyarrow
     from pyarrow import parquet
 
-    with closing(parquet.ParquetFile(path)) as file:
-        yield from file.iter_batches(batch_size=ROWS)
+    # An opened file, because pyarrow takes names such as s3:data for addresses.
+    with pyarrow.OSFile(str(path)) as source, closing(parquet.ParquetFile(source, pre_buffer=False)) as file:
+        yield from file.iter_batches(batch_size=ROWS, use_threads=False)
 
 
 def _arrow_batches(path: Path) -> Iterator[Any]:
     """Yield the record batches of an Arrow file, or of the streaming format that the library `datasets` writes."""
     import pyarrow
 
+    options = pyarrow.ipc.IpcReadOptions(use_threads=False)
     with pyarrow.memory_map(str(path)) as source:
         try:
-            reader = pyarrow.ipc.open_file(source)
+            reader = pyarrow.ipc.open_file(source, options=options)
         except pyarrow.ArrowInvalid:
             source.seek(0)
-            with pyarrow.ipc.open_stream(source) as stream:
+            with pyarrow.ipc.open_stream(source, options=options) as stream:
                 yield from stream
             return
         for number in range(reader.num_record_batches):
