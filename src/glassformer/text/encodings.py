@@ -300,7 +300,7 @@ def _western_remark(blocks: Blocks, error: UndecodableError, name: str) -> str:
     high_bytes = counted(high_count, "bytes above 0x7F", "byte above 0x7F")
     return (
         f"{name} is read as Windows-1252, because byte 0x{error.byte:02X} at offset {error.offset} is not UTF-8: "
-        f"{around.decode('cp1252')!r} ({high_bytes} in {start:,}); data.encoding = utf-8 refuses such bytes"
+        f"{around.decode('cp1252', 'replace')!r} ({high_bytes} in {start:,}); data.encoding = utf-8 refuses such bytes"
     )
 
 
