@@ -111,6 +111,7 @@ def texts(found: Prepared) -> tuple[list[str], list[str]]:
     return documents[0], documents[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("task", TASKS)
 def test_splits_are_kept_apart(task: Task, layout: str, tmp_path: Path) -> None:

@@ -301,6 +301,13 @@ def test_an_encoding_that_does_not_exist_is_refused(name: str) -> None:
         DataConfig(encoding=name)
 
 
+def test_a_byte_that_windows_1252_does_not_have_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "old.txt"
+    path.write_bytes((FRENCH * 9).replace("’", "'").encode("latin-1", "ignore") + b"na\xefve \x81 d\xe9j\xe0\n")
+    with pytest.raises(GlassError, match="is not valid UTF-8: byte 0xE0 at offset 1"):
+        read(str(path), tmp_path)
+
+
 class FakeInput(io.TextIOWrapper):
     """Standard input piped from `content`."""
 

@@ -54,6 +54,7 @@ def records(task: Task, source: str, folder: Path, **settings: Any) -> tuple[lis
         return [piece.texts + piece.labels for piece in kept], "\n".join(found.tally.notes())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("column", range(len(NUMBERS)))
 def test_numbers_are_texts(column: int, suffix: str, tmp_path: Path) -> None:
@@ -124,6 +125,7 @@ ALIKE = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ALIKE)
 def test_labels_that_look_alike_are_named(kind: str, write: Write, tmp_path: Path) -> None:
     first, second = sorted(ALIKE[kind])
