@@ -22,7 +22,12 @@ GRADE = ("out", "assignment", "seconds", "megabytes", "workers")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of assign and grade to a parser."""
-    parser.add_argument("--out", type=output_path, metavar="PATH", help="assign: a new folder; grade: a new CSV file")
+    parser.add_argument(
+        "--out",
+        type=output_path,
+        metavar="PATH",
+        help="assign: a new folder; grade: a new CSV file; rnn: an .svg file",
+    )
     parser.add_argument(
         "--text", type=Path, metavar="FILE", help="assign: a text file, on which exercises about text are also checked"
     )

@@ -10,6 +10,7 @@
   glass learn notebook 2                 write the exercise as a notebook
   glass learn progress
   glass learn lab                        find bugs in trained models
+  glass learn rnn book.txt --out rnn.svg why not a recurrent network? train one beside a transformer
   glass learn glossary attention
   glass learn assign 2 7-9 --text our-book.txt --out week-1
   glass learn grade submissions --assignment week-1 --out marks.csv
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -71,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="check, watch, grade: seed of the random cases (default: new at each check; grade: 0)",
     )
+    parser.add_argument("--seeds", type=int, metavar="N", help="rnn: seeds of the loss on the text (default: 1)")
     parser.add_argument("--all", action="store_true", default=None, help="check: every exercise that was started")
     parser.add_argument(
         "--notebook", action="store_true", default=None, help="check: the notebook instead of the .py file"
@@ -331,6 +334,28 @@ def _lab(arguments: argparse.Namespace) -> int:
     return run_lab(arguments.words, folder.path, folder.level, arguments.json)
 
 
+def _rnn(arguments: argparse.Namespace) -> int:
+    from tempfile import TemporaryDirectory
+
+    from glassformer.base.files import refuse_no_folder, write_text
+    from glassformer_course.recurrence import compare
+
+    seeds = 1 if arguments.seeds is None else arguments.seeds
+    if seeds < 1:
+        raise GlassError(f"--seeds is {seeds}", "Give 1 or more.")
+    if arguments.out is not None:
+        if arguments.out.suffix != ".svg":
+            raise GlassError(f"--out {arguments.out} is not the name of a picture", "Give a name that ends in .svg.")
+        refuse_no_folder(arguments.out)
+    text = Path(arguments.words[0]) if arguments.words else None
+    with TemporaryDirectory() as folder:
+        comparison = compare(Path(folder), text, seeds, lambda said: print(said, file=sys.stderr, flush=True))
+    if arguments.out is not None:
+        write_text(arguments.out, comparison.svg())
+    emit(SimpleReport(comparison.facts(), comparison.lines()), arguments.json)
+    return 0
+
+
 def _glossary(arguments: argparse.Namespace) -> int:
     from glassformer_course.glossary import entries, look_up
 
@@ -355,6 +380,7 @@ ACTIONS: dict[str, Action] = {
     "notebook": Action(_notebook, 1, FOLDER_OPTIONS),
     "progress": Action(_progress, 0, ("folder",)),
     "lab": Action(_lab, 3, FOLDER_OPTIONS),
+    "rnn": Action(_rnn, 1, ("out", "seeds")),
     "glossary": Action(_glossary, 6),
     "assign": Action(classroom.assign, 100, ("level", *classroom.ASSIGN)),
     "grade": Action(classroom.grade, 1, ("seed", *classroom.GRADE)),

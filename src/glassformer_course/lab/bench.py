@@ -25,7 +25,7 @@ from glassformer.tasks.task import Task
 from glassformer.text.prepare import Prepared
 from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.loop import compute_gradients
-from glassformer.training.setup import fresh_model
+from glassformer.training.setup import Alteration, fresh_model
 from glassformer.training.stepping import Stepper
 from glassformer.training.validation import validation_loss
 from glassformer_course.lab.evidence import FAULTY, HEALTHY, Chart, Map, Number, Point, averaged
@@ -125,6 +125,7 @@ class LabTrainer:
         watch: Callable[[Trained], Any] | None = None,
         files: Mapping[str, str] | None = None,
         start: Path | None = None,
+        alteration: Alteration | None = None,
     ) -> Trained:
         """Prepare the text, build the model and train it.
 
@@ -134,13 +135,14 @@ class LabTrainer:
             watch: function called at each evaluation, first before training; `Trained.watched` stores its results.
             files: field of the `data` section that names a file -> content of that file.
             start: file of initial weights.
+            alteration: change to the model that settings cannot make; None: none.
         """
         steps = max(EVALUATIONS, round(steps * self.step_fraction))
         folder = self.new_folder()  # a new one each time: the bug may be in the prepared data
         config = Config.from_dict(merged(merged(STORIES, settings), {"data": write_files(files or {}, folder)}))
         data = prepare_run_text(config, folder / "tokens", lambda _: None)
         task = make_task(config, data)
-        model = fresh_model(config, data)
+        model = fresh_model(config, data, alteration)
         if start is not None:
             load_weights(model, start)
         trained = Trained(config, data, task, model, [], [], [])
