@@ -64,8 +64,9 @@ LINES = 40_000
 class LSTMStack(nn.Module):
     """Layers of an LSTM with the interface of the transformer's `Stack`: token ids (B, T) to hidden states (B, T, D).
 
-    The attribute is named `blocks` so that Muon trains its matrices, if chosen, as those of blocks. A block of width D has 12 D² weights and a layer of the LSTM 8 D², so there are three layers for two blocks. The
-    biases of the forget gates start at 1 (Jozefowicz et al. 2015, section 2.2).
+    A block of width D has 12 D² weights and a layer of the LSTM 8 D², so there are three layers for two blocks. The
+    biases of the forget gates start at 1 (Jozefowicz et al. 2015). The attribute is named `blocks`, so that Muon, if it
+    is chosen, trains the matrices as those of blocks.
     """
 
     def __init__(self, config: ModelConfig, norm: nn.Module) -> None:

@@ -337,7 +337,7 @@ def _lab(arguments: argparse.Namespace) -> int:
 def _rnn(arguments: argparse.Namespace) -> int:
     from tempfile import TemporaryDirectory
 
-    from glassformer.base.files import refuse_no_folder, write_text
+    from glassformer.base.files import refuse_no_file, write_text
     from glassformer_course.recurrence import compare
 
     seeds = 1 if arguments.seeds is None else arguments.seeds
@@ -346,7 +346,7 @@ def _rnn(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         if arguments.out.suffix != ".svg":
             raise GlassError(f"--out {arguments.out} is not the name of a picture", "Give a name that ends in .svg.")
-        refuse_no_folder(arguments.out)
+        refuse_no_file(arguments.out)
     text = Path(arguments.words[0]) if arguments.words else None
     with TemporaryDirectory() as folder:
         comparison = compare(Path(folder), text, seeds, lambda said: print(said, file=sys.stderr, flush=True))
