@@ -122,13 +122,14 @@ def test_a_process_stops_before_the_chosen_file_operation(tmp_path: Path) -> Non
 
 def test_every_wrong_outcome_of_two_commands_is_found() -> None:
     alone = {"a": "A", "b": "B"}
-    refused = Ended("b", 2, ["another glass command is writing r/out", "Wait."], 1.0)
-    done = [Ended(name, 0, [], when) for name, when in (("a", 2.0), ("b", 3.0))]
+    refused = Ended("b", 2, ["another glass command is writing r/out", "Wait."])
+    done = [Ended(name, 0, []) for name in alone]
     assert judge([done[0], refused], "out", "A", alone) == []
     assert judge(done, "out", "B", alone) == []
-    assert judge(done, "out", "A", alone) == ["the output is not that of b, but of ['a']"]
+    assert judge(done, "out", "half", alone) == ["the output is not that of a or b, but of no command"]
+    assert judge([done[0], refused], "out", "B", alone) == ["the output is not that of a, but of ['b']"]
     assert judge([done[0], refused], "out", "half", alone) == ["the output is not that of a, but of no command"]
     assert judge([refused, refused], "out", None, alone) == ["no command succeeded"]
     for said in (["cannot use r/out: it is gone", "Check the disk."], ["r/out already exists and is not overwritten"]):
-        assert judge([done[0], Ended("b", 2, said, 1.0)], "out", "A", alone)
-    assert judge([done[0], Ended("b", 1, refused.said, 1.0)], "out", "A", alone)
+        assert judge([done[0], Ended("b", 2, said)], "out", "A", alone)
+    assert judge([done[0], Ended("b", 1, refused.said)], "out", "A", alone)
