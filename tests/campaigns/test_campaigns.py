@@ -113,11 +113,11 @@ def test_a_process_stops_before_the_chosen_file_operation(tmp_path: Path) -> Non
         if before is None:
             assert done.returncode == 0, done.stderr
             every = operations
-            assert every[:3] == ["open", "fsync", "rename"]
+            assert every[:4] == ["mkdir", "open", "fsync", "rename"]
         else:
             assert done.returncode == -9
             assert operations == every[:before]
-            assert (folder / "a").exists() == (before > 3)
+            assert (folder / "a").exists() == (before > 4)
 
 
 def test_every_wrong_outcome_of_two_commands_is_found() -> None:

@@ -146,6 +146,7 @@ def become(files: list[int]) -> list[str]:
     sys.stderr = open(2, "w", encoding="utf-8", buffering=1, errors="backslashreplace")  # noqa: SIM115
     os.environ.clear()
     os.environ.update(asked["environment"])
+    tempfile.tempdir = None  # found anew, from the environment
     os.chdir(asked["folder"])
     sys.path[0] = asked["folder"]  # as of -m and -c
     return list(asked["words"])

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import http.client
 import json
+import shutil
 import socket
 import time
 from collections import Counter
@@ -57,7 +58,7 @@ def with_end_token(folder: Path, logit: float) -> None:
 
     def fill(place: Path) -> None:
         save_tensors(dict(model.model.state_dict()), place / "model.safetensors")
-        (place / "state.json").write_text("{}", encoding="utf-8")
+        shutil.copyfile(run.checkpoint() / "state.json", place / "state.json")
 
     write_folder(run.checkpoints_folder / "step-000002", fill)
     run.point("best", run.checkpoints_folder / "step-000002")

@@ -151,7 +151,9 @@ ZERO = [Case("encoder-decoder", {"zero_output": True}), Case("encoder", {"zero_o
 @pytest.mark.parametrize("case", [*one_choice_each()[::5], *ZERO], ids=str)
 def test_initial_weights_are_distributed_as_the_models(case: Case) -> None:
     """Names, shapes and standard deviations agree, and the initial loss is about ln V (ln C for C classes)."""
-    config = config_of(case).replace(width=168, hidden=256)
+    config = config_of(case)
+    values = {} if config.output_projection else {"value_width": 168 // config.heads}
+    config = config.replace(width=168, hidden=256, **values)
     own = None if config.shared_embedding else SOURCE_VOCAB
     weights = initial_weights(settings_of(config), VOCAB, seed=1, source_vocab_size=own)
     theirs = weights_of(build_model(config, seed=1))

@@ -30,7 +30,7 @@ from glassformer.training.setup import new_training, resume_training
 from glassformer.training.stepping import Stepper
 from glassformer.training.thread_choice import ThreadChoice
 from glassformer.training.trainer import Trainer, TrainingOutcome
-from tests.property.trainers import change_state, same, small_config, small_trainer, weights
+from tests.property.trainers import same, small_config, small_trainer, weights
 
 EXIT = 0.3
 """Seconds that the process takes to exit."""
@@ -284,22 +284,6 @@ def test_a_run_limited_by_steps_does_not_use_up_its_minutes(tmp_path: Path) -> N
     assert trainer.state.train_seconds + trainer.state.times.other < 0.3 * 300
     assert (trainer.run.config().train.minutes, trainer.run.config().train.steps) == (5.0, 10)
     assert lines(trainer)[-1]["learning_rate"] <= 0.11 * LEARNING_RATE
-
-
-def test_older_checkpoints_count_their_training_seconds(tmp_path: Path) -> None:
-    _, trainer = trained(tmp_path, World(Costs()), stop=lambda trainer: trainer.state.step == 9)
-
-    def older(facts: dict[str, Any]) -> None:
-        del facts["progress"]["times"]
-        facts["progress"]["train_seconds"] = 21.0
-
-    change_state(trainer.run, older)
-    world = World(Costs(before=0.01))
-    outcome, again = gone_on(tmp_path, world)
-    assert outcome is not None
-    assert again.pace is not None
-    assert again.pace.clock.earlier == 21.0
-    assert 35 <= world.now <= 1.1 * 39
 
 
 def test_with_too_little_time_one_step_is_evaluated_saved_and_reported(tmp_path: Path) -> None:

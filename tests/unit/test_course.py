@@ -15,9 +15,10 @@ from glassformer import learn
 from glassformer.app.cli.main import COMMANDS, COURSE, command_module, main
 from glassformer.app.course import GROUP, course_module
 from glassformer.base.errors import GlassError
+from glassformer.base.packages import install_command
 from tests.journey.pages import ROOT
 
-INSTALL = "Reinstall glassformer, which includes the course: pip install -c constraints.txt -e ."
+INSTALL = f"Reinstall glassformer, which includes the course: {install_command()}"
 OTHER_COURSE = '''"""Another course."""
 
 def add_arguments(parser):
