@@ -273,6 +273,10 @@ def test_a_damaged_snapshot_is_refused_and_nothing_is_unpickled(tmp_path: Path) 
         path.write_bytes(broken)
         with pytest.raises(GlassError, match=r"step-000001\.npz is damaged"):
             read_history(trainer.run)
+    np.savez_compressed(path, **{**arrays, "losses": np.zeros((1, 5_000_000), np.float32)})
+    assert path.stat().st_size < 100_000
+    with pytest.raises(GlassError, match=r"its arrays have 20,[\d,]+ bytes, more than 16,000,000"):
+        read_history(trainer.run)
     write_snapshot(
         replace(read_snapshot(snapshot_files(trainer.run.snapshots_folder)[0]), step=1), trainer.run.snapshots_folder
     )

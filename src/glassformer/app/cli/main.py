@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import takewhile
@@ -134,7 +135,16 @@ class Parser(argparse.ArgumentParser):
                 f"unexpected argument {unparsed[0]!r}",
                 f"Put a text of several words in quotes. See {self.prog} --help.",
             )
+        self._note_repeated(arguments)
         return parsed
+
+    def _note_repeated(self, arguments: Sequence[str]) -> None:
+        """Print a note for each option of one value that was given several times: only the last value counts."""
+        options = (each.split("=")[0] for each in takewhile(lambda each: each != "--", arguments))
+        for option, count in Counter(each for each in options if each.startswith("--")).items():
+            action = self._option_string_actions.get(option)
+            if count > 1 and isinstance(action, argparse._StoreAction) and action.nargs is None:
+                print(f"{option} was given {count} times: only the last value is used", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Collection, Iterable
 from typing import Any, get_args
 
@@ -73,20 +74,26 @@ def add_short_flags(parser: argparse.ArgumentParser) -> None:
 def changes_from(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the settings given by flags: name of the setting (`SECTION.FIELD`) -> value as text.
 
-    Short flags override `--SECTION.FIELD` flags, and these override `--set`.
+    Short flags override `--SECTION.FIELD` flags, and these override `--set`. A note on standard error names a setting
+    that is given with two values.
 
     Raises:
         GlassError: a `--set` has no `=`.
     """
-    changes: dict[str, str] = {}
+    given: list[tuple[str, str]] = []
     for item in getattr(arguments, "set", []):
         key, equals, value = item.partition("=")
         if not equals:
             raise GlassError(f"--set {item} has no =", "Use --set SECTION.FIELD=VALUE, such as --set model.layers=4")
-        changes[key.strip()] = value.strip()
+        given.append((key.strip(), value.strip()))
     flags = {key: value for key, value in vars(arguments).items() if "." in key and value is not None}
-    changes |= {key: value for key, value in flags.items() if not key.startswith("short.")}
-    changes |= {SHORT[key[6:]]: value for key, value in flags.items() if key.startswith("short.")}
+    given += [(key, value) for key, value in flags.items() if not key.startswith("short.")]
+    given += [(SHORT[key[6:]], value) for key, value in flags.items() if key.startswith("short.")]
+    changes: dict[str, str] = {}
+    for key, value in given:
+        if changes.get(key, value) != value:
+            print(f"{key} was given as {changes[key]} and as {value}: {value} is used", file=sys.stderr)
+        changes[key] = value
     return changes
 
 

@@ -21,6 +21,8 @@ from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import write_bytes
 from glassformer.inspection.sites import Site
 
+MOST_BYTES = 16_000_000
+"""Maximum size of all arrays of a snapshot. A small compressed file of another origin could fill the memory."""
 Numbers = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
 Map = npt.NDArray[np.uint8]
@@ -143,6 +145,9 @@ def read_snapshot(path: Path) -> Snapshot:
     """
     try:
         with np.load(path, allow_pickle=False) as file:
+            size = sum(entry.file_size for entry in file.zip.infolist())
+            if size > MOST_BYTES:
+                raise ValueError(f"its arrays have {size:,} bytes, more than {MOST_BYTES:,}")
             arrays = {name: file[name] for name in file.files}
         return _snapshot_from_arrays(arrays)
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error, *MALFORMED) as error:
