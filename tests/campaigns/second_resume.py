@@ -73,7 +73,7 @@ class Trained:
     def _named(self, which: str) -> str:
         """Return the checkpoint that `best` or `last` names, or an empty string if the pointer does not exist."""
         path = self.run / which
-        return path.read_text(encoding="utf-8").strip() if path.exists() else ""
+        return path.read_text(encoding="utf-8").split()[0] if path.exists() else ""
 
     def _step(self) -> int:
         """Return the step that `last` names, or 0 if the pointer does not exist."""

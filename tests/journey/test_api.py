@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -522,7 +523,7 @@ def test_later_requests_use_a_newer_checkpoint(runs: Path, tmp_path: Path) -> No
 
         def fill(folder: Path) -> None:
             save_tensors(dict(new.model.state_dict()), folder / "model.safetensors")
-            (folder / "state.json").write_text("{}", encoding="utf-8")
+            shutil.copyfile(run.checkpoint() / "state.json", folder / "state.json")
 
         write_folder(run.checkpoints_folder / "step-000002", fill)
         run.point("best", run.checkpoints_folder / "step-000002")
