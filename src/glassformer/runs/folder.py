@@ -223,6 +223,20 @@ class Run:
         """
         return self.manifest().get("altered")
 
+    def check_alteration(self, altered: str | None) -> None:
+        """Raise a `GlassError` if the manifest cannot be read, or `altered` is not the run's change to the model."""
+        recorded_change = self.altered
+        if recorded_change is not None and recorded_change != altered:
+            raise GlassError(
+                f"{self.folder} is part of an experiment: its model has {recorded_change}",
+                "Only glass compare opens such a run: choose another run.",
+            )
+        if recorded_change != altered:
+            raise GlassError(
+                f"{self.folder} is an ordinary run, not the run of an experiment with {altered}",
+                "Choose another folder with --out.",
+            )
+
     @property
     def parent_weights_sha256(self) -> str | None:
         """Return the SHA-256 of the parent's weights that the run started from; None if no parent is known."""
@@ -757,16 +771,8 @@ def open_run(folder: Folder, altered: str | None = None) -> Run:
     """
     run = find_run(folder)
     run.check_files()
-    if (recorded_change := run.altered) == altered:
-        return run
-    if recorded_change:
-        raise GlassError(
-            f"{folder} is part of an experiment: its model has {recorded_change}",
-            "Only glass compare opens such a run: choose another run.",
-        )
-    raise GlassError(
-        f"{folder} is an ordinary run, not the run of an experiment with {altered}", "Choose another folder with --out."
-    )
+    run.check_alteration(altered)
+    return run
 
 
 def find_run(folder: Folder) -> Run:

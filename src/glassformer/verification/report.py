@@ -138,6 +138,8 @@ def verify_run(
         GlassError: the run, a check or the device does not exist, or the weights were changed during the checks.
     """
     original = find_run(folder)
+    if original.id is not None:  # a damaged manifest is the result of a check
+        original.check_alteration(None)
     choose_device(device)
     checks = select_checks(only)
     started = time.perf_counter()
