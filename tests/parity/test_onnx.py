@@ -125,6 +125,7 @@ def test_a_graph_with_a_wrong_weight_is_refused_and_leaves_nothing(
 
 def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(GlassError, match="already exists"):
         onnx_export.export(ExportRequest(tmp_path, tmp_path / "out"))
     with pytest.raises(GlassError, match="--dtype f16 cannot be used with --to onnx"):
