@@ -34,7 +34,8 @@ def moments(corpus: Corpus, size: int) -> tuple[float, float, float]:
     return mean, error, sum(lengths) / size
 
 
-KNOWN = [name for name, corpus in CORPORA.items() if isinstance(corpus, Corpus) and name not in ("stories", "refrains")]
+ELSEWHERE = ("stories", "refrains", "numbers")  # numbers have no entropy, because their inputs are not predicted
+KNOWN = [name for name, corpus in CORPORA.items() if isinstance(corpus, Corpus) and name not in ELSEWHERE]
 
 
 @pytest.mark.thorough
