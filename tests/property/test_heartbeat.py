@@ -20,14 +20,19 @@ pytestmark = [
 ]
 
 
-def group(seconds: int) -> tuple[list[Running], int]:
-    """Start three processes that are busy for some seconds, and wait until they beat; return them and their port."""
+def group(*seconds: int) -> tuple[list[Running], int]:
+    """Start a process for each number of seconds for which it is busy, and wait until all beat.
+
+    Returns:
+        The processes, and the port of their store.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     root = Path(__file__).parents[2]
     worker = ("-m", "tests.property.heartbeat_worker")
-    started = [begin(*worker, str(rank), "3", str(port), str(seconds), folder=root) for rank in range(3)]
+    size = str(len(seconds))
+    started = [begin(*worker, str(rank), size, str(port), str(each), folder=root) for rank, each in enumerate(seconds)]
     for each in started:
         assert each.stdout is not None
         assert each.stdout.readline().strip() == "beats"
@@ -37,7 +42,7 @@ def group(seconds: int) -> tuple[list[Running], int]:
 @pytest.mark.parametrize("frozen", [0, 2])
 def test_a_frozen_process_ends_the_others(frozen: int) -> None:
     """Rank 0 has the store: if it is frozen, no beats can be read."""
-    started, port = group(60)
+    started, port = group(60, 60, 60)
     started[frozen].send_signal(signal.SIGSTOP)
     try:
         done = [ended(each) for rank, each in enumerate(started) if rank != frozen]
@@ -52,10 +57,17 @@ def test_a_frozen_process_ends_the_others(frozen: int) -> None:
 
 def test_a_busy_group_that_is_frozen_for_a_while_goes_on() -> None:
     """Both the work and the break take longer than the time after which a process is lost."""
-    started, _ = group(4)
+    started, _ = group(4, 4, 4)
     for number in (signal.SIGSTOP, signal.SIGCONT):
         for each in started:
             each.send_signal(number)
         time.sleep(2)
+    done = [ended(each) for each in started]
+    assert [each.returncode for each in done] == [0, 0, 0], done
+
+
+def test_a_process_that_has_ended_its_work_is_not_lost() -> None:
+    """Rank 0 works on for longer than the time after which a process is lost."""
+    started, _ = group(4, 1, 1)
     done = [ended(each) for each in started]
     assert [each.returncode for each in done] == [0, 0, 0], done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from glassformer.text.batches import Batch
 from glassformer.text.buckets import AnyLength, LengthGroupedBatches
 from glassformer.text.rows import MASK_REPLACE_PROBABILITY, RANDOM_REPLACE_PROBABILITY, Row, mask
 from glassformer.training.loop import accumulate_gradients, train
+from glassformer.training.setup import fresh_model
 from glassformer.training.trainer import Trainer
 from tests.property.models import VOCAB, as_if_trained, tiny
 from tests.property.task_trainers import TASKS, trainer_of
@@ -116,7 +118,10 @@ def test_every_task_learns_from_an_initial_loss_at_chance(tmp_path: Path, task: 
         model__tied=False,
         **easy,
     )
-    first = trainer._loss_of(trainer.model, trainer.task.held_out(None)).loss
+    rows = trainer.task.held_out(None)
+    seeds = [trainer.config.replace(train=trainer.config.train.replace(seed=seed).model_dump()) for seed in range(5)]
+    models = [fresh_model(config, trainer.task.data) for config in seeds]
+    first = statistics.mean(trainer._loss_of(model, rows).loss for model in models)
     assert first == pytest.approx(math.log(trainer.task.choices), rel=0.02)
     outcome = train(trainer)
     assert outcome is not None

@@ -177,22 +177,26 @@ def scale_is_one_over_k(patch: Patch) -> None:
 
 def explicit_scale_is_one_over_k(patch: Patch) -> None:
     own = attention.explicit_attention
-    patch.setattr(attention, "explicit_attention", lambda q, *rest: own(q / math.sqrt(q.shape[-1]), *rest))
+    patch.setattr(
+        attention, "explicit_attention", lambda q, *rest, **more: own(q / math.sqrt(q.shape[-1]), *rest, **more)
+    )
 
 
 def key_heads_are_in_another_order(patch: Patch) -> None:
     own = attention.explicit_attention
 
-    def explicit_attention(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Any:
+    def explicit_attention(q: Tensor, k: Tensor, v: Tensor, *rest: Any, **more: Any) -> Any:
         group = q.shape[1] // k.shape[1]
-        return own(q, k.repeat(1, group, 1, 1), v.repeat(1, group, 1, 1), *rest)
+        return own(q, k.repeat(1, group, 1, 1), v.repeat(1, group, 1, 1), *rest, **more)
 
     patch.setattr(attention, "explicit_attention", explicit_attention)
 
 
 def explicit_mask_is_another(patch: Patch) -> None:
     own = attention.explicit_attention
-    patch.setattr(attention, "explicit_attention", lambda q, k, v, mask, *rest: own(q, k, v, Mask(), *rest))
+    patch.setattr(
+        attention, "explicit_attention", lambda q, k, v, mask, *rest, **more: own(q, k, v, Mask(), *rest, **more)
+    )
 
 
 def keys_turn_in_other_pairs(patch: Patch) -> None:

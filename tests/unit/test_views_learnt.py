@@ -21,6 +21,7 @@ from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.view import LIMIT
 from glassformer.app.server.views import find_view, loss, replay
 from glassformer.base.errors import GlassError
+from glassformer.base.sealed import write_sealed
 from glassformer.evaluation.evaluate import EvaluationRequest as Evaluate
 from glassformer.evaluation.evaluate import evaluate_run
 from glassformer.evaluation.probes.probe import PROBES, TAUGHT_BY, ProbeRequest, probe_run
@@ -247,13 +248,13 @@ def test_the_report_is_saved_with_the_hash_of_its_weights(
     assert str(run.folder) not in json.dumps({**answer, "python": ""})
     scripts.append((answer["python"], [check["measured"] for check in kept["checks"] if check["measured"] is not None]))
     file = run.folder / "verify.json"
-    file.write_text(json.dumps({**kept, "weights_sha256": "0" * 64}), encoding="utf-8")
+    write_sealed(file, {**kept, "weights_sha256": "0" * 64})
     assert ask(registry, "book", "verification")["current"] is False
     file.write_text(json.dumps({**kept, "checks": [{"name": "x"}]}), encoding="utf-8")
-    with pytest.raises(GlassError, match=r"verify\.json is damaged"):
+    with pytest.raises(GlassError, match=r"verify\.json does not record its own SHA-256"):
         saved_report(run)
     assert ask(registry, "book", "verification")["report"] is None
-    file.write_text(json.dumps(kept), encoding="utf-8")
+    write_sealed(file, kept)
 
 
 def test_verifying_in_a_separate_process_raises_the_same_errors(

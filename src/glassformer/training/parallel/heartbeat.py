@@ -29,6 +29,8 @@ BEAT = 5.0
 MISSES = 8
 """Number of checks in a row without a new beat after which a process is lost. Each process counts its own checks, so a
 process that was frozen itself, for example by a job scheduler, does not take the others for lost."""
+ENDED = "ended"
+"""Last beat of a process that has ended its work, and is not lost."""
 REMEDY = "Resume with --resume, or let torchrun --max-restarts N do it; saved checkpoints are intact."
 
 
@@ -67,12 +69,14 @@ class Heartbeat:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Inside the context, beat, and end this process if another one is lost."""
-        for work in (self._beat, self._watch):
-            threading.Thread(target=work, daemon=True).start()
+        beating, watching = (threading.Thread(target=work, daemon=True) for work in (self._beat, self._watch))
+        beating.start()
+        watching.start()
         try:
             yield
         finally:
             self._ended.set()
+            beating.join(BEAT)  # an operation of a lost store never returns
 
     def silent(self, misses: int) -> str | None:
         """Return which processes, or else the store, have missed this many beats in a row; None: there are none."""
@@ -95,6 +99,7 @@ class Heartbeat:
                 self._store.set(self._keys[self._rank], f"{count} {platform.node()}")
                 self._beats = self._store.multi_get(self._keys)
                 if self._ended.wait(BEAT):
+                    self._store.set(self._keys[self._rank], f"{ENDED} {platform.node()}")
                     return
 
     def _watch(self) -> None:
@@ -105,7 +110,9 @@ class Heartbeat:
             if beats is before:  # nothing was read, which says nothing about the other processes
                 self._missed[0] += 1
             else:
-                same = (new == old for new, old in zip(beats, before, strict=True))
+                same = (
+                    new == old and not new.startswith(ENDED.encode()) for new, old in zip(beats, before, strict=True)
+                )
                 self._missed = [0, *(m + 1 if each else 0 for m, each in zip(self._missed[1:], same, strict=True))]
             before = beats
             if problem := self.silent(MISSES):
