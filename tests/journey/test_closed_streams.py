@@ -30,6 +30,7 @@ def run(words: list[str], closed: tuple[int, ...], folder: Path) -> tuple[int, s
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("closed", CLOSED)
 def test_streams_that_stay_open_receive_what_they_always_do(closed: tuple[int, ...], tmp_path: Path) -> None:
     for words in (["--help"], ["explain", "--json"], ["train", "missing.txt"], ["nothing"]):

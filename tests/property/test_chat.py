@@ -127,7 +127,7 @@ def test_the_last_question_is_always_kept(tmp_path: Path) -> None:
         chat.fit_to_context([system, answer, long], 30, n_kept=1)
 
 
-@pytest.mark.parametrize("pairs", [0, 1, 7, 100])
+@pytest.mark.parametrize("pairs", [0, 1, 7, pytest.param(100, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("kept", [0, 1])
 def test_as_few_messages_as_possible_are_dropped(
     tmp_path: Path, pairs: int, kept: int, monkeypatch: pytest.MonkeyPatch
