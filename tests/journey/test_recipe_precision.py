@@ -53,6 +53,7 @@ def two_steps(name: str) -> BfloatProducts:
     return products
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", recipe_names())
 def test_without_bfloat16_instructions_no_recipe_multiplies_in_bfloat16(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
