@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,14 +87,18 @@ class LSTMStack(nn.Module):
         return self.norm(x)  # (B, T, D)
 
 
-def _replace_blocks(model: Model) -> None:
+def _replace_blocks(model: Model, seed: int) -> None:
     assert isinstance(model, Decoder)
-    with torch.random.fork_rng(devices=[]):  # the transformer of the same seed gets the same random numbers
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
         model.stack = LSTMStack(model.config, model.stack.norm)  # type: ignore[assignment]
 
 
-ALTERATIONS = {TRANSFORMER: None, LSTM: Alteration("an LSTM in place of the blocks", _replace_blocks)}
-"""Network -> what is changed in the transformer."""
+def alteration(name: str, seed: int) -> Alteration | None:
+    """Return what is changed in the transformer to make a network; the seed is that of the LSTM's initial weights."""
+    if name == TRANSFORMER:
+        return None
+    return Alteration("an LSTM in place of the blocks", partial(_replace_blocks, seed=seed))
 
 
 @dataclass(frozen=True)
@@ -159,23 +164,23 @@ def compare(
     def trained_on_text(name: str, rate: float, seed: int) -> Trained:
         train = {**TEXT["train"], "learning_rate": rate, "seed": seed}
         settings = {**TEXT, "data": {**TEXT["data"], **source}, "train": train}
-        result = trainer.train(settings, TEXT_STEPS, alteration=ALTERATIONS[name])
+        result = trainer.train(settings, TEXT_STEPS, alteration=alteration(name, seed))
         note(f"{name}, rate {rate:g}, seed {seed}: held-out loss {result.validation[-1][1]:.4f}")
         return result
 
     pairs = "\n".join(PAIRS.documents(LINES, seed=0))
     with threads(1):
-        for name, alteration in ALTERATIONS.items():
+        for name in (TRANSFORMER, LSTM):
             tried = [trained_on_text(name, rate, 0) for rate in RATES]
             learned[name] = min(tried, key=lambda each: each.validation[-1][1])
             rates[name] = learned[name].config.train.learning_rate
             best = [learned[name], *(trained_on_text(name, rates[name], seed) for seed in range(1, seeds))]
             losses[name] = [each.validation[-1][1] for each in best]
-            on_pairs = trainer.train(RECALL, RECALL_STEPS, files={"source": pairs}, alteration=alteration)
+            on_pairs = trainer.train(RECALL, RECALL_STEPS, files={"source": pairs}, alteration=alteration(name, 0))
             recalled[name] = recall_by_distance(on_pairs)
             note(f"{name}: {_share(recalled[name]):.1%} of the values recalled")
         note("measuring the time of training steps")
-        seconds = {name: list(step_seconds(learned[name], LENGTHS)) for name in ALTERATIONS}
+        seconds = {name: list(step_seconds(learned[name], LENGTHS)) for name in learned}
     charts = [
         Chart("training loss", "step", "nats per token", {name: averaged(learned[name].losses) for name in learned}),
         Chart("time of training", "tokens per row", "microseconds per token", seconds),

@@ -13,7 +13,7 @@ from glassformer.base.config import Config
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
 from glassformer_course import recurrence
-from glassformer_course.recurrence import ALTERATIONS, LSTM, TEXT, TRANSFORMER
+from glassformer_course.recurrence import LSTM, TEXT, TRANSFORMER, alteration
 
 TINY = {"LINES": 300, "LENGTHS": (32, 64), "TEXT_STEPS": 16, "RECALL_STEPS": 8, "RATES": (1e-2, 3e-2)}
 
@@ -21,11 +21,12 @@ TINY = {"LINES": 300, "LENGTHS": (32, 64), "TEXT_STEPS": 16, "RECALL_STEPS": 8, 
 def both() -> dict[str, Decoder]:
     """Return both networks with the settings of the study and 29 tokens."""
     models = {}
-    for name, alteration in ALTERATIONS.items():
+    for name in (TRANSFORMER, LSTM):
         model = build_model(Config.from_dict(TEXT).model, 29, seed=3)
         assert isinstance(model, Decoder)
-        if alteration is not None:
-            alteration.apply(model)
+        change = alteration(name, 3)
+        if change is not None:
+            change.apply(model)
         models[name] = model.eval()
     return models
 
@@ -38,6 +39,13 @@ def test_both_networks_have_about_as_many_weights_and_the_same_embedding_and_hea
         first, second = (getattr(models[name], part).state_dict() for name in (TRANSFORMER, LSTM))
         assert first.keys() == second.keys()
         assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_the_seed_decides_the_initial_weights() -> None:
+    before = torch.get_rng_state()
+    first, second = (both()[LSTM].state_dict() for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("name", [TRANSFORMER, LSTM])
@@ -88,7 +96,7 @@ def test_the_study_by_command(
     assert {name: len(losses) for name, losses in found["losses"].items()} == {TRANSFORMER: 2, LSTM: 2}
     assert all(0 < loss < 4 for losses in found["losses"].values() for loss in losses)
     training, times, gradients, recall = found["charts"]
-    for name in ALTERATIONS:
+    for name in (TRANSFORMER, LSTM):
         assert training["curves"][name]
         assert [length for length, _ in times["curves"][name]] == [32, 64]
         assert [distance for distance, _ in gradients["curves"][name]] == list(range(64))

@@ -10,7 +10,7 @@
   glass learn notebook 2                 write the exercise as a notebook
   glass learn progress
   glass learn lab                        find bugs in trained models
-  glass learn rnn book.txt --out rnn.svg why not a recurrent network? train one beside a transformer
+  glass learn rnn book.txt               train a recurrent network beside a transformer; --out rnn.svg
   glass learn glossary attention
   glass learn assign 2 7-9 --text our-book.txt --out week-1
   glass learn grade submissions --assignment week-1 --out marks.csv
