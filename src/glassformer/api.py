@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import json
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -59,6 +60,7 @@ from glassformer.tasks import (
     TextClassifier,
     TextModel,
     Translator,
+    text_notes,
 )
 from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.loop import train
@@ -107,6 +109,9 @@ class Transformer:
     `target` is the target text of an encoder-decoder; the default is the text that the model generates greedily. In
     `loss` and `ablate`, an encoder-decoder requires `target`, and a classifier requires the label as `target`.
     Apart from this label, only encoder-decoders accept a `target`.
+
+    Methods that take a text warn if it has characters or words that are not in the tokenizer's vocabulary, or are in it
+    in another Unicode form.
 
     Attributes:
         run: the opened run, with its folder, settings, weights, task and held-out text.
@@ -180,6 +185,12 @@ class Transformer:
             GlassError: the text is empty, the text or `target` is longer than the context, or the task takes no
                 `target`.
         """
+        found = self._tokens(text, target)
+        self._warn_of_symbols([text], target)
+        return found
+
+    def _tokens(self, text: str, target: str | None) -> TextTokens:
+        """Return the tokens as `tokens` does, without warnings."""
         model = self.text_model
         _check_text(text)
         if isinstance(model, MaskFiller) and target is None and model.MASK not in text:  # inspect a text without masks
@@ -203,7 +214,9 @@ class Transformer:
         Raises:
             GlassError: `tokens` raises it, or the logits are not finite.
         """
-        return run_model(self.model, *self._inputs(text, target))[0]  # (T, V) or (C)
+        logits = run_model(self.model, *self._inputs(text, target))[0]  # (T, V) or (C)
+        self._warn_of_symbols([text], target)
+        return logits
 
     def loss(self, text: str, target: str | None = None) -> float:
         """Return the mean loss of a text in nats per token.
@@ -220,7 +233,9 @@ class Transformer:
                 the classifier's labels, or the task takes no `target`; or the run is a chat model, whose loss is
                 defined only for answers.
         """
-        return self._loss(text, target)
+        loss = self._loss(text, target)
+        self._warn_of_symbols([text], target)
+        return loss
 
     def generate(
         self,
@@ -264,6 +279,7 @@ class Transformer:
             raise self._wrong_task("generate text")
         if prompt != "" or isinstance(model, Translator):  # a decoder accepts an empty prompt
             _check_text(prompt)
+        self._warn_of_symbols([prompt])
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
         sampling_changes = {name: value for name, value in sampling.items() if value is not None}
         if sampling_changes and (beams or 1) > 1:
@@ -288,7 +304,9 @@ class Transformer:
         """
         if not isinstance(self.text_model, MaskFiller):
             raise self._wrong_task("fill in masks")
-        return self.text_model.fill(text, n)
+        candidates = self.text_model.fill(text, n)
+        self._warn_of_symbols([text])
+        return candidates
 
     def classify(self, text: str) -> Classified:
         """Return the likeliest label of a text, and the probability of every label.
@@ -301,7 +319,9 @@ class Transformer:
         """
         if not isinstance(self.text_model, TextClassifier):
             raise self._wrong_task("classify texts")
-        return self.text_model.classify([text])[0]
+        classified = self.text_model.classify([text])[0]
+        self._warn_of_symbols([text])
+        return classified
 
     def chat(self, messages: str | Sequence[Mapping[str, str]]) -> str:
         """Return the model's next answer in a conversation.
@@ -324,6 +344,7 @@ class Transformer:
                 f"the conversation has {tokens:,} tokens, but the model reads at most {self.config.model.context:,}",
                 "Leave out the oldest messages.",
             )
+        self._warn_of_symbols([message["content"] for message in messages])
         return "".join(model.reply(messages, self.config.sample)).strip()
 
     def attention(
@@ -352,7 +373,9 @@ class Transformer:
         """
         site = f"{stack or list(stacks(self.model))[-1]}.{layer}.{part}"
         find_head(self.model, f"{site}.{head}")
-        return self.record(text, (f"{site}.pattern",), target)[f"{site}.{head}.pattern"][0]  # (T, S)
+        recording = record(self.model, *self._inputs(text, target), keep=(f"{site}.pattern",))
+        self._warn_of_symbols([text], target)
+        return recording[f"{site}.{head}.pattern"][0]  # (T, S)
 
     def record(
         self, text: str, keep: str | Sequence[str] = ("pattern", "resid"), target: str | None = None
@@ -372,7 +395,9 @@ class Transformer:
                 it.
         """
         keep = (keep,) if isinstance(keep, str) or not isinstance(keep, Sequence) else keep
-        return record(self.model, *self._inputs(text, target), keep=keep)
+        recording = record(self.model, *self._inputs(text, target), keep=keep)
+        self._warn_of_symbols([text], target)
+        return recording
 
     def patch(self, text: str, part: str, other: str, *, at: int | None = None, target: str | None = None) -> Tensor:
         """Return the logits of a text, (T, V) or (C), with the activation of `part` taken from another text.
@@ -405,8 +430,9 @@ class Transformer:
                 f"{part} cannot be patched: its activation cannot be recorded",
                 "Patch a head, an attention layer, a feed-forward layer or the residual stream.",
             )
-        tokens = self.tokens(text, target)
-        other_tokens = self.tokens(other, target)
+        tokens = self._tokens(text, target)
+        other_tokens = self._tokens(other, target)
+        self._warn_of_symbols([text, other], target)
         if other_tokens.source is not None:  # use the target of the first text for both
             other_tokens = TextTokens(tokens.ids, tokens.texts, other_tokens.source)
         length = len(_stack_tokens(part, tokens))
@@ -451,7 +477,9 @@ class Transformer:
         )
         rows = self.run.held_out(MEAN_TOKENS) if ablation.needs_means else None
         forward = ablate(self.model, ablation, rows)
-        return self._loss(text, target, forward) - self._loss(text, target)
+        increase = self._loss(text, target, forward) - self._loss(text, target)
+        self._warn_of_symbols([text], target)
+        return increase
 
     def receipt(
         self, text: str, token: str | None = None, against: str | None = None, *, step: int = 1, hole: int = 1
@@ -476,7 +504,9 @@ class Transformer:
                 layer), the text is empty or too long, there is no such token, label or `[MASK]`, or `against` is the
                 explained token or label.
         """
-        return write_receipt(self.text_model, text, token, against, step=step, hole=hole)
+        receipt = write_receipt(self.text_model, text, token, against, step=step, hole=hole)
+        self._warn_of_symbols([text])
+        return receipt
 
     def heads(self, text: str | None = None) -> HeadSurvey:
         """Return the roles of all attention heads, with scores, chance levels and confidence intervals.
@@ -491,10 +521,17 @@ class Transformer:
             GlassError: the text is empty, too short, or longer than the context.
         """
         given_text = None if text is None else TextSample([text], "the given text")
-        return heads_of_run(self.run, given_text)
+        survey = heads_of_run(self.run, given_text)
+        self._warn_of_symbols([] if text is None else [text])
+        return survey
+
+    def _warn_of_symbols(self, texts: Sequence[str], target: str | None = None) -> None:
+        """Warn of symbols that are unknown, or known in another Unicode form, at the caller of the public method."""
+        for note in text_notes(self.text_model, texts, [target]):
+            warnings.warn(note, stacklevel=3)
 
     def _inputs(self, text: str, target: str | None) -> tuple[Tensor, Tensor | None]:
-        return _model_inputs(self.tokens(text, target))
+        return _model_inputs(self._tokens(text, target))
 
     def _loss(self, text: str, target: str | None, forward: AblatedModel | None = None) -> float:
         """Return the mean loss of a text; `forward`, if given, is called instead of the model."""

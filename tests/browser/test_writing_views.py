@@ -18,7 +18,7 @@ from glassformer.inspection.ablation import ablate, ablation_loss, check_ablatio
 from glassformer.inspection.explain import unshortened_subject_of
 from glassformer.inspection.receipt.draw import explain_draw
 from glassformer.runs.opening import OpenedRun
-from glassformer.tasks import AnyTextModel, TextModel, Translator
+from glassformer.tasks import AnyTextModel, TextModel, Translator, symbol_notes
 from tests.browser.conftest import Visit
 from tests.browser.reading import copied, expect_in_url, settled, value, values
 from tests.browser.tiny_runs import TEXTS
@@ -34,6 +34,18 @@ def near(shown: list[float], real: list[float]) -> None:
     """Assert that two lists of numbers agree to 1e-6 and are not empty."""
     assert len(shown) == len(real) > 0
     assert shown == pytest.approx(real, abs=CLOSE)
+
+
+@pytest.mark.parametrize("view", ["write", "tokens", "attention"])
+def test_a_text_in_another_unicode_form_has_notes(view: str, page: Visit, model: Library) -> None:
+    known = TEXTS["bangla"]
+    (written,) = {known.replace("\u09df", "\u09af\u09bc"), known.replace("\u09af\u09bc", "\u09df")} - {known}
+    notes = symbol_notes(model("bangla").tokenizer, [written])
+    assert "another Unicode form" in notes[0]
+    shown = page(view, "bangla", written)
+    expect(shown.locator(".note")).to_have_text(notes)
+    shown.locator("textarea").first.fill(known)
+    expect(shown.locator(".note")).to_have_count(0)
 
 
 @pytest.mark.parametrize("run", ["book", "en-de"])

@@ -14,12 +14,11 @@ from unicodedata import normalize
 import pytest
 import tokenizers
 
-from glassformer.app.cli.texts import warn_unknown
 from glassformer.base.config import TOKENIZER_KINDS, TokenizerConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.packages import install_command
 from glassformer.base.recipes import load_recipe
-from glassformer.tasks import other_forms
+from glassformer.tasks import other_forms, symbol_notes
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from glassformer.text.tokenizers.sample import BLOCK, OVERHEAD, draw
 from tests.unit.trained_tokenizers import ENGLISH, SIZES, TEXT, trained
@@ -98,9 +97,9 @@ def test_unknown_symbols_are_shown() -> None:
     assert [trained(kind).unknown_id for kind in ("bytes", "bpe", "unigram")] == [None] * 3
 
 
-def test_unknown_spaces_are_shown_visibly(capsys: pytest.CaptureFixture[str]) -> None:
-    warn_unknown(trained("characters", ["a b"]), ["a\u2003b\tx"])
-    assert capsys.readouterr().err.strip().endswith("reads each as unknown: U+0009 x U+2003")
+def test_unknown_spaces_are_shown_visibly() -> None:
+    (note,) = symbol_notes(trained("characters", ["a b"]), ["a\u2003b\tx"])
+    assert note.endswith("reads each as unknown: U+0009 x U+2003")
 
 
 def test_vocabulary_limits_are_respected() -> None:
@@ -391,7 +390,7 @@ DECOMPOSED = normalize("NFC", COMPOSED)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "characters", "words", "graphemes", "wordpiece"])
-def test_texts_in_another_unicode_form_are_said(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_texts_in_another_unicode_form_are_said(kind: str) -> None:
     assert DECOMPOSED != COMPOSED
     config = TokenizerConfig(kind=kind, vocab_size=400)  # type: ignore[arg-type]
     for known, written, pair in (
@@ -403,12 +402,12 @@ def test_texts_in_another_unicode_form_are_said(kind: str, capsys: pytest.Captur
         tokenizer = train_tokenizer(config, [known * 30])
         assert list(other_forms(tokenizer, written).values()) == [pair]
         assert other_forms(tokenizer, known) == {}
-        warn_unknown(tokenizer, ["plain", written])
-        assert "the text has another Unicode form than the tokenizer's text" in capsys.readouterr().err
+        notes = symbol_notes(tokenizer, ["plain", written])
+        assert "the text has another Unicode form than the tokenizer's text" in notes[0]
         normalizing = train_tokenizer(config.replace(normalization="nfc"), [known * 30])
         assert other_forms(normalizing, written) == other_forms(normalizing, known) == {}
-    warn_unknown(train_tokenizer(config, [COMPOSED + DECOMPOSED]), [COMPOSED, DECOMPOSED])
-    assert "Unicode form" not in capsys.readouterr().err
+    notes = symbol_notes(train_tokenizer(config, [COMPOSED + DECOMPOSED]), [COMPOSED, DECOMPOSED])
+    assert all("Unicode form" not in note for note in notes)
 
 
 def test_the_recipe_for_bangla_reads_typed_bangla(bangla: str) -> None:

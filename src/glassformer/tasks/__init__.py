@@ -15,7 +15,7 @@ from glassformer.tasks.classifying import Classified, TextClassifier
 from glassformer.tasks.continuing import TextModel
 from glassformer.tasks.filling import Candidate, MaskFiller
 from glassformer.tasks.translating import Translator
-from glassformer.tasks.unknown_symbols import other_forms, unknown_symbols
+from glassformer.tasks.unknown_symbols import other_forms, symbol_notes, text_notes, unknown_symbols
 from glassformer.tasks.written_text import Sample
 
 AnyTextModel = TextModel | Translator | TextClassifier | MaskFiller
@@ -31,5 +31,7 @@ __all__ = [
     "TextModel",
     "Translator",
     "other_forms",
+    "symbol_notes",
+    "text_notes",
     "unknown_symbols",
 ]

@@ -4,6 +4,8 @@
  * `main.ts` and `share.ts` set the source with `setSource` before the page is drawn.
  */
 
+import { textNotes } from "./text-notes.svelte";
+
 /** An error of glassformer: what happened, and what to do. */
 export class GlassError extends Error {
   readonly what: string;
@@ -87,7 +89,9 @@ export function listRuns(): Promise<Run[]> {
 
 /** The answer of a view, as JSON. */
 export async function ask<Answer>(run: string, view: string, question: object, signal?: AbortSignal): Promise<Answer> {
-  return (await currentSource().ask(run, view, question, signal)) as Answer;
+  const answer = await currentSource().ask(run, view, question, signal);
+  textNotes.save(run, question, answer);
+  return answer as Answer;
 }
 
 /** The binary answer of a view: its header and its numbers. */
@@ -100,6 +104,7 @@ export async function askBytes<Header>(
   const whole = await currentSource().askBytes(run, view, question, signal);
   const length = new DataView(whole).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(whole, 4, length))) as Header;
+  textNotes.save(run, question, header);
   return { header, bytes: whole.slice(4 + length) };
 }
 

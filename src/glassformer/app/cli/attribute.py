@@ -137,15 +137,14 @@ def _request(arguments: argparse.Namespace) -> AttributionRequest:
     from glassformer.inspection.explain import unshortened_subject_of
     from glassformer.runs.folder import open_run
     from glassformer.runs.opening import OpenedRun
-    from glassformer.tasks import MaskFiller, Translator
+    from glassformer.tasks import Translator
 
     folder = open_run(arguments.run).folder
     note_still_training(folder, arguments.checkpoint)
     model = OpenedRun.load(folder, arguments.checkpoint, arguments.device).text_model
     text = standard_input() if arguments.text == "-" else arguments.text
     subject = unshortened_subject_of(model, text, arguments.target, str(arguments.run))
-    text_tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
-    warn_unknown(text_tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
+    warn_unknown(model, [text], [arguments.target])
     end = model.tokenizer.end_id if isinstance(model, Translator) and arguments.target is not None else None
     answer = token_or_label_id(model, arguments.token)
     case = case_of(subject, answer, end, everywhere=arguments.view == "lens")

@@ -69,10 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.system is not None and not arguments.system.strip():
         raise GlassError("--system is empty", "Give a text, or remove --system.")
     if arguments.system is not None:
-        warn_unknown(model.tokenizer, [arguments.system])
+        warn_unknown(model, [arguments.system])
     system_messages: list[Message] = [{"role": "system", "content": arguments.system}] if arguments.system else []
     if arguments.question is not None:
-        warn_unknown(model.tokenizer, [arguments.question])
+        warn_unknown(model, [arguments.question])
         return _answer_one(model, system_messages, arguments.question, settings, arguments.json)
     if arguments.json:
         raise GlassError("--json was given without QUESTION", "Give QUESTION; a conversation has no JSON output.")
@@ -104,7 +104,7 @@ def _talk(model: ChatModel, system_messages: Sequence[Message], settings: Sample
         if question == NEW:
             messages = list(system_messages)
             continue
-        warn_unknown(model.tokenizer, [question])
+        warn_unknown(model, [question])
         conversation: list[Message] = [*messages, {"role": "user", "content": question}]
         try:
             messages = model.fit_to_context(conversation, settings.tokens, len(system_messages))

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     texts = texts_of(arguments.input, model.config, reading, "text") if arguments.input else arguments.text
     texts = [standard_input() if text == "-" and not arguments.input else text for text in texts]
     _notice_empty(texts, arguments.input)
-    warn_unknown(model.tokenizer, texts)
+    warn_unknown(model, texts)
     warn_truncated([model.unread_tokens(text) for text in texts], "texts", model.config.model.context)
     predictions = model.classify(texts)
     facts = {"labels": list(model.labels), "texts": [asdict(each) for each in predictions]}

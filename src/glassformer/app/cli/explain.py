@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.app.cli.texts import standard_input, warn_unknown_to
+from glassformer.app.cli.texts import standard_input, warn_unknown
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.files import output_path
 from glassformer.base.report import emit
@@ -131,7 +131,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     text = standard_input() if arguments.text == "-" else arguments.text
     model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     subject = subject_of(model, text, arguments.target, str(arguments.run))
-    warn_unknown_to(model, text, arguments.target)
+    warn_unknown(model, [text], [arguments.target])
     return subject
 
 

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not isinstance(model, MaskFiller):
         raise wrong_command(arguments.run, model.config.train.task)
     text = standard_input() if arguments.text == "-" else arguments.text
-    warn_unknown(model.tokenizer, model.parts(text))
+    warn_unknown(model, [text])
     candidates_per_mask = model.fill(text, arguments.top)
     filled = model.filled(text, candidates_per_mask)
     facts = {

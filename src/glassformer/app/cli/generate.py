@@ -209,7 +209,7 @@ def _warn(model: TextModel | Translator, prompts: list[str]) -> None:
     """Print warnings about unknown characters and about sources longer than the context."""
     from glassformer.tasks import Translator
 
-    warn_unknown(model.source_tokenizer if isinstance(model, Translator) else model.tokenizer, prompts)
+    warn_unknown(model, prompts)
     if isinstance(model, Translator):
         warn_truncated([model.unread_tokens(prompt) for prompt in prompts], "sources", model.config.model.context)
 

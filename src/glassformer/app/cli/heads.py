@@ -143,10 +143,8 @@ def _given_texts(model: AnyTextModel, text: str, reading: Mapping[str, str]) -> 
             f"{text} does not exist", nearest_file(path, "Give an existing file, or a text of at least two words.")
         )
     texts = texts_of(path, model.config, reading, "text", isinstance(model, Translator)) if is_file else [text]
-    if isinstance(model, Translator):
-        warn_unknown(model.source_tokenizer, [line.partition("\t")[0] for line in texts])
-    else:
-        warn_unknown(model.tokenizer, texts)
+    pairs = [line.partition("\t") if isinstance(model, Translator) else (line, "", "") for line in texts]
+    warn_unknown(model, [text for text, _, _ in pairs], [target for _, _, target in pairs])
     return TextSample(texts, text if is_file else "--text", is_file)
 
 

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.texts import note_still_training, standard_input, warn_unknown_to
+from glassformer.app.cli.texts import note_still_training, standard_input, warn_unknown
 from glassformer.base.errors import GlassError
 from glassformer.base.files import output_path
 from glassformer.base.report import SimpleReport, emit
@@ -107,7 +107,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     note_still_training(folder, arguments.checkpoint)
     model = OpenedRun.load(folder, arguments.checkpoint, arguments.device).text_model
     subject = unshortened_subject_of(model, text, arguments.target, str(arguments.run))
-    warn_unknown_to(model, text, arguments.target)
+    warn_unknown(model, [text], [arguments.target])
     return subject
 
 

@@ -139,9 +139,8 @@ def _settings(arguments: argparse.Namespace, config: Config) -> Config:
 
 def _warn(model: AnyTextModel, text: str) -> None:
     """Print warnings about unknown characters and about text longer than the context."""
-    from glassformer.tasks import MaskFiller, TextClassifier, Translator
+    from glassformer.tasks import TextClassifier, Translator
 
-    tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
-    warn_unknown(tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
+    warn_unknown(model, [text])
     if isinstance(model, Translator | TextClassifier):
         warn_truncated([model.unread_tokens(text)], "texts", model.config.model.context)

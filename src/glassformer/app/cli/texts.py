@@ -12,15 +12,11 @@ from typing import TYPE_CHECKING, get_args
 
 from glassformer.base.config import Config, DataConfig
 from glassformer.base.errors import GlassError, nearest_file
-from glassformer.base.wording import counted, listed
+from glassformer.base.wording import counted
 from glassformer.text.tables import ONLY_TABLES
 
 if TYPE_CHECKING:
     from glassformer.tasks import AnyTextModel
-    from glassformer.text.tokenizers import Tokenizer
-
-SHOWN_UNKNOWN = 20
-"""Maximum number of unknown characters or words listed in a warning."""
 
 
 def add_table_flags(parser: argparse.ArgumentParser, option: str) -> None:
@@ -148,58 +144,12 @@ def as_utf8(data: bytes, name: str) -> str:
         raise GlassError(f"{name} is not UTF-8 at byte {error.start}", "Convert it to UTF-8.") from None
 
 
-def warn_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
-    """Print a warning if the tokenizer does not know some characters of the texts or, for word tokenizers, some words.
+def warn_unknown(model: AnyTextModel, texts: Iterable[str], targets: Iterable[str | None] = ()) -> None:
+    """Print the notes of `glassformer.tasks.text_notes`: symbols in another Unicode form, and unknown symbols."""
+    from glassformer.tasks import text_notes
 
-    Another warning lists characters that the tokenizer knows in another Unicode form. Each warning lists at most
-    `SHOWN_UNKNOWN`.
-    """
-    from glassformer.tasks import other_forms, unknown_symbols
-
-    texts = list(texts)
-    forms = other_forms(tokenizer, "\n".join(texts))
-    if forms:
-        shown = [f"{_code_points(written)} for {_code_points(known)}" for written, known in forms.values()]
-        print(
-            "the text has another Unicode form than the tokenizer's text, so the model reads other tokens: "
-            f"{listed(shown, SHOWN_UNKNOWN)}",
-            file=sys.stderr,
-        )
-    unknown = sorted({symbol for text in texts for symbol in unknown_symbols(tokenizer, text)})
-    if unknown:
-        what = "words" if tokenizer.kind in ("words", "wordpiece") else "characters"
-        symbols = " ".join(map(_visible, unknown[:SHOWN_UNKNOWN]))
-        more = f" and {len(unknown) - SHOWN_UNKNOWN:,} more" if len(unknown) > SHOWN_UNKNOWN else ""
-        print(
-            f"these {what} are not in the vocabulary; the model reads each as unknown: {symbols}{more}", file=sys.stderr
-        )
-
-
-def _code_points(symbol: str) -> str:
-    return " ".join(f"U+{ord(character):04X}" for character in symbol)
-
-
-def _visible(symbol: str) -> str:
-    """Return a symbol in visible characters: white space and unprintable characters become code points.
-
-    >>> _visible("é"), _visible("\\u3000"), _visible("a\\u200bb")
-    ('é', 'U+3000', 'aU+200Bb')
-    """
-    return "".join(
-        character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
-        for character in symbol
-    )
-
-
-def warn_unknown_to(model: AnyTextModel, text: str, target: str | None) -> None:
-    """Print the warning of `warn_unknown` for a text, or for a source and its target, with the model's tokenizers."""
-    from glassformer.tasks import MaskFiller, Translator
-
-    if isinstance(model, Translator):
-        warn_unknown(model.source_tokenizer, [text])
-        warn_unknown(model.tokenizer, [] if target is None else [target])
-    else:
-        warn_unknown(model.tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
+    for note in text_notes(model, texts, targets):
+        print(note, file=sys.stderr)
 
 
 def note_still_training(folder: Path, checkpoint: str) -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.request_errors import RefusedRequestError, from_validation_error
 from glassformer.base.report import finite
+from glassformer.tasks import text_notes
 
 LIMIT = 2**20
 """Maximum size of a response in bytes. A view that could exceed it truncates, pools or pages its data."""
@@ -37,6 +38,10 @@ class ViewQuestion(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    def read_texts(self) -> tuple[list[str], list[str | None]]:
+        """Return the texts of the user that the model reads, and the targets."""
+        return [], []
+
 
 class TextQuestion(ViewQuestion):
     """Request about a text.
@@ -48,6 +53,10 @@ class TextQuestion(ViewQuestion):
 
     text: Text
     target: Text | None = None
+
+    def read_texts(self) -> tuple[list[str], list[str | None]]:
+        """Return the text and the target."""
+        return [self.text], [self.target]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +143,9 @@ class PageView(Generic[Q]):
         others: Sequence[ServedModel] = (),
         is_disconnected: Callable[[], bool] = lambda: False,
     ) -> Reply:
-        """Return the body of the response: the data of the view with the fields `run`, `version` and `python`.
+        """Return the body of the response: the data of the view with `run`, `version`, `python` and `text_notes`.
 
+        `text_notes` lists the notes on the text of the request, such as characters that the tokenizer does not know.
         Locks are acquired in the order of the runs' names, so that two requests cannot deadlock.
 
         Args:
@@ -157,7 +167,13 @@ class PageView(Generic[Q]):
                 raise RefusedRequestError("the client has disconnected", "Send the request again.", 499)
             answer = self.answer(opened, question, *others)
             python = self.python(opened, question, *others)
-        metadata = {"run": opened.name, "version": opened.version, "python": python}
+        notes = [note for each in (opened, *others) for note in text_notes(each.model, *question.read_texts())]
+        metadata = {
+            "run": opened.name,
+            "version": opened.version,
+            "python": python,
+            "text_notes": list(dict.fromkeys(notes)),
+        }
         if isinstance(answer, Binary):
             reply = Binary({**answer.header, **metadata}, answer.data).packed()
         else:

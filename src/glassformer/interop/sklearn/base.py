@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -235,6 +235,13 @@ class TextEstimator(TransformerEstimator):
         tags.input_tags.one_d_array = True
         tags.input_tags.two_d_array = False
         return tags
+
+    def _warn_of_symbols(self, texts: list[str], targets: Sequence[str] = ()) -> None:
+        """Warn of symbols that are unknown to the tokenizer, or known in another Unicode form."""
+        from glassformer.tasks import text_notes
+
+        for note in text_notes(self.text_model_, texts, targets):
+            warnings.warn(note, stacklevel=3)
 
     def _warn_of_unread(self, texts: list[str]) -> None:
         """Warn if texts are longer than the context."""

@@ -129,6 +129,7 @@ class TransformerClassifier(_BaseTransformerClassifier, TextEstimator):
         """Return the probability of each label, (texts, labels), in the order of `classes_`."""
         check_is_fitted(self)
         texts = as_texts(X)
+        self._warn_of_symbols(texts)
         self._warn_of_unread(texts)
         probabilities: Numbers = self.text_model_.probabilities(texts)
         return probabilities

@@ -73,8 +73,10 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
         Scores are comparable only between models with the same tokenizer. `y` is ignored.
         """
         check_is_fitted(self)
+        texts = as_texts(X)
+        self._warn_of_symbols(texts)
         with refused():
-            return -_document_loss(self.text_model_, as_texts(X))
+            return -_document_loss(self.text_model_, texts)
 
     def perplexity(self, X: Any) -> float:
         """Return the perplexity, exp(-score), at most exp(700): the effective number of equally likely next tokens."""
@@ -90,6 +92,7 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
         """
         check_is_fitted(self)
         texts = as_texts(prompts, "prompts")
+        self._warn_of_symbols(texts)
         settings = self.text_model_.config.sample
         random = check_random_state(settings.seed % 2**32 if random_state is None else random_state)
         seeds = random.randint(np.iinfo(np.int32).max, size=len(texts)).tolist()
@@ -159,6 +162,7 @@ class TransformerTranslator(TextEstimator):
         """Generate the target text of each source, (sources,)."""
         check_is_fitted(self)
         texts = as_texts(X)
+        self._warn_of_symbols(texts)
         self._warn_of_unread(texts)
         with refused():
             return _array(sample.text for sample in self.text_model_.generate(texts, self.text_model_.config.sample))
@@ -173,6 +177,7 @@ class TransformerTranslator(TextEstimator):
         sources = as_texts(X)
         targets = as_texts(y, "y")
         same_number(sources, targets)
+        self._warn_of_symbols(sources, targets)
         with refused():
             return -_pair_loss(self.text_model_, sources, targets)
 

@@ -131,6 +131,11 @@ class Tokenizer:
         return np.array([id for id in range(self.vocab_size) if id not in self.special], dtype=np.int64)
 
     @cached_property
+    def all_token_texts(self) -> str:
+        """Return the decoded texts of all tokens, separated by line ends."""
+        return "\n".join(self.decode([id]) for id in range(self.vocab_size))
+
+    @cached_property
     def special_tokens(self) -> dict[str, int]:
         """Return the id of each special token by its name."""
         names = {id: self._hf.id_to_token(id) for id in sorted(self.special)}

@@ -66,6 +66,11 @@ ANSWER = {
         "model": {"type": "string"},
         "choices": {"type": "array", "items": {"type": "object", "required": ["index", "finish_reason"]}},
         "usage": {"type": "object", "required": ["prompt_tokens", "completion_tokens", "total_tokens"]},
+        "notes": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "notes on the prompts, such as unknown characters; absent if there are none",
+        },
     },
 }
 MODEL = {

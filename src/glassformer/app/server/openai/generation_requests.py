@@ -18,7 +18,7 @@ from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.runs.folder import CHAT_TEMPLATE_FILE, open_run
-from glassformer.tasks import ChatModel, TextModel
+from glassformer.tasks import ChatModel, TextModel, text_notes
 from glassformer.text.chat_template import ChatTemplate
 
 if TYPE_CHECKING:
@@ -67,7 +67,12 @@ def prepare_completion(engine: Engine, body: CompletionBody, generation: Generat
     echoed_prompts = [_prompt_text(loaded, prompt) if body.echo else "" for prompt in body.prompts for _ in settings]
     scored = body.logprobs is not None
     builder = CompletionResponseBuilder(
-        body.model, loaded.tokenizer, scored, echoed_prompts, [scores for scores in scores_by_prompt for _ in settings]
+        body.model,
+        loaded.tokenizer,
+        scored,
+        echoed_prompts,
+        [scores for scores in scores_by_prompt for _ in settings],
+        text_notes(loaded.text_model, [prompt for prompt in body.prompts if isinstance(prompt, str)]),
     )
     run_search = None if search is None else partial(_search, loaded, generation, prompts, search, len(settings))
     if tokens == 0:
@@ -145,7 +150,8 @@ def prepare_chat(engine: Engine, body: ChatBody, generation: GenerationRequest) 
         raise BadRequestError(problem, "Use /v1/completions, with the source as the prompt.", "model")
     try:
         chat_model = _chat_model(loaded)
-        ids = chat_model.conversation_ids([message.plain() for message in body.messages])
+        messages = [message.plain() for message in body.messages]
+        ids = chat_model.conversation_ids(messages)
     except RefusedRequestError:
         raise
     except GlassError as error:
@@ -158,9 +164,9 @@ def prepare_chat(engine: Engine, body: ChatBody, generation: GenerationRequest) 
     _check_scores(len(settings), tokens, scores, "top_logprobs")
     for text_settings in settings:
         TextJob(generation, loaded, ids, text_settings, scores, chat_model.extra_end_ids)
-    return PendingResponse(
-        engine, generation, ChatResponseBuilder(body.model, loaded.tokenizer, bool(body.logprobs)), len(ids)
-    )
+    notes = text_notes(chat_model, [message["content"] for message in messages])
+    builder = ChatResponseBuilder(body.model, loaded.tokenizer, bool(body.logprobs), notes)
+    return PendingResponse(engine, generation, builder, len(ids))
 
 
 def _chat_model(loaded: LoadedCheckpoint) -> ChatModel:

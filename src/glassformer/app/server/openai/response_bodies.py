@@ -58,14 +58,17 @@ class ResponseBuilder(ABC):
         model: name of the run in the request.
         tokenizer: tokenizer of the generated text.
         scored: whether log-probabilities were requested.
+        notes: notes on the prompts, such as characters that the tokenizer does not know; if there are any, they are in
+            the field `notes` of the whole response, or of the first chunk.
     """
 
     prefix = ""
     complete_object = ""
     chunk_object = ""
 
-    def __init__(self, model: str, tokenizer: Tokenizer, scored: bool) -> None:
+    def __init__(self, model: str, tokenizer: Tokenizer, scored: bool, notes: Sequence[str] = ()) -> None:
         self.tokenizer = tokenizer
+        self._notes = list(notes)
         self.scored = scored
         self._common_fields = {
             "id": f"{self.prefix}-{secrets.token_hex(12)}",
@@ -76,23 +79,24 @@ class ResponseBuilder(ABC):
     def complete(self, choices: Sequence[Choice], usage: Usage) -> dict[str, Any]:
         """Return the body of a response with all texts."""
         bodies = [self._choice(choice, is_complete=True) for choice in choices]
-        return {**self._common_fields, "object": self.complete_object, "choices": bodies, "usage": usage.facts()}
+        return {**self._body(self.complete_object, bodies), "usage": usage.facts()}
 
     def chunk(self, choice: Choice) -> dict[str, Any]:
         """Return the chunk for a part of a text."""
-        return {
-            **self._common_fields,
-            "object": self.chunk_object,
-            "choices": [self._choice(choice, is_complete=False)],
-        }
+        return self._body(self.chunk_object, [self._choice(choice, is_complete=False)])
 
     def usage_chunk(self, usage: Usage) -> dict[str, Any]:
         """Return the last chunk, with the token counts."""
-        return {**self._common_fields, "object": self.chunk_object, "choices": [], "usage": usage.facts()}
+        return {**self._body(self.chunk_object, []), "usage": usage.facts()}
 
     def first_chunks(self, count: int) -> list[dict[str, Any]]:
         """Return the chunks to send before the first token; none by default."""
         return []
+
+    def _body(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return a body with the fields of every body and, in the first one, the notes."""
+        notes, self._notes = self._notes, []
+        return {**self._common_fields, "object": kind, "choices": choices, **({"notes": notes} if notes else {})}
 
     @abstractmethod
     def _choice(self, choice: Choice, is_complete: bool) -> dict[str, Any]:
@@ -117,7 +121,7 @@ class CompletionResponseBuilder(ResponseBuilder):
     """Builder of the response bodies of /v1/completions.
 
     Args:
-        model, tokenizer, scored: as for `ResponseBuilder`.
+        model, tokenizer, scored, notes: as for `ResponseBuilder`.
         before: for each text, the text to return before it (the prompt with `echo`, else empty).
         scores_before: for each text, the scored tokens of its prompt; empty if they were not requested.
     """
@@ -133,8 +137,9 @@ class CompletionResponseBuilder(ResponseBuilder):
         scored: bool,
         before: Sequence[str],
         scores_before: Sequence[Sequence[ScoredToken]] = (),
+        notes: Sequence[str] = (),
     ) -> None:
-        super().__init__(model, tokenizer, scored)
+        super().__init__(model, tokenizer, scored, notes)
         self._echoed = before
         self._scores_before = scores_before
         self._started = set[int]()
@@ -176,8 +181,7 @@ class ChatResponseBuilder(ResponseBuilder):
         """Return a chunk for each text with the role of its author, the assistant."""
         delta = {"role": "assistant", "content": ""}
         empty = {"delta": delta, "logprobs": None, "finish_reason": None}
-        common_fields = {**self._common_fields, "object": self.chunk_object}
-        return [{**common_fields, "choices": [{"index": index, **empty}]} for index in range(count)]
+        return [self._body(self.chunk_object, [{"index": index, **empty}]) for index in range(count)]
 
     def _choice(self, choice: Choice, is_complete: bool) -> dict[str, Any]:
         content: dict[str, Any] = {"content": choice.text} if is_complete or choice.text else {}

@@ -15,8 +15,9 @@ To add a view, for example `lens`:
      `app.server.view.script` writes its beginning, and `repr` quotes the user's text;
    - `VIEW = PageView(LensQuestion, answer, python)`.
 
-2. Add it to `VIEWS` below. Then `POST /api/runs/RUN/lens` works. `run`, `version` and `python` are added to each
-   response, numbers that are not finite become null, and a response above 1 MiB is refused: pool, truncate or page it.
+2. Add it to `VIEWS` below. Then `POST /api/runs/RUN/lens` works. `run`, `version`, `python` and `text_notes` are
+   added to each response, numbers that are not finite become null, and a response above 1 MiB is refused: pool,
+   truncate or page it.
 3. Raise a `GlassError` for errors that the user can correct (`RefusedRequestError` for a status other than 400): the
    page receives `{"error": {"what": …, "remedy": …}}`.
 4. Document the fields of the response in the module's docstring, which is the specification for the page. Test the

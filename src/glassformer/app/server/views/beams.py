@@ -92,6 +92,10 @@ class BeamQuestion(ViewQuestion):
     tokens: Annotated[int, Field(ge=1, le=24)] = 8
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
 
+    def read_texts(self) -> tuple[list[str], list[str | None]]:
+        """Return the text."""
+        return [self.text], []
+
 
 def answer(opened: ServedModel, question: BeamQuestion) -> dict[str, Any]:
     """Return the nodes of the tree, and the results of the search."""

@@ -80,6 +80,10 @@ class PositionsQuestion(ViewQuestion):
     times: Annotated[int, Field(ge=1, le=64)] = 16
     seed: Annotated[int, Field(ge=0, le=2**31)] = 0
 
+    def read_texts(self) -> tuple[list[str], list[str | None]]:
+        """Return the text of the shuffle test and its target."""
+        return ([self.text], [self.target]) if self.text is not None else ([], [])
+
 
 def answer(opened: ServedModel, question: PositionsQuestion) -> dict[str, Any] | Binary:
     """Return the position curves of a stack, or the result of the shuffle test."""

@@ -95,6 +95,10 @@ class WriteQuestion(ViewQuestion):
     written: Annotated[str, Field(max_length=MOST_WRITTEN)] | None = None
     least: Annotated[int, Field(ge=4, le=1_000)] = 12
 
+    def read_texts(self) -> tuple[list[str], list[str | None]]:
+        """Return the earlier messages and the text."""
+        return [*(message.content for message in self.history), self.text], []
+
 
 SETTINGS = (
     "tokens",

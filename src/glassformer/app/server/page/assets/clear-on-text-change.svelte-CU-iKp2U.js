@@ -1,1 +1,0 @@
-import{C as e,dt as t}from"./index-ykAfFZyl.js";function n(...n){let r=e.text+e.target;t(()=>{let t=e.text+e.target;if(t!==r){r=t;for(let t of n)delete e.viewState[t]}})}export{n as t};
