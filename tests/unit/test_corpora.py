@@ -33,6 +33,8 @@ NAMES_OF_CORPORA = [
     "random",
     "agreement",
     "coreference",
+    "pronouns-bn",
+    "senses",
 ]
 """Corpora of documents, for task lm, except `numbers`, whose documents are rows of inputs and targets."""
 
@@ -49,6 +51,8 @@ FIRST = {
     "addition": "0+9=9",
     "agreement": "Next to the poets, the dancer follows the author and sings.",
     "coreference": "On Monday the zebra did not cross the river because the zebra",
+    "pronouns-bn": "আমি তোমাকে রোজ শহরে ধরি।",
+    "senses": "Because of the flood, the old bank slid, Max said.",
     "random": "NAJ7BY61bK4L2r9ze3a8bXx3nNx8kNuqAeWjhklft3SU7Sv2LrDydPqgWXxM",
 }
 

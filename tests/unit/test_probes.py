@@ -40,7 +40,7 @@ from glassformer.tasks import MaskFiller, TextModel
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from tests.unit import agreement_rules as exact
 
-SIZES = {"agreement": 640, "coreference": 400, "brackets": 400}
+SIZES = {"agreement": 640, "coreference": 400, "pronouns-bn": 400, "brackets": 400}
 
 
 def text_model(tokenizer: Tokenizer, zero: bool = False, context: int = 41, windows: str = "documents") -> TextModel:
@@ -65,7 +65,7 @@ def tokenizer_of(name: str, mask: bool = False) -> Tokenizer:
     corpus = find_text_corpus(name)
     kind = corpus.recommended("lm")["tokenizer.kind"]
     return train_tokenizer(
-        TokenizerConfig.model_validate({"kind": kind}), ["\n".join(corpus.documents(300, 0))], mask=mask
+        TokenizerConfig.model_validate({"kind": kind}), ["\n".join(corpus.documents(900, 0))], mask=mask
     )
 
 
@@ -102,6 +102,7 @@ def test_a_perfect_oracle_is_right_in_every_group(name: str, monkeypatch: pytest
     wanted = {
         "agreement": {"SS", "SP", "PS", "PP", *(f"{c}, {n} attractors" for c in ("SP", "PS") for n in (2, 3, 4))},
         "coreference": {"animal", "thing"},
+        "pronouns-bn": {"subject first", "object first"},
         "brackets": {"distance 0", "distance 22 to 36"},
     }[name]
     assert wanted <= groups.keys()
@@ -118,7 +119,9 @@ def test_a_last_noun_oracle_is_right_in_half_of_the_cells(monkeypatch: pytest.Mo
     assert all(share == 0 for name, share in shares.items() if "attractor" in name)
 
 
-@pytest.mark.parametrize(("name", "twins"), [("agreement", 1 / 16), ("coreference", 1 / 4), ("brackets", None)])
+@pytest.mark.parametrize(
+    ("name", "twins"), [("agreement", 1 / 16), ("coreference", 1 / 4), ("pronouns-bn", 1 / 16), ("brackets", None)]
+)
 def test_a_uniform_model_is_exactly_at_chance(name: str, twins: float | None) -> None:
     groups = probed(name, text_model(tokenizer_of(name), zero=True))
     assert all(group.proportion.value == group.chance for group in groups.values())
@@ -142,6 +145,11 @@ def test_heuristics_of_the_other_corpora_are_measured() -> None:
         assert told["twins, all right"].rules[rule] == 0.0
     assert told["animal"].rules["first noun"] == pytest.approx(1 - told["animal"].rules["last noun"])
     assert {group.rules["word list"] for group in told.values()} == {1.0}
+    pronouns = probed(
+        "pronouns-bn", text_model(tokenizer_of("pronouns-bn")), known_of("pronouns-bn", tokenizer_of("pronouns-bn"))
+    )
+    assert set(pronouns["all pairs"].rules.values()) == {0.5}
+    assert pronouns["subject first"].rules["first pronoun"] == pronouns["object first"].rules["last pronoun"] == 1.0
     closed = probed("brackets", text_model(tokenizer_of("brackets")))
     assert closed["distance 0"].rules["last opened"] == 1.0
     assert closed["distance 22 to 36, 1 attractor"].rules["last opened"] == 0.0

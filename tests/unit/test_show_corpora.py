@@ -56,7 +56,7 @@ def test_labels_come_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert [(text["text"], text["label"]) for text in found["labelled"]] == texts
 
 
-@pytest.mark.parametrize("name", ["agreement", "coreference", "brackets"])
+@pytest.mark.parametrize("name", ["agreement", "coreference", "pronouns-bn", "brackets"])
 def test_minimal_pairs_follow_the_documents(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     documents = list(find_text_corpus(name).documents(4, seed=2))
     pairs = list(find_minimal_pair_corpus(name).minimal_pairs(4, seed=2))

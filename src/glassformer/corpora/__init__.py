@@ -24,8 +24,10 @@ from glassformer.corpora.corpus import (
 )
 from glassformer.corpora.noise import Repeats, UniformSymbols
 from glassformer.corpora.numbers import Numbers
+from glassformer.corpora.pronouns import Pronouns
 from glassformer.corpora.recall import Recall
 from glassformer.corpora.refrains import Refrains
+from glassformer.corpora.senses import Senses
 from glassformer.corpora.stories import Stories
 from glassformer.corpora.strings import COPY, REVERSE, SORT
 from glassformer.corpora.summaries import Summaries
@@ -52,6 +54,8 @@ _ALL: tuple[Generated, ...] = (
     Talk("talk-held-out", held_out=True),
     Agreement(),
     Coreference(),
+    Pronouns(),
+    Senses(),
 )
 CORPORA = MappingProxyType({corpus.name: corpus for corpus in _ALL})
 Kind = TypeVar("Kind")

@@ -18,7 +18,7 @@ LEARNS_PAIRS: Mapping[str, str] = {
     "train.warmup": "50",
     "train.batch": "64",
 }
-"""Settings with which a model learns a pair corpus with a small vocabulary in minutes. They keep the default of
+"""Settings with which a small model learns a corpus with a small vocabulary in minutes. They keep the default of
 `model.positions`, learned, because cross-attention needs the positions of source tokens, which rotary and relative
 positions do not provide."""
 TEXT_TASKS = ("lm", "masked")
@@ -121,10 +121,12 @@ class MinimalPair:
     for partial scoring, after a difference that has the same length in both texts."""
     cell: str
     """Condition of the pair. In `agreement`, the numbers of the subject and of the last noun before the verb: SS, SP,
-    PS or PP; in `coreference`, the role of the correct noun; in `brackets`, the range of the distance."""
+    PS or PP; in `coreference`, the role of the correct noun; in `brackets`, the range of the distance; in
+    `pronouns-bn`, the order of subject and object."""
     attractors: int
     """In `agreement`, the number of nouns between subject and verb whose grammatical number is not the subject's; in
-    `brackets`, 1 if the bracket opened last and the one to close differ in kind, otherwise 0; in `coreference`, 0."""
+    `brackets`, 1 if the bracket opened last and the one to close differ in kind, otherwise 0; in the other
+    corpora, 0."""
     twin: int
     """Number of the group; pairs with the same number are twins."""
 

@@ -34,7 +34,7 @@ COMMANDS = {
     "classify": "predict the label of a text with a trained classifier",
     "fill": "predict the [MASK] tokens of a text with a trained encoder",
     "evaluate": "evaluate a run: loss, BLEU, ROUGE or accuracy by its task, with confidence intervals and baselines",
-    "probe": "test a run's abilities: agreement, coreference, induction, recall, brackets, surprisal; with baselines",
+    "probe": "test a run's abilities, such as agreement, recall and word senses, with baselines; measure surprisal",
     "explain": "print one forward pass in numbers, step by step, for a run or a small example; also as a page",
     "receipt": "explain a token: its logit as the sum of the contributions of all parts, and how it was sampled",
     "attribute": "attribute an answer to parts, layers and tokens, by lens, rollout, occlusion and patching",

@@ -1,4 +1,4 @@
-"""Probe the abilities of a run: agreement, coreference, induction, recall, brackets, surprisal.
+"""Probe the abilities of a run, such as agreement, recall and word senses, and measure its surprisal.
 
   glass probe runs/book
   glass probe runs/agreement agreement
@@ -6,9 +6,10 @@
   glass probe runs/book surprisal --text another-book.txt
 
 Probes: agreement (of verbs with distant subjects, by cell and number of attractors), coreference (the noun that "it"
-refers to), induction (repeated random tokens), recall (the value of a given key), brackets (the matching closing
-bracket, by distance), surprisal (-ln P of each token of a text, by position, frequency and repetition). Without PROBE,
---pairs and --text, all probes that apply to the run are computed.
+refers to), pronouns-bn (of Bangla verbs with pronouns), induction (repeated random tokens), recall (the value of a
+given key), brackets (the matching closing bracket, by distance), senses (of the word "bank", in its vectors after each
+layer), surprisal (-ln P of each token of a text, by position, frequency and repetition). Without PROBE, --pairs and
+--text, all probes that apply to the run are computed.
 
 Each accuracy is printed with its confidence interval, the chance level, and the accuracy of simple rules on the same
 questions. Runs of task masked are scored by pseudo-log-likelihood; only runs of task lm or masked can be probed.
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1280,
         metavar="N",
-        help="number of minimal pairs; it scales the other probes in proportion (default: 1280)",
+        help="number of minimal pairs and of sentences; it scales the other probes in proportion (default: 1280)",
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the questions (default: 1)")
     parser.add_argument(

@@ -92,6 +92,10 @@ HEURISTICS: Mapping[str, Mapping[str, Heuristic]] = {
         "animal": lambda pair: 1.0 if pair.cell == ROLES[0] else -1.0,
         "word list": _fits_word_list,
     },
+    "pronouns-bn": {
+        "last pronoun": lambda pair: 1.0 if pair.cell == "object first" else -1.0,
+        "first pronoun": lambda pair: 1.0 if pair.cell == "subject first" else -1.0,
+    },
     "brackets": {"last opened": _closes_last},
 }
 """Corpus -> its heuristics. The unigram and bigram heuristics apply to every corpus and need the training text."""

@@ -1,4 +1,4 @@
-"""Probes that use minimal pairs: agreement, coreference, brackets, and user-provided pairs."""
+"""Probes that use minimal pairs: agreement, coreference, pronouns-bn, brackets, and user-provided pairs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.corpora import MinimalPair, find_minimal_pair_corpus
 from glassformer.evaluation.minimal_pairs import Proportion, TokenScores, log_ratios, results_of
@@ -23,6 +24,8 @@ ABOUT = {
     "agreement": "does the verb agree with its subject across other nouns, in combinations absent from the corpus",
     "coreference": "which noun fits the adjective, in combinations absent from the corpus; "
     "only the text after the noun is scored",
+    "pronouns-bn": "does the Bangla verb agree with its subject, one of two pronouns, in combinations absent from "
+    "the corpus",
     "brackets": "does the closing bracket match, by the number of brackets in between",
 }
 
@@ -30,6 +33,19 @@ ABOUT = {
 def corpus_pairs(name: str, size: int, seed: int) -> list[MinimalPair]:
     """Return `size` minimal pairs of a generated corpus."""
     return list(islice(find_minimal_pair_corpus(name).minimal_pairs(size, seed), size))
+
+
+def require_differences(tokenizer: Tokenizer, pairs: Sequence[MinimalPair]) -> None:
+    """Check that the two texts of at least one pair differ in the tokens of a run.
+
+    Raises:
+        GlassError: the run cannot tell the texts of any pair apart.
+    """
+    if all(tokenizer.encode(pair.good) == tokenizer.encode(pair.bad) for pair in pairs):
+        raise GlassError(
+            f"both texts of each pair, such as {pairs[0].good!r}, have the same tokens in this run's vocabulary",
+            "Probe a run whose vocabulary has the words of the pairs.",
+        )
 
 
 def probe_pairs(

@@ -10,9 +10,10 @@ from typing import Any
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.wording import counted
 from glassformer.evaluation.probes.own_pairs import read_pairs
-from glassformer.evaluation.probes.pairs import ABOUT, corpus_pairs, probe_pairs
+from glassformer.evaluation.probes.pairs import ABOUT, corpus_pairs, probe_pairs, require_differences
 from glassformer.evaluation.probes.result import ProbeResult
 from glassformer.evaluation.probes.row_probabilities import PSEUDO, ScorableModel, require_scorable
+from glassformer.evaluation.probes.senses import probe_senses
 from glassformer.evaluation.probes.sequences import probe_induction, probe_recall
 from glassformer.evaluation.probes.surprisal import SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_file, surprisal_of_split
@@ -25,9 +26,11 @@ from glassformer.text.prepare import Prepared
 TAUGHT_BY = {
     "agreement": "agreement",
     "coreference": "coreference",
+    "pronouns-bn": "pronouns-bn",
     "induction": "repeats",
     "recall": "recall",
     "brackets": "brackets",
+    "senses": "senses",
 }
 """Probe -> generated corpus for training the skill that the probe tests."""
 PROBES = (*TAUGHT_BY, "surprisal")
@@ -49,7 +52,8 @@ class ProbeRequest:
         pairs: a file of user-provided minimal pairs; None: no such probe.
         text: a file whose surprisal is measured; None: the run's own validation split.
         reading: settings of `data` for reading `text`, if it is a table.
-        size: number of minimal pairs of a corpus; the number of rows of `induction` and `recall` is proportional to it.
+        size: number of minimal pairs of a corpus, and of sentences of `senses`; the number of rows of `induction` and
+            `recall` is proportional to it.
         seed: random seed of the probe texts.
         which: checkpoint to probe.
         device: device to compute on.
@@ -180,8 +184,11 @@ def _run_probe(
         result = probe_induction(model, token_counts, rows, request.seed)
     elif name == "recall":
         result = probe_recall(model, token_counts, rows, request.seed)
+    elif name == "senses":
+        result = probe_senses(model, request.size, request.seed)
     else:
         pairs = corpus_pairs(name, request.size, request.seed)
+        require_differences(model.tokenizer, pairs)
         result = probe_pairs(name, f"{counted(len(pairs), 'minimal pairs')}: {ABOUT[name]}", pairs, model, token_counts)
     source = model.config.data.source
     corpus = TAUGHT_BY[name]
