@@ -16,36 +16,27 @@ from glassformer.base.files import sha256
 from tests.property.trainers import text_file
 
 SetUp = Callable[[Path], object]
-SMALL = [
-    "--steps",
-    "3",
-    "--set",
-    "model.layers=1",
-    "--set",
-    "model.width=12",
-    "--set",
-    "model.heads=2",
-    "--set",
-    "model.context=16",
-    "--set",
-    "tokenizer.kind=characters",
-    "--set",
-    "train.batch=4",
-    "--set",
-    "sample.tokens=5",
-    "--set",
-    "train.threads=1",
-    "--set",
-    "train.evaluate_every=1",
-    "--set",
-    "train.log_every=1",
-]
+SMALL = (
+    ("--steps", "3"),
+    ("--set", "model.layers=1"),
+    ("--set", "model.width=12"),
+    ("--set", "model.heads=2"),
+    ("--set", "model.context=16"),
+    ("--set", "tokenizer.kind=characters"),
+    ("--set", "train.batch=4"),
+    ("--set", "sample.tokens=5"),
+    ("--set", "train.threads=1"),
+    ("--set", "train.evaluate_every=1"),
+    ("--set", "train.log_every=1"),
+)
 RUN = Path("runs") / "book"
 
 
 def train(source: str, *more: str, out: str = "out") -> list[str]:
-    """Return the arguments of a training run that takes almost no time; later settings take precedence."""
-    return ["train", source, "--out", out, *SMALL, *more]
+    """Return the arguments of a training run that takes almost no time; settings in `more` replace those of `SMALL`."""
+    given = {word.partition("=")[0] for word in more}
+    small = [pair for pair in SMALL if not {pair[0], pair[1].partition("=")[0]} & (given - {"--set"})]
+    return ["train", source, "--out", out, *(word for pair in small for word in pair), *more]
 
 
 def change(key: str, value: object) -> list[str]:

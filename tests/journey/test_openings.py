@@ -19,7 +19,7 @@ from glassformer.runs.folder import Run, open_run
 from glassformer.runs.opening import OpenedRun
 from tests.journey.api_server import serving
 from tests.journey.commands import here
-from tests.journey.damage import SMALL, edit, one_byte
+from tests.journey.damage import edit, one_byte, train
 from tests.property.trainers import record_files, resumed, small_trainer, stop_after, text_file
 
 SWAPPED = '["spam", "ham"]\n'
@@ -139,7 +139,7 @@ def train_again(folder: Path, text: str) -> None:
     """Train the run `run` for three steps on a text, after deleting the former run."""
     shutil.rmtree(folder / "run", ignore_errors=True)
     (folder / "book.txt").write_text(text, encoding="utf-8")
-    done = here("train", "book.txt", "--out", "run", *SMALL, folder=folder)
+    done = here(*train("book.txt", out="run"), folder=folder)
     assert done.returncode == 0, done.stderr
 
 
