@@ -23,6 +23,7 @@ from tests.journey.commands import here
 from tests.journey.task_runs import refused
 from tests.journey.their_models import BEGIN, END, GPT2, LLAMA, T5, bytes_bpe, saved, unigram
 from tests.parity.hugging_face import change_config, transformers
+from tests.parity.written_runs import make_run
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,18 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("import")
     saved(folder / "gpt2", "GPT2LMHeadModel", bytes_bpe(), **GPT2)
     return folder
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of an exported classifier with three labels."""
+    folder = tmp_path_factory.mktemp("bert")
+    run = make_run(
+        folder / "run", "classify", family="encoder", norm_order="post", embedding_norm=True, pooling="first"
+    )
+    done = here("export", str(run), "--to", "hf", "--out", "bert", folder=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "bert"
 
 
 @pytest.mark.parametrize(
@@ -305,6 +318,44 @@ def test_unsupported_settings_are_not_ignored(name: str, tmp_path: Path) -> None
     saved(tmp_path / "llama", "LlamaForCausalLM", bytes_bpe(), **LLAMA)
     change_config(tmp_path / "llama", **changes)
     assert wrong in refused("import", "llama", "--out", "runs/one", folder=tmp_path)[0]
+
+
+LABELLINGS: dict[str, tuple[dict[str, Any], str]] = {
+    "two labels with one name": (
+        {"id2label": {"0": "ham", "1": "spam", "2": "ham"}, "label2id": {"ham": 2, "spam": 1}},
+        "has two labels with the name 'ham'",
+    ),
+    "a label without a name": ({"id2label": {"0": "ham", "2": "other"}}, "does not name every label from 0 on"),
+    "other numbers": (
+        {"label2id": {"ham": 2, "spam": 1, "other": 0}},
+        "'ham' is label 0 in id2label of bert/config.json, but label 2 in its label2id",
+    ),
+    "several labels": ({"problem_type": "multi_label_classification"}, "problem_type = multi_label_classification"),
+    "a number": (
+        {"problem_type": "regression", "id2label": {"0": "score"}, "label2id": {"score": 0}},
+        "only one label",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LABELLINGS)
+def test_labels_that_are_not_those_of_the_scores_are_refused(name: str, bert: Path, tmp_path: Path) -> None:
+    values, wrong = LABELLINGS[name]
+    shutil.copytree(bert, tmp_path / "bert")
+    change_config(tmp_path / "bert", **values)
+    problem, _ = refused("import", "bert", "--out", "runs/one", folder=tmp_path)
+    assert wrong in problem
+    assert not (tmp_path / "runs").exists()
+
+
+def test_names_that_were_given_only_for_the_scores_are_read(bert: Path, tmp_path: Path) -> None:
+    """transformers leaves the default in `label2id` if only `id2label` is set."""
+    shutil.copytree(bert, tmp_path / "bert")
+    default = {f"LABEL_{number}": number for number in range(3)}
+    change_config(tmp_path / "bert", label2id=default, problem_type="single_label_classification")
+    done = here("import", "bert", "--out", "one", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert OpenedRun.load(tmp_path / "one", device="cpu").labels == ("ham", "spam", "other")
 
 
 def test_a_missing_class_name_is_derived_from_the_model_type(home: Path, tmp_path: Path) -> None:

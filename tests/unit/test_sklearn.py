@@ -303,6 +303,18 @@ def test_the_translators_score_is_its_mean_log_probability(translator: Transform
     assert translator.score(TEXTS, LABELS) > translator.score(TEXTS, LABELS[1:] + LABELS[:1]) + 1
 
 
+def test_labels_that_differ_from_those_of_the_model_are_refused(
+    classifier: TransformerClassifier, tmp_path: Path
+) -> None:
+    classifier.save(tmp_path / "saved")
+    file = tmp_path / "saved" / "estimator.json"
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    facts["fitted"]["classes_"]["values"].reverse()
+    file.write_text(json.dumps(facts), encoding="utf-8")
+    with pytest.raises(RefusedError, match="has the labels zinc, moss, iron, but its model has iron, moss, zinc"):
+        TransformerClassifier.load(tmp_path / "saved")
+
+
 def test_two_vocabularies() -> None:
     model = TransformerTranslator(**{**WORDS, "steps": 3}, joint=False, tokens=3).fit(TEXTS, LABELS)
     source = model.text_model_.source_tokenizer

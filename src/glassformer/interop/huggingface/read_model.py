@@ -106,11 +106,36 @@ def _task(architecture: Architecture, values: dict[str, Any], path: Path) -> tup
                 'Add "summary_type": "first" (scores of the first token) or "mean" (mean over the tokens).',
             )
         return "masked", ()
+    return "classify", _label_names(id2label, values, path)
+
+
+def _label_names(id2label: dict[Any, Any], values: dict[str, Any], path: Path) -> tuple[str, ...]:
+    """Return the names in `id2label`, in the order of the scores.
+
+    Raises:
+        GlassError: there is only one label, two labels have the same name, `label2id` has another number for a label,
+            or `problem_type` says that the scores are not those of one label for each text.
+    """
     labels = tuple(str(id2label.get(str(number), id2label.get(number))) for number in range(len(id2label)))
     if len(set(labels)) < len(labels):
         name = next(label for label in labels if labels.count(label) > 1)
         raise GlassError(f"id2label in {path} has two labels with the name {name!r}", "Give each label its own name.")
-    return "classify", labels
+    label2id = values.get("label2id")
+    for number, label in enumerate(labels):
+        other_number = label2id.get(label, number) if isinstance(label2id, dict) else number
+        if str(other_number) != str(number):
+            raise GlassError(
+                f"{label!r} is label {number} in id2label of {path}, but label {other_number} in its label2id",
+                "Correct the wrong field, by the order of the labels with which the model was trained.",
+            )
+    problem_type = values.get("problem_type")
+    if problem_type not in (None, "single_label_classification") or len(labels) < 2:
+        what = f"problem_type = {problem_type}" if len(labels) > 1 else f"only one label, {labels[0]!r}"
+        raise GlassError(
+            f"{path} has {what}, but our classifiers give the probability of each label, of which one is right",
+            "Import a model that chooses one of at least two labels (single_label_classification).",
+        )
+    return labels
 
 
 def _unsupported_class(architecture: Architecture, class_names: Any, path: Path) -> GlassError:

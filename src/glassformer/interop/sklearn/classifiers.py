@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from glassformer.base.config import Config, Task
+from glassformer.base.wording import listed
 from glassformer.interop.sklearn.base import TextEstimator, TransformerEstimator
 from glassformer.interop.sklearn.inputs import RefusedError, as_texts, refused, same_number
-from glassformer.text.data_notes import alike_notes
+from glassformer.text.data_notes import SHOWN_LABELS, alike_notes
 
 if TYPE_CHECKING:
     from glassformer.interop.sklearn.fitting import FitResult
@@ -85,6 +86,22 @@ class _BaseTransformerClassifier(ClassifierMixin, TransformerEstimator):
     def _restore_results(self, facts: Mapping[str, Any]) -> None:
         super()._restore_results(facts)
         self.classes_ = labels_from_json(facts["classes_"])
+
+    def _set_text_model(self, text_model: AnyTextModel) -> None:
+        """Set the model; its labels must be those in `classes_`, in the same order.
+
+        Raises:
+            RefusedError: they are not.
+        """
+        names = tuple(str(label) for label in self.classes_.tolist())
+        model_labels = cast("TextClassifier", text_model).labels
+        if names != model_labels:
+            raise RefusedError(
+                f"the estimator has the labels {listed(names, SHOWN_LABELS)}, but its model has "
+                f"{listed(model_labels, SHOWN_LABELS)}",
+                "Copy the folder again from where it was saved: estimator.json or labels.json was changed.",
+            )
+        super()._set_text_model(text_model)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
