@@ -11,11 +11,17 @@ from unicodedata import normalize
 
 import httpx
 import pytest
+import torch
 
 import glassformer as gf
 from glassformer.app.server.view import Binary
+from glassformer.base.config import SampleConfig
+from glassformer.base.files import write_folder
 from glassformer.interop.sklearn import TransformerClassifier, TransformerLanguageModel, TransformerTranslator
-from glassformer.runs.folder import CHAT_TEMPLATE_FILE
+from glassformer.model.weights import save_tensors
+from glassformer.runs.folder import CHAT_TEMPLATE_FILE, Run
+from glassformer.runs.opening import OpenedRun
+from glassformer.tasks import TextModel
 from tests.journey.api_server import serving
 from tests.parity.written_runs import make_run
 
@@ -102,6 +108,75 @@ def test_views_of_the_page_have_notes(http: httpx.Client, run: str, view: str, q
     binary = reply.headers["content-type"] == "application/octet-stream"
     found = Binary.unpacked(reply.content).header if binary else reply.json()
     assert found["text_notes"] == ([] if question.get("text") == KNOWN else NOTES)
+
+
+def save_scaled(run: Run, step: int, factor: float) -> tuple[Path, TextModel]:
+    """Save a checkpoint with scaled weights, make it the best one, and return its folder and model."""
+    model = OpenedRun.load(run.folder, device="cpu").writer
+    assert isinstance(model, TextModel)
+    with torch.no_grad():
+        for parameter in model.model.parameters():
+            parameter.mul_(factor)
+    state = (run.checkpoint() / "state.json").read_bytes()
+
+    def fill(folder: Path) -> None:
+        save_tensors(dict(model.model.state_dict()), folder / "model.safetensors")
+        (folder / "state.json").write_bytes(state)
+
+    checkpoint = run.checkpoints_folder / f"step-{step:06}"
+    write_folder(checkpoint, fill)
+    run.point("best", checkpoint)
+    return checkpoint, model
+
+
+@pytest.mark.parametrize(("damaged", "left"), [("model.safetensors", -9), ("manifest.json", -9), ("manifest.json", 0)])
+def test_an_older_checkpoint_in_place_of_a_damaged_one_is_said(
+    damaged: str, left: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = Run(make_run(tmp_path / "growing", tied=False))
+    settings = SampleConfig(tokens=20, temperature=0)
+
+    def texts(model: TextModel) -> str:
+        return model.generate(["the"], settings)[0].text
+
+    with serving([run.folder]) as served:
+
+        def asked() -> tuple[str, list[str]]:
+            body = {"model": "growing", "prompt": "the", "max_tokens": 20, "temperature": 0}
+            reply = served.http.post("/v1/completions", json=body)
+            assert reply.status_code == 200, reply.text
+            return reply.json()["choices"][0]["text"], reply.json().get("notes", [])
+
+        def listed() -> dict[str, Any]:
+            found: dict[str, Any] = served.http.get("/api/runs").json()["runs"][0]
+            return found
+
+        first = OpenedRun.load(run.folder, device="cpu").writer
+        assert isinstance(first, TextModel)
+        assert asked() == (texts(first), [])
+        assert listed()["warning"] is None
+        checkpoint, _ = save_scaled(run, 2, 1.3)
+        content = (checkpoint / damaged).read_bytes()
+        (checkpoint / damaged).write_bytes(content[:left])
+        if not left:
+            (checkpoint / damaged).unlink()
+        capfd.readouterr()
+        text, notes = asked()
+        assert text == texts(first)
+        assert len(notes) == 1
+        assert notes[0].startswith("the best checkpoint of growing cannot be loaded, so step-000001 is still served: ")
+        assert str(checkpoint) in notes[0]
+        assert asked() == (text, notes)
+        assert listed()["warning"]["what"] == notes[0]
+        printed = capfd.readouterr().err.strip().split("\n")
+        assert printed == [notes[0], listed()["warning"]["remedy"]]
+        assert printed[1].endswith("After a repair, restart the server.")
+        (checkpoint / damaged).write_bytes(content)
+        _, third = save_scaled(run, 3, 1.7)
+        assert asked() == (texts(third), [])
+        assert texts(third) != texts(first)
+        assert listed()["warning"] is None
+    assert capfd.readouterr().err == ""
 
 
 def test_a_conversation_of_the_page_has_notes_on_its_earlier_messages(runs: Path, tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ export interface Run {
   parent: string | null;
   /** Error that prevents opening the run; null: none. */
   error: { what: string; remedy: string } | null;
+  /** Why an older checkpoint is served: the best one could not be loaded; null: it could. A shared file has none. */
+  warning?: { what: string; remedy: string } | null;
   task: "lm" | "masked" | "classify" | "translate" | "summarize" | "chat";
   family: "decoder" | "encoder" | "encoder-decoder";
   layers: number;

@@ -63,12 +63,14 @@ class Listing:
         return parents
 
     def of(self, name: str) -> dict[str, Any]:
-        """Return a dict with the name, version and step of a run, its `training` and `error`, and its `model_metadata`.
+        """Return the name, version, step, `training`, `error` and `warning` of a run, and its `model_metadata`.
 
         `step` is None if there is no checkpoint yet; `training` is whether a process is training the run. If a file
         cannot be read, `error` describes the error (see `as_json`), and the entries of `model_metadata` are missing.
+        `warning`, with the same fields, describes why an older checkpoint is served, if the best one cannot be loaded.
         """
         version = self._registry.version(name)
+        warning = self._registry.warning(name)
         key = self._registry.run(name).id, version
         facts = {
             "name": name,
@@ -76,6 +78,7 @@ class Listing:
             "step": _step(version),
             "training": self._registry.training(name),
             "error": None,
+            "warning": None if warning is None else as_json(warning)["error"],
         }
         cached = self._metadata.get(name)
         if cached is None or cached[0] != key:

@@ -8,6 +8,7 @@ checkpoint is loaded as a new `ServedModel`. Requests that already use the older
 from __future__ import annotations
 
 import copy
+import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
@@ -161,7 +162,7 @@ class ModelRegistry:
         self.device = device
         self.backend = backend
         self._opened: dict[str, ServedModel] = {}
-        self._unreadable: dict[str, str | None] = {}  # checkpoints that could not be loaded
+        self._unreadable: dict[str, tuple[str | None, GlassError]] = {}  # by name: version and warning
         self._background_lock = threading.Lock()
 
     def add(self, folder: Folder) -> str:
@@ -205,7 +206,7 @@ class ModelRegistry:
         """Return the run's best checkpoint, loaded at the first call.
 
         Later calls return the same object until there is a new best checkpoint. If the new checkpoint cannot be loaded,
-        the previous one of the same run is returned.
+        the previous one of the same run is returned, and a warning is printed once; see `warning`.
 
         Raises:
             GlassError: there is no such run, it has no checkpoint yet, or its files are incomplete and no older
@@ -217,9 +218,9 @@ class ModelRegistry:
             loaded = self._opened.get(name)
             if loaded is not None and loaded.run_id != run.id:  # the run was deleted, and maybe trained again
                 loaded = self._opened.pop(name) and None
-            if loaded is not None and version in (loaded.version, None, self._unreadable.get(name)):
+            if loaded is not None and (version == loaded.version or self.warning(name) is not None):
                 return loaded
-            if version is None and is_held(run.folder):
+            if version is None and is_held(run.folder) and loaded is None:
                 raise RefusedRequestError(
                     f"{name} has just started training: it has no checkpoint yet",
                     "Try again in a moment: the first checkpoint is saved at step 0, before the first training step.",
@@ -231,12 +232,24 @@ class ModelRegistry:
                 self._opened[name] = ServedModel(
                     name, OpenedRun.load(run.folder, "best", self.device), self._background_lock
                 )
-            except GlassError:
+            except GlassError as error:
                 if loaded is None:
                     raise
-                self._unreadable[name] = version
+                warning = GlassError(
+                    f"the best checkpoint of {name} cannot be loaded, so {loaded.run.checkpoint.name} is still served: "
+                    f"{error.problem}",
+                    f"{error.remedy.rstrip('.')}. After a repair, restart the server.",
+                )
+                self._unreadable[name] = version, warning
+                print(warning, file=sys.stderr)
                 return loaded  # the older checkpoint is still usable if the newer one cannot be loaded
+            self._unreadable.pop(name, None)
             return self._opened[name]
+
+    def warning(self, name: str) -> GlassError | None:
+        """Return why an older checkpoint of the run is served; None unless its best checkpoint could not be loaded."""
+        version, warning = self._unreadable.get(name, (None, None))
+        return warning if version == self.version(name) else None
 
 
 def _free_name(name: str, taken: Iterable[str]) -> str:

@@ -131,6 +131,11 @@ class Engine:
                 self._newest = LoadedCheckpoint(opened, self._registry.backend)
             return self._newest
 
+    def notes(self) -> list[str]:
+        """Return the note that an older checkpoint is served, if the best one could not be loaded."""
+        warning = self._registry.warning(self.name)
+        return [] if warning is None else [warning.problem]
+
     def submit(self, jobs: Sequence[TextJob]) -> None:
         """Add all jobs to the queue, or none if there is not enough room.
 

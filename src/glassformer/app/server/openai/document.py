@@ -69,7 +69,7 @@ ANSWER = {
         "notes": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "notes on the prompts, such as unknown characters; absent if there are none",
+            "description": "notes on the prompts and the run, such as unknown characters; absent if none",
         },
     },
 }

@@ -72,7 +72,7 @@ def prepare_completion(engine: Engine, body: CompletionBody, generation: Generat
         scored,
         echoed_prompts,
         [scores for scores in scores_by_prompt for _ in settings],
-        text_notes(loaded.text_model, [prompt for prompt in body.prompts if isinstance(prompt, str)]),
+        [*engine.notes(), *text_notes(loaded.text_model, [each for each in body.prompts if isinstance(each, str)])],
     )
     run_search = None if search is None else partial(_search, loaded, generation, prompts, search, len(settings))
     if tokens == 0:
@@ -164,7 +164,7 @@ def prepare_chat(engine: Engine, body: ChatBody, generation: GenerationRequest) 
     _check_scores(len(settings), tokens, scores, "top_logprobs")
     for text_settings in settings:
         TextJob(generation, loaded, ids, text_settings, scores, chat_model.extra_end_ids)
-    notes = text_notes(chat_model, [message["content"] for message in messages])
+    notes = [*engine.notes(), *text_notes(chat_model, [message["content"] for message in messages])]
     builder = ChatResponseBuilder(body.model, loaded.tokenizer, bool(body.logprobs), notes)
     return PendingResponse(engine, generation, builder, len(ids))
 

@@ -58,8 +58,8 @@ class ResponseBuilder(ABC):
         model: name of the run in the request.
         tokenizer: tokenizer of the generated text.
         scored: whether log-probabilities were requested.
-        notes: notes on the prompts, such as characters that the tokenizer does not know; if there are any, they are in
-            the field `notes` of the whole response, or of the first chunk.
+        notes: notes on the prompts, such as characters that the tokenizer does not know, and on the run; if there are
+            any, they are in the field `notes` of the whole response, or of the first chunk.
     """
 
     prefix = ""
