@@ -39,16 +39,17 @@ TEXTS = {
 """Name -> file below the folder of the texts; "python" is made from the standard library."""
 LIMITS = {"shakespeare 0.1 MB": 100_000, "python": 20_000_000}
 """Name -> maximum number of bytes."""
+PLAIN = ("--model.dropout_embedding", "0", "--model.dropout_residual", "0")
 DROPOUT = ("--model.dropout_embedding", "0.1", "--model.dropout_residual", "0.1")
 PIECES = ("--tokenizer.kind", "bpe", "--tokenizer.vocab_size")
 CHOICES: dict[str, tuple[str, ...]] = {
-    "characters": ("--tokenizer.kind", "characters"),
-    "512": (*PIECES, "512"),
-    "2,048": (*PIECES, "2048"),
+    "characters": ("--tokenizer.kind", "characters", *PLAIN),
+    "512": (*PIECES, "512", *PLAIN),
+    "2,048": (*PIECES, "2048", *PLAIN),
     "2,048 dropout": (*PIECES, "2048", *DROPOUT),
-    "8,192": (*PIECES, "8192"),
+    "8,192": (*PIECES, "8192", *PLAIN),
     "8,192 dropout": (*PIECES, "8192", *DROPOUT),
-    "unigram 2,048": ("--tokenizer.kind", "unigram", "--tokenizer.vocab_size", "2048"),
+    "unigram 2,048": ("--tokenizer.kind", "unigram", "--tokenizer.vocab_size", "2048", *PLAIN),
 }
 """Name -> options of `glass train`."""
 AS_CHOSEN = "as chosen"
@@ -99,8 +100,9 @@ def trained(text: Path, minutes: float, choice: str, seed: int) -> Run:
         settings = (Path(name) / "run" / "config.toml").read_text(encoding="utf-8")
         metrics = (Path(name) / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     last = json.loads(metrics[-1])
-    wanted = ("kind", "vocab_size", "layers", "width", "context", "batch", "dropout_residual", "precision")
+    wanted = ("kind", "layers", "width", "context", "tied", "batch", "weight_decay", "dropout_residual", "precision")
     chosen = dict(line.split(" = ", 1) for line in settings.splitlines() if line.split(" = ", 1)[0] in wanted)
+    chosen["vocab_size"] = config["vocab_size"]
     return {
         "bits_per_byte": evaluation["bits_per_byte"],
         "baselines": {each["name"]: each["bits_per_byte"] for each in evaluation["baselines"]},

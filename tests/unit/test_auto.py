@@ -119,6 +119,47 @@ def test_settings_of_the_user_are_kept(machine: Any, tmp_path: Path) -> None:
     assert sizes.config.model.width != config.model.width
 
 
+def text_of(folder: Path, size: int, end: str = "") -> Config:
+    """Return settings of a run of one minute on a text of `size` characters and `end`, as byte pairs."""
+    line = "the early bird catches the worm, and a rolling stone gathers no moss\n"
+    path = folder / "text.txt"
+    path.write_text((line * (size // len(line) + 1))[: size - len(end)] + end, encoding="utf-8")
+    changes = {
+        "data__source": str(path),
+        "data__document": "file",
+        "tokenizer__kind": "bpe",
+        "tokenizer__vocab_size": 300,
+    }
+    return small_config(folder, **changes, train__minutes=1.0, train__steps=None)
+
+
+@pytest.mark.parametrize(
+    ("size", "end", "said", "kind", "vocabulary"),
+    [
+        (50_000, "", (), "characters", 300),
+        (50_000, "é", (), "bpe", 512),  # a character that the training split lacks would be unknown
+        (50_000, "", ("tokenizer.vocab_size",), "bpe", 300),
+        (50_000, "", ("tokenizer.kind",), "bpe", 512),
+        (1_000_000, "", (), "bpe", 2048),
+        (1_000_000, "", ("tokenizer.vocab_size",), "bpe", 300),
+    ],
+)
+def test_the_tokenizer_suits_the_size_of_the_text(
+    size: int, end: str, said: tuple[str, ...], kind: str, vocabulary: int, machine: Any, tmp_path: Path
+) -> None:
+    machine(lambda settings: 1e11)
+    sizes = sized(text_of(tmp_path, size, end), tmp_path, said)
+    assert (sizes.config.tokenizer.kind, sizes.config.tokenizer.vocab_size) == (kind, vocabulary)
+    assert sizes.data.tokenizer.kind == kind
+    assert not sizes.chosen.keys() & set(said)
+
+
+def test_numbers_keep_their_own_tokenizer(machine: Any, tmp_path: Path) -> None:
+    machine(lambda settings: 1e11)
+    config = small_config(tmp_path, data__source="numbers", data__size=200, train__minutes=1.0, train__steps=None)
+    assert not sized(config, tmp_path).chosen.keys() & {auto_sizes.KIND, auto_sizes.VOCABULARY}
+
+
 @pytest.mark.parametrize(
     ("bfloat16", "said", "precision"), [(500.0, "auto", "bf16"), (1.0, "auto", "fp32"), (500.0, "fp32", "fp32")]
 )

@@ -16,14 +16,14 @@ def budget(**changes: float) -> Budget:
 
 
 def test_all_rows_are_evaluated_if_they_fit() -> None:
-    assert budget().rows() == 500  # 5 of at most 30 s
+    assert budget(wanted_rows=300).rows() == 300  # 3 of at most 3 s
     assert budget().final_rows() == 2000  # 20 of at most 60 s
     assert budget(row=0.0).final_rows() == 2000  # not measured
 
 
 def test_only_rows_that_fit_are_evaluated() -> None:
     slow = budget(row=0.1)
-    assert slow.rows() == 300  # a twentieth of 600 s
+    assert slow.rows() == 30  # 3 s, a two-hundredth of 600 s
     assert slow.final_rows() == 600  # a tenth of 600 s
     assert budget(row=1000.0).final_rows() == budget(row=1000.0).rows() == LEAST_ROWS
     assert budget(row=1000.0, all_rows=1, wanted_rows=1).final_rows() == 1
@@ -58,16 +58,16 @@ def test_the_schedule_runs_from_the_first_step_to_the_end_of_training() -> None:
 
 
 def test_an_evaluation_waits_until_its_time_is_available() -> None:
-    plan = budget(sample=15.0)  # 20 s each, of 120 in the whole run, 20 of them kept for the last one
-    assert not plan.allows_evaluation(50.0, 0.0, 500, first=True)
-    assert plan.allows_evaluation(101.0, 0.0, 500, first=True)
-    assert not plan.allows_evaluation(150.0, 20.0, 500, first=False)
-    assert plan.allows_evaluation(221.0, 20.0, 500, first=False)
-    assert not plan.allows_evaluation(500.0, 100.0, 500, first=False)  # the last one has the rest
+    plan = budget(sample=5.0)  # 10 s each, of 60 in the whole run, 10 of them kept for the last one
+    assert not plan.allows_evaluation(100.0, 0.0, 500, first=True)
+    assert plan.allows_evaluation(111.0, 0.0, 500, first=True)
+    assert not plan.allows_evaluation(150.0, 10.0, 500, first=False)
+    assert plan.allows_evaluation(231.0, 10.0, 500, first=False)
+    assert not plan.allows_evaluation(500.0, 45.0, 500, first=False)  # the last one has the rest
 
 
 def test_one_expensive_evaluation_is_made_in_the_second_half() -> None:
-    plan = budget(sample=54.0)  # 59 s each: two of them fill the share
+    plan = budget(sample=24.0)  # 29 s each: two of them nearly fill the share
     assert not plan.allows_evaluation(100.0, 0.0, 500, first=True)
     assert plan.allows_evaluation(300.0, 0.0, 500, first=True)
     assert not plan.allows_evaluation(300.0, 0.0, 500, first=False)

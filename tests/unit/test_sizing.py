@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from glassformer.base.config import EXAMPLES, Config
 from glassformer.training.sizing import (
     HEAD_WIDTH,
+    LARGEST_DECAY,
     RULES,
     SHAPES,
     SIZED,
@@ -133,6 +134,8 @@ def test_a_small_text_is_read_a_limited_number_of_times() -> None:
         ("train.batch", 5),
         ("model.heads", 2),
         ("train.learning_rate", 0.5),
+        ("train.weight_decay", 0.7),
+        ("model.tied", False),
         ("train.evaluate_every", 3),
     ],
 )
@@ -147,6 +150,29 @@ def test_settings_of_the_user_are_not_changed(name: str, value: Any) -> None:
         assert config.model.heads in (3, 5)  # heads of 30 or 18, for 32 in wide and 16 in narrow models
     if name == "train.batch":
         assert sizes.tokens % (5 * sizes.shape.context) == 0
+
+
+def test_the_weight_decay_of_a_run_depends_on_its_rate_and_steps() -> None:
+    for optimizer, rate_name in (("muon", "train.muon_learning_rate"), ("adamw", "train.learning_rate")):
+        for seconds in (100.0, 600.0, 3600.0):
+            case = replace(CASE, optimizer=optimizer, seconds=seconds, text_tokens=10**9)
+            sizes = choose_sizes(case, SPEED, {})
+            steps = sizes.tokens / (sizes.settings["train.batch"] * sizes.shape.context)
+            decay = sizes.settings["train.weight_decay"]
+            total = sizes.settings[rate_name] * decay * steps
+            assert total == pytest.approx(RULES["lm"].decay, rel=0.05)
+            slower = choose_sizes(case, SPEED, {rate_name: sizes.settings[rate_name] / 2})
+            assert slower.settings["train.weight_decay"] == pytest.approx(
+                2 * sizes.settings["train.weight_decay"], rel=0.05
+            )
+    few = choose_sizes(replace(CASE, seconds=1.0), 1e9, {})
+    assert few.settings["train.weight_decay"] == LARGEST_DECAY
+    assert "train.weight_decay" not in choose_sizes(CASE, SPEED, {"train.muon_learning_rate": 0.0}).settings
+
+
+def test_a_large_vocabulary_is_tied() -> None:
+    tied = [choose_sizes(replace(CASE, vocabulary=size), SPEED, {}).settings["model.tied"] for size in (64, 8192)]
+    assert tied == [False, True]
 
 
 def test_heads_have_the_usual_width() -> None:
@@ -188,7 +214,11 @@ def test_dropout_grows_with_the_number_of_epochs() -> None:
         (3_700_000, "translate", 4096),
         (10**9, "translate", 32768),
         (1_500_000, "classify", 8192),
-        (10**6, "lm", None),
+        (50_000, "lm", 512),
+        (10**6, "lm", 2048),
+        (3_700_000, "lm", 8192),
+        (10**9, "lm", 8192),
+        (10**6, "masked", None),
     ],
 )
 def test_a_vocabulary_grows_with_the_texts(size: int, task: str, tokens: int | None) -> None:

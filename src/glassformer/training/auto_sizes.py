@@ -16,10 +16,18 @@ from glassformer.model.device import choose_device
 from glassformer.model.precision import describe_precision, resolve_precision
 from glassformer.runs.run_text import prepare_run_text
 from glassformer.runs.text_location import token_cache
-from glassformer.text.prepare import Prepared
+from glassformer.text.locating import is_encoded
+from glassformer.text.prepare import Prepared, corpus_tokenizers
 from glassformer.training.plan import plan_run
 from glassformer.training.setup import vocabulary_sizes_and_classes
-from glassformer.training.sizing import FIRST_SPEED, SIZED, SizingCase, choose_sizes, choose_vocabulary
+from glassformer.training.sizing import (
+    FIRST_SPEED,
+    SIZED,
+    SizingCase,
+    choose_sizes,
+    choose_vocabulary,
+    suits_characters,
+)
 from glassformer.training.step_measurement import Probe, probe
 
 ROUNDS = 4
@@ -36,7 +44,10 @@ COVERED_FRACTION = 0.999
 PRECISION = "train.precision"
 HELD_OUT = 1000
 """Maximum number of validation examples split from the source; more would only shrink the training split."""
+KIND = "tokenizer.kind"
 VOCABULARY = "tokenizer.vocab_size"
+PIECES = ("bpe", "wordpiece", "unigram")
+"""Kinds of tokenizers whose vocabulary size is chosen."""
 VALIDATION = "data.validation_fraction"
 MEASURED = ("model.layers", "model.width", "model.context", "train.batch", "train.batch_tokens")
 """Settings that determine the training speed; the other settings are chosen from these and the measured speed."""
@@ -90,9 +101,10 @@ def size_run(
     config = resolve_precision(config)
     preliminary_settings: dict[str, Any] = {PRECISION: config.train.precision} if is_open else {}
     data = prepare_run_text(config, token_cache(folder), note)
-    data_settings = {
-        name: value for name, value in _data_settings_to_change(config, data).items() if name not in given_names
-    }
+    changes = (
+        _tokenizer_to_change(config, data, given_names) if data.kind.running_text else _sizes_to_change(config, data)
+    )
+    data_settings = {name: value for name, value in changes.items() if name not in given_names}
     if data_settings:
         preliminary_settings |= data_settings
         config = _with_settings(config, data_settings)
@@ -124,10 +136,29 @@ def size_run(
     return Sized(_with_settings(config, chosen), data, probe_result, chosen | preliminary_settings, why)
 
 
-def _data_settings_to_change(config: Config, data: Prepared) -> dict[str, Any]:
-    """Return a new vocabulary size and validation fraction if the number of examples requires other values."""
-    if data.kind.running_text:
+def _tokenizer_to_change(config: Config, data: Prepared, given_names: Collection[str]) -> dict[str, Any]:
+    """Return another kind or vocabulary size of the tokenizer if the size of running text requires it."""
+    source = config.data.source
+    if is_encoded(Path(source).expanduser()) or corpus_tokenizers(source):  # the text has its own tokenizer
         return {}
+    task = config.train.task
+    is_open = KIND not in given_names and VOCABULARY not in given_names
+    if is_open and suits_characters(data.train.bytes, task) and _has_all_characters(data):
+        return {KIND: "characters"}
+    vocabulary = choose_vocabulary(data.train.bytes, task)
+    if vocabulary in (None, config.tokenizer.vocab_size) or config.tokenizer.kind not in PIECES:
+        return {}
+    return {VOCABULARY: vocabulary}
+
+
+def _has_all_characters(data: Prepared) -> bool:
+    """Return whether the training split has all characters of the validation split; others would be unknown tokens."""
+    known, held_out = (set().union(*split.source.iter_text(data.tokenizer)) for split in (data.train, data.validation))
+    return held_out <= known
+
+
+def _sizes_to_change(config: Config, data: Prepared) -> dict[str, Any]:
+    """Return a new vocabulary size and validation fraction if the number of examples requires other values."""
     settings: dict[str, Any] = {}
     vocabulary = choose_vocabulary(data.train.bytes, config.train.task)
     if vocabulary not in (None, config.tokenizer.vocab_size):

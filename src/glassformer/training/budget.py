@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-EVALUATIONS = 1 / 5
+EVALUATIONS = 1 / 10
 """Maximum fraction of the time limit for all evaluations during training, including their samples. The last step, and
 step 0 of a run with a parent, are evaluated even if that exceeds the maximum."""
-ONE_EVALUATION = 1 / 20
+ONE_EVALUATION = 1 / 200
 """Maximum fraction of the time limit for the loss of one evaluation during training. It limits the number of rows, but
 not below `LEAST_ROWS`; all evaluations during training use the same rows."""
 FINAL = 1 / 10

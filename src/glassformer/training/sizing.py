@@ -41,23 +41,29 @@ RATES = {"adamw": 3e-3, "muon": 1e-2}
 does not update."""
 MUON_RATE = 0.03
 RATE_WIDTH = 128
+LARGEST_DECAY = 1.0
+"""Largest weight decay that is chosen, for runs of few steps."""
 MATRICES = {"decoder": 12, "encoder": 12, "encoder-decoder": 14}
 """Model family -> mean number of weights that a token uses per layer, in units of width². Attention has 4, feed-forward
 8; in an encoder-decoder, cross-attention adds 2: key and value of a source token, query and output of a target
 token."""
-FIRST_SPEED = {"cpu": 5e10, "mps": 1e12, "cuda": 5e13}
+FIRST_SPEED = {"cpu": 1.5e11, "mps": 1e12, "cuda": 5e13}
 """FLOP/s assumed before the first measurement; it determines only the first shape to measure."""
 CONTEXT_STEP = 16
 """For rows that are whole examples, the context is a multiple of this number."""
 LONGEST_CONTEXT = 1024
 """Largest context that is chosen, in tokens."""
 VOCABULARY = (1024, 32768)
-"""Smallest and largest vocabulary size that is chosen."""
+"""Smallest and largest vocabulary size that is chosen for examples."""
+PIECES = (512, 8192)
+"""Smallest and largest vocabulary size that is chosen for running text; a text that is too small for the smallest one
+is split into characters."""
 SIZED = (
     "model.layers",
     "model.width",
     "model.heads",
     "model.context",
+    "model.tied",
     "model.dropout_embedding",
     "model.dropout_residual",
     "train.batch",
@@ -65,6 +71,7 @@ SIZED = (
     "train.steps",
     "train.learning_rate",
     "train.muon_learning_rate",
+    "train.weight_decay",
     "train.evaluate_every",
     "train.save_every",
 )
@@ -84,9 +91,15 @@ class SizingRules:
             trained on a few hundred examples is undertrained.
         context: maximum context in tokens, for windows over running text.
         bytes_per_token: bytes of training text per vocabulary entry; None: use the recipe's vocabulary size.
+        vocabulary: smallest and largest vocabulary size.
         dropout: rows of (maximum epochs, dropout of the embedding, dropout of the residual stream); the first row whose
             maximum is not exceeded is used. Empty: use the recipe's dropout.
         rates_by_width: whether learning rates depend on the width; False: use the recipe's learning rates.
+        tied_from: smallest vocabulary for which the output layer uses the matrix of the embedding; None: use the
+            recipe's setting.
+        decay: product of the peak learning rate (of Muon, if it is used), the weight decay and the number of steps;
+            None: use the recipe's weight decay. The weights are a moving average of the latest 1 / (learning rate x
+            weight decay) updates (Wang and Aitchison 2025, section 3), which are then a fixed fraction of the run.
     """
 
     tokens_per_weight: float
@@ -96,14 +109,29 @@ class SizingRules:
     fewest_steps: int = 0
     context: int = LONGEST_CONTEXT
     bytes_per_token: int | None = None
+    vocabulary: tuple[int, int] = VOCABULARY
     dropout: tuple[tuple[float, float, float], ...] = ()
     rates_by_width: bool = False
+    tied_from: int | None = None
+    decay: float | None = None
 
 
+TEXT_DROPOUT = ((10.0, 0.0, 0.0), (math.inf, 0.1, 0.1))
 PAIRS_DROPOUT = ((2.0, 0.0, 0.0), (5.0, 0.1, 0.1), (math.inf, 0.2, 0.2))
 LABELS_DROPOUT = ((2.0, 0.1, 0.1), (math.inf, 0.5, 0.3))
 RULES = {
-    "lm": SizingRules(tokens_per_weight=2.0, weights_per_token=10.0, steps=600, rates_by_width=True),
+    "lm": SizingRules(
+        tokens_per_weight=2.0,
+        weights_per_token=10.0,
+        steps=1000,
+        bytes_per_token=450,
+        vocabulary=PIECES,
+        dropout=TEXT_DROPOUT,
+        rates_by_width=True,
+        tied_from=1024,
+        decay=12.0,
+    ),
+    "chat": SizingRules(tokens_per_weight=2.0, weights_per_token=10.0, steps=600, rates_by_width=True),
     "masked": SizingRules(tokens_per_weight=3.0, weights_per_token=10.0, steps=1500, context=128),
     "classify": SizingRules(
         tokens_per_weight=2.0,
@@ -247,6 +275,8 @@ def choose_sizes(case: SizingCase, speed: float, given_settings: Mapping[str, An
     interval = max(10, steps // EVALUATIONS)
     chosen["train.evaluate_every"] = interval
     chosen["train.save_every"] = interval
+    if case.rules.tied_from is not None:
+        chosen["model.tied"] = case.vocabulary >= case.rules.tied_from
     if case.rules.dropout:
         epochs = tokens / max(1, case.text_tokens)
         _, embedding, residual = next(row for row in case.rules.dropout if epochs <= row[0])
@@ -256,6 +286,11 @@ def choose_sizes(case: SizingCase, speed: float, given_settings: Mapping[str, An
         chosen["train.learning_rate"] = _rounded(RATES[case.optimizer] * math.sqrt(RATE_WIDTH / shape.width))
         if case.optimizer == "muon":
             chosen["train.muon_learning_rate"] = MUON_RATE
+    if case.rules.decay is not None:
+        rate_name = "train.muon_learning_rate" if case.optimizer == "muon" else "train.learning_rate"
+        rate = float(given_settings.get(rate_name, chosen.get(rate_name, 0.0)))
+        if rate > 0:
+            chosen["train.weight_decay"] = min(LARGEST_DECAY, _rounded(case.rules.decay / (rate * steps)))
     if tokens < affordable_tokens:
         chosen["train.steps"] = steps
     settings = {name: value for name, value in chosen.items() if name not in given_settings}
@@ -276,8 +311,17 @@ def choose_vocabulary(size: int, task: str) -> int | None:
     bytes_per_token = rules_of(task).bytes_per_token
     if bytes_per_token is None:
         return None
-    minimum, maximum = VOCABULARY
+    minimum, maximum = rules_of(task).vocabulary
     return min(maximum, max(minimum, _power_of_two(size / bytes_per_token)))
+
+
+def suits_characters(size: int, task: str) -> bool:
+    """Return whether running text of `size` bytes is too small for the smallest vocabulary of its task's rules.
+
+    The model then has characters as tokens.
+    """
+    rules = rules_of(task)
+    return rules.bytes_per_token is not None and _power_of_two(size / rules.bytes_per_token) < rules.vocabulary[0]
 
 
 def _suits(shape: ModelShape, case: SizingCase, speed: float) -> bool:
@@ -339,7 +383,7 @@ def _reasons(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, 
     ]
     if case.rules.dropout:
         epochs = min(affordable_tokens, case.most_tokens) / case.text_tokens
-        reasons.append(f"the examples are read {epochs:.1f} times, which determines the dropout")
+        reasons.append(f"the data is read {epochs:.1f} times, which determines the dropout")
     if smallest:
         reasons.append("even the smallest candidate model is large for this text and this time limit")
     if capped:

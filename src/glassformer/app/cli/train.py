@@ -20,8 +20,8 @@ machine and --minutes (default: 10); with --steps, or less than one minute, the 
 
 --minutes is the wall-clock time of the whole command: preparing, measuring, training, evaluating and saving. On a CPU,
 a run with --minutes uses one thread or all threads, whichever is faster in a test, unless train.threads is set. Its
-evaluations take at most about a fifth of the time and the final evaluation at most about a tenth, if necessary on a
-part of the validation text (glass evaluate uses all of it).
+evaluations take at most about a tenth of the time, and so does the final evaluation, if necessary on a part of the
+validation text (glass evaluate uses all of it).
 
 --from RUN starts from the tokenizer, model settings and weights of another run, which may be imported, and trains on
 DATA, by default with the recipe fine-tune (a small learning rate, 3 minutes). A run of task lm can be fine-tuned for lm

@@ -126,13 +126,13 @@ class TrainConfig(BaseSettings):
     evaluate_every: Count = Field(
         200,
         description="steps between evaluations; the last step is always evaluated; if minutes is set, earlier ones may "
-        "be skipped, so that evaluations take at most a fifth of the time",
+        "be skipped, so that evaluations take at most a tenth of the time",
     )
     evaluate_tokens: Count | None = Field(
         200_000,
         description="validation tokens per evaluation during training; if minutes is set, fewer if needed to take at "
-        "most a twentieth of the time; unset: all. The final evaluation uses all, or with minutes as many as fit into "
-        "a tenth of the time",
+        "most a two-hundredth of the time; unset: all. The final evaluation uses all, or with minutes as many as fit "
+        "into a tenth of the time",
     )
     save_every: Count = Field(
         500, description="steps between checkpoints; step 0, each best evaluation and the last step are saved too"
