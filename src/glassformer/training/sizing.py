@@ -97,8 +97,8 @@ class SizingRules:
         rates_by_width: whether learning rates depend on the width; False: use the recipe's learning rates.
         tied_from: smallest vocabulary for which the output layer uses the matrix of the embedding; None: use the
             recipe's setting.
-        decay: product of the peak learning rate (of Muon, if it is used), the weight decay and the number of steps;
-            None: use the recipe's weight decay. The weights are a moving average of the latest 1 / (learning rate x
+        decay: with Muon, product of its peak learning rate, the weight decay and the number of steps; None: use the
+            recipe's weight decay. The weights are a moving average of the latest 1 / (learning rate x
             weight decay) updates (Wang and Aitchison 2025, section 3), which are then a fixed fraction of the run.
     """
 
@@ -287,9 +287,8 @@ def choose_sizes(case: SizingCase, speed: float, given_settings: Mapping[str, An
         chosen["train.learning_rate"] = _rounded(RATES[case.optimizer] * math.sqrt(RATE_WIDTH / shape.width))
         if case.optimizer == "muon":
             chosen["train.muon_learning_rate"] = MUON_RATE
-    if case.rules.decay is not None:
-        rate_name = "train.muon_learning_rate" if case.optimizer == "muon" else "train.learning_rate"
-        rate = float(given_settings.get(rate_name, chosen.get(rate_name, 0.0)))
+    if case.rules.decay is not None and case.optimizer == "muon":
+        rate = float(given_settings.get("train.muon_learning_rate", MUON_RATE))
         if rate > 0:
             chosen["train.weight_decay"] = min(LARGEST_DECAY, _rounded(case.rules.decay / (rate * steps)))
     if tokens < affordable_tokens:
