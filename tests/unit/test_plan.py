@@ -114,10 +114,16 @@ def test_the_size_equals_that_of_the_run(name: str, optimizer: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("steps", "minutes", "expected"), [(40, None, 40), (None, 2.0, 200), (40, 2.0, 40), (500, 2.0, 200)]
+    ("steps", "minutes", "evaluation", "expected"),
+    [(40, None, 5.0, 40), (None, 2.0, 2.6, 204), (40, 2.0, 2.6, 40), (500, 2.0, 2.6, 204)],
 )
-def test_steps_and_minutes(steps: int | None, minutes: float | None, expected: int, tmp_path: Path) -> None:
-    """Of two minutes, 118.3 s are for training and evaluation: 200 steps, 2 evaluations and 4 checkpoints fit."""
+def test_steps_and_minutes(
+    steps: int | None, minutes: float | None, evaluation: float, expected: int, tmp_path: Path
+) -> None:
+    """Of two minutes, 118.3 s are for training and evaluation: 204 steps, 3 evaluations and 5 checkpoints fit.
+
+    An evaluation uses the rows that fit into 0.6 s, and writes a sample in 2 s.
+    """
     config = small_config(
         tmp_path, train__steps=steps, train__minutes=minutes, train__evaluate_every=100, train__save_every=150
     )
@@ -127,18 +133,18 @@ def test_steps_and_minutes(steps: int | None, minutes: float | None, expected: i
     assert plan.train_seconds == expected * 0.5
     evaluations = math.ceil(expected / 100)
     saves = evaluations + 1 + (expected > 150)  # at the start, and after 150 steps
-    assert plan.whole_seconds == pytest.approx(expected * 0.5 + evaluations * 5.0 + saves * 0.25 + 7.0)
+    assert plan.whole_seconds == pytest.approx(expected * 0.5 + evaluations * evaluation + saves * 0.25 + 7.0)
 
 
 def test_minutes_limit_evaluations_and_elapsed_time_counts(tmp_path: Path) -> None:
     limits = {"train__steps": None, "train__minutes": 1.0, "train__evaluate_every": 1, "train__save_every": 1000}
     config = small_config(tmp_path, **limits)
     plan = planned(config, tmp_path)
-    # Of 58.9 s, 12 are for 2.4 evaluations, a fifth; 6 for the final one, a tenth; 0.85 for 3.4 checkpoints.
-    assert plan.steps == 80
-    assert plan.whole_seconds == pytest.approx(80 * 0.5 + 12 + 6 + 0.85)
+    # Of 58.9 s, 6 are for 2.6 evaluations, a tenth; 6 for the final one, a tenth; 0.9 for 3.6 checkpoints.
+    assert plan.steps == 91
+    assert plan.whole_seconds == pytest.approx(91 * 0.5 + 6 + 6 + 0.25 * (6 / 2.3 + 1))
     data = prepare_run_text(config, tmp_path / "cache", lambda text: None)
-    assert plan_run(config, data, MEASURED, seconds_before=20.0).steps == 40
+    assert plan_run(config, data, MEASURED, seconds_before=20.0).steps == 51
     least = small_config(tmp_path, **{**limits, "train__minutes": 1e-4})
     assert planned(least, tmp_path).steps == 1
 
@@ -152,13 +158,13 @@ def test_a_child_is_evaluated_before_its_first_step_and_its_parents_text_twice(t
         assert child.whole_seconds == pytest.approx(alone + 3.0 + 2 * seconds)
     limits = {"train__steps": None, "train__minutes": 1.0, "train__evaluate_every": 1, "train__save_every": 1000}
     timed = small_config(tmp_path, **limits)
-    # Of 58.9 s, 5 are for what is measured before the first step and belong to the fifth for evaluations, of which 1.4
-    # more fit; 6 for the final one, 2 for the parent's text, 0.6 for 2.4 checkpoints.
-    for evaluation in (3.0, 6.0):  # the slower one takes half of its rows, and half of the parent's
+    # Of 58.9 s, 0.5 are for what is measured before the first step and belong to the tenth for evaluations, of which 2.4
+    # more fit; 6 for the final one, 0.2 for the parent's text, 0.8 for 3.4 checkpoints.
+    for evaluation in (3.0, 6.0):  # 0.3 s for a tenth or a twentieth of the rows, 0.2 s for as many of the parent's
         measured = replace(MEASURED, evaluation_seconds=evaluation, parent_seconds=2.0 * evaluation / 3.0)
         plan = planned(timed, tmp_path, measured)
-        assert plan.steps == 76
-        assert plan.whole_seconds == pytest.approx(76 * 0.5 + 5 + 7 + 6 + 2 + 0.6)
+        assert plan.steps == 91
+        assert plan.whole_seconds == pytest.approx(91 * 0.5 + 0.5 + 5.5 + 6 + 0.2 + 0.25 * (5.5 / 2.3 + 1))
 
 
 def test_unmeasured_values_are_none(tmp_path: Path) -> None:
