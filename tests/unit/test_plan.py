@@ -158,8 +158,8 @@ def test_a_child_is_evaluated_before_its_first_step_and_its_parents_text_twice(t
         assert child.whole_seconds == pytest.approx(alone + 3.0 + 2 * seconds)
     limits = {"train__steps": None, "train__minutes": 1.0, "train__evaluate_every": 1, "train__save_every": 1000}
     timed = small_config(tmp_path, **limits)
-    # Of 58.9 s, 0.5 are for what is measured before the first step and belong to the tenth for evaluations, of which 2.4
-    # more fit; 6 for the final one, 0.2 for the parent's text, 0.8 for 3.4 checkpoints.
+    # Of 58.9 s, 0.5 are for what is measured before the first step and belong to the tenth for evaluations, of which
+    # 2.4 more fit; 6 for the final one, 0.2 for the parent's text, 0.8 for 3.4 checkpoints.
     for evaluation in (3.0, 6.0):  # 0.3 s for a tenth or a twentieth of the rows, 0.2 s for as many of the parent's
         measured = replace(MEASURED, evaluation_seconds=evaluation, parent_seconds=2.0 * evaluation / 3.0)
         plan = planned(timed, tmp_path, measured)
