@@ -46,7 +46,7 @@ HELD_OUT = 1000
 """Maximum number of validation examples split from the source; more would only shrink the training split."""
 KIND = "tokenizer.kind"
 VOCABULARY = "tokenizer.vocab_size"
-PIECES = ("bpe", "wordpiece", "unigram")
+SIZED_KINDS = ("bpe", "wordpiece", "unigram")
 """Kinds of tokenizers whose vocabulary size is chosen."""
 VALIDATION = "data.validation_fraction"
 MEASURED = ("model.layers", "model.width", "model.context", "train.batch", "train.batch_tokens")
@@ -146,7 +146,7 @@ def _tokenizer_to_change(config: Config, data: Prepared, given_names: Collection
     if is_open and suits_characters(data.train.bytes, task) and _has_all_characters(data):
         return {KIND: "characters"}
     vocabulary = choose_vocabulary(data.train.bytes, task)
-    if vocabulary in (None, config.tokenizer.vocab_size) or config.tokenizer.kind not in PIECES:
+    if vocabulary in (None, config.tokenizer.vocab_size) or config.tokenizer.kind not in SIZED_KINDS:
         return {}
     return {VOCABULARY: vocabulary}
 

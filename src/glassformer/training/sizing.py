@@ -98,8 +98,8 @@ class SizingRules:
         tied_from: smallest vocabulary for which the output layer uses the matrix of the embedding; None: use the
             recipe's setting.
         decay: with Muon, product of its peak learning rate, the weight decay and the number of steps; None: use the
-            recipe's weight decay. The weights are a moving average of the latest 1 / (learning rate x
-            weight decay) updates (Wang and Aitchison 2025, section 3), which are then a fixed fraction of the run.
+            recipe's weight decay. The weights are a moving average of the latest 1 / (learning rate x weight decay)
+            updates (Wang and Aitchison 2025, section 3), which are then a fixed fraction of the run.
     """
 
     tokens_per_weight: float
@@ -150,9 +150,10 @@ RULES = {
     ),
 }
 """Task -> rules. Language models were measured in runs of 10 seconds, 3 minutes and 12 minutes, with characters as
-tokens and Muon: the best models read 1 to 2 tokens per weight. Their tokenizer, tying, weight decay and dropout were
-measured in 5 minutes on texts of 0.1, 1 and 4 MB. Translation was measured on Multi30k in 30 minutes, and
-classification on 6,600 news texts in 3 minutes (`benchmarks/results/tried.md`). The other values are guesses."""
+tokens and Muon: the best models read 1 to 2 tokens per weight. Their tying and weight decay were measured with 8,192
+byte pairs on 4 MB, their dropout where a text is read 4, 23 and 40 times, and their tokenizers on 0.1 and 1 MB; the
+limits in between are guesses. Translation was measured on Multi30k in 30 minutes, and classification on 6,600 news
+texts in 3 minutes (`benchmarks/results/tried.md`). The other values are guesses."""
 
 
 def rules_of(task: str) -> SizingRules:
@@ -308,11 +309,11 @@ def choose_vocabulary(size: int, task: str) -> int | None:
     Every token should occur often enough to be learned: for translation, about 4,000 tokens worked well on 3.7 MB of
     Multi30k. A classifier does not generate tokens, and benefits from a larger vocabulary with more whole words.
     """
-    bytes_per_token = rules_of(task).bytes_per_token
-    if bytes_per_token is None:
+    rules = rules_of(task)
+    if rules.bytes_per_token is None:
         return None
-    minimum, maximum = rules_of(task).vocabulary
-    return min(maximum, max(minimum, _power_of_two(size / bytes_per_token)))
+    minimum, maximum = rules.vocabulary
+    return min(maximum, max(minimum, _power_of_two(size / rules.bytes_per_token)))
 
 
 def suits_characters(size: int, task: str) -> bool:

@@ -93,7 +93,7 @@ class BeamQuestion(ViewQuestion):
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
 
     def read_texts(self) -> tuple[list[str], list[str | None]]:
-        """Return the text."""
+        """Return the text that the beams continue or translate, and no target."""
         return [self.text], []
 
 
