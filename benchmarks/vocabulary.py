@@ -137,10 +137,13 @@ def wanted_runs(options: argparse.Namespace) -> Iterator[tuple[str, float, str]]
 
 
 def found(runs: list[Run], text: str, minutes: float) -> dict[str, float]:
-    """Return choice -> mean bits per byte over the seeds of the runs of a cell."""
+    """Return choice -> mean bits per byte over the seeds of the runs of a cell.
+
+    A choice to which characters of the held-out text are unknown has no bits per byte, and is left out.
+    """
     values: dict[str, list[float]] = {}
     for run in runs:
-        if run["text"] == text and run["minutes"] == minutes:
+        if run["text"] == text and run["minutes"] == minutes and run["bits_per_byte"] is not None:
             values.setdefault(run["choice"], []).append(run["bits_per_byte"])
     return {name: sum(each) / len(each) for name, each in values.items()}
 
@@ -189,7 +192,7 @@ def main() -> int:
                     machine = {"isa": options.isa or platform.machine()}
                     with options.out.open("a", encoding="utf-8") as file:
                         file.write(json.dumps({**key, **run, **machine}) + "\n")
-                    print(f"{text}, {minutes:g} minutes, {choice}: {run['bits_per_byte']:.4f}", flush=True)
+                    print(f"{text}, {minutes:g} minutes, {choice}: {run['bits_per_byte']}", flush=True)
     print(table(read(options.out)))
     return 0
 

@@ -83,7 +83,8 @@ def measure(options: Options) -> Iterator[Row]:
         with tempfile.TemporaryDirectory() as folder:
             found = {OURS: _ours(options, Path(folder))}
             if options.nanogpt is not None:
-                found["nanoGPT"] = _nanogpt(options, Path(folder), ids[:cut], ids[cut:], len(symbols))
+                parts = (ids[:cut], ids[cut:], len(symbols))
+                found["nanoGPT"] = run_nanogpt(options.nanogpt, Path(folder), *parts)
         if not options.until_commands:
             found["Hugging Face, published recipe"] = _plain_loop(ids[:cut], ids[cut:], len(symbols), options)
         for name, run in found.items():
@@ -110,20 +111,33 @@ def _ours(options: Options, folder: Path) -> Reached:
     return Reached(found["train_seconds"], whole, found["loss"])
 
 
-def _nanogpt(options: Options, folder: Path, train: Any, held_out: Any, vocabulary: int) -> Reached:
+def run_nanogpt(
+    published: Path, folder: Path, train: Any, held_out: Any, vocabulary: int, steps: int = STEPS, seed: int = 1337
+) -> Reached:
     """Run nanoGPT's script in a copy of the checkout.
 
     The time of an iteration with an evaluation is replaced by the median time of all iterations.
+
+    Args:
+        published: checkout of nanoGPT.
+        folder: folder for the copy.
+        train, held_out: ids of both splits, of type uint16.
+        vocabulary: vocabulary size.
+        steps: number of steps, and of the steps over which the learning rate decays.
+        seed: seed of the weights and of the rows, which the script sets itself.
     """
     checkout = folder / "nanogpt"
-    shutil.copytree(options.nanogpt, checkout, ignore=shutil.ignore_patterns(".git", "assets"))
+    shutil.copytree(published, checkout, ignore=shutil.ignore_patterns(".git", "assets"))
+    script = checkout / "train.py"
+    script.write_text(script.read_text(encoding="utf-8").replace("1337", str(seed)), encoding="utf-8")
     data = checkout / "data" / "shakespeare_char"
     train.tofile(data / "train.bin")
     held_out.tofile(data / "val.bin")
     (data / "meta.pkl").write_bytes(
         pickle.dumps({"vocab_size": vocabulary})
     )  # without it, nanoGPT uses GPT-2's 50,304 tokens
-    settings = [f"--{name}={value}" for name, value in PUBLISHED.items()]
+    changed = PUBLISHED | {"max_iters": steps, "lr_decay_iters": steps}
+    settings = [f"--{name}={value}" for name, value in changed.items()]
     command = [sys.executable, "train.py", "config/train_shakespeare_char.py", *settings]
     start = time.perf_counter()
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
