@@ -10,6 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
+from glassformer.base.errors import GlassError
+from glassformer.experiments import runner
 from glassformer.experiments.grid import Grid
 from glassformer.model.weights import load_tensors
 from glassformer.runs.folder import Run
@@ -220,3 +222,29 @@ def test_bad_input_is_refused_and_leaves_nothing(words: list[str], problem: str,
     assert problem in refused.stderr
     assert len([line for line in refused.stderr.splitlines() if problem in line]) == 1
     assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("source", ["proverbs.txt", "missing.txt"])
+def test_a_refused_text_removes_only_what_compare_made(source: str, tmp_path: Path) -> None:
+    text_file(tmp_path)
+    (tmp_path / "mine").mkdir()
+    words = ["compare", source, "--vary", "model.context=100000,200000", "--out"]
+    before = tree(tmp_path)
+    assert here(*words, "mine", folder=tmp_path).returncode == 2
+    assert here(*words, "mine/new/one", folder=tmp_path).returncode == 2
+    assert tree(tmp_path) == before
+
+
+def test_a_file_that_was_added_while_the_text_was_read_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text_file(tmp_path)
+    (tmp_path / "grid").mkdir()
+
+    def add_and_refuse(folder: Path, *_: object) -> None:
+        (folder / "notes.txt").write_text("mine", encoding="utf-8")
+        (folder / "runs" / "notes.txt").write_text("mine", encoding="utf-8")
+        raise GlassError("the text is too short", "Give a longer text.")
+
+    monkeypatch.setattr(runner, "_prepare_texts", add_and_refuse)
+    words = ["compare", "proverbs.txt", "--vary", "model.layers=1,2", "--out", "grid"]
+    assert here(*words, folder=tmp_path).returncode == 2
+    assert tree(tmp_path / "grid").keys() == {"notes.txt", "runs", "runs/notes.txt"}

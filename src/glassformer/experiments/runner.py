@@ -26,7 +26,7 @@ from shutil import rmtree
 from typing import Any, TextIO
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import convert_os_errors, write_text
+from glassformer.base.files import convert_os_errors, no_empty_folders, write_text
 from glassformer.base.locks import folder_lock
 from glassformer.base.wording import counted
 from glassformer.experiments.grid import FILE, Grid, GridJob, difference
@@ -34,6 +34,8 @@ from glassformer.runs.folder import Folder
 from glassformer.training.reporting import duration
 
 Result = dict[str, Any]
+FOLDERS = ("runs", "results")
+"""Folders that a comparison makes before it reads the text."""
 
 
 def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -> dict[str, Result]:
@@ -51,25 +53,36 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
     """
     if jobs < 1:
         raise GlassError(f"--jobs {jobs} is less than one", "Give at least 1, the number of runs to train in parallel.")
-    is_new = _check_folder(folder, grid)
-    with convert_os_errors(folder):
-        for name in ("runs", "results"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-    with folder_lock(folder):
-        try:
-            hashes = _prepare_texts(folder, grid, note)
-        except GlassError:
-            if is_new:
-                rmtree(folder, ignore_errors=True)  # the folder was empty before
-            raise
-        grid.write(folder)
-        results = read_results(folder, grid)
-        _refuse_other_text(grid, results, hashes)
-        open_jobs = [job for job in grid.jobs() if "loss" not in results.get(job.name, {})]
-        if len(open_jobs) < len(grid.jobs()):
-            note(f"already done: {len(grid.jobs()) - len(open_jobs)} of {counted(len(grid.jobs()), 'runs')}")
-        Pool(folder, open_jobs, min(jobs, len(open_jobs)), note).train()
+    _check_folder(folder, grid)
+    with no_empty_folders(folder):
+        with convert_os_errors(folder):
+            for name in FOLDERS:
+                (folder / name).mkdir(parents=True, exist_ok=True)
+        with folder_lock(folder):
+            try:
+                hashes = _prepare_texts(folder, grid, note)
+            except GlassError:
+                if not (folder / FILE).exists():
+                    _remove_unused(folder)
+                raise
+            grid.write(folder)
+            results = read_results(folder, grid)
+            _refuse_other_text(grid, results, hashes)
+            open_jobs = [job for job in grid.jobs() if "loss" not in results.get(job.name, {})]
+            if len(open_jobs) < len(grid.jobs()):
+                note(f"already done: {len(grid.jobs()) - len(open_jobs)} of {counted(len(grid.jobs()), 'runs')}")
+            Pool(folder, open_jobs, min(jobs, len(open_jobs)), note).train()
     return read_results(folder, grid)
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove the files and folders that this module made before the text was refused, and no others."""
+    rmtree(folder / "runs" / ".tokens", ignore_errors=True)
+    for name in FOLDERS:
+        with suppress(OSError):  # it contains other files
+            (folder / name).rmdir()
+    with suppress(OSError):  # Windows does not delete open files
+        (folder / "lock").unlink()
 
 
 def read_results(folder: Folder, grid: Grid) -> dict[str, Result]:
@@ -82,12 +95,11 @@ def read_results(folder: Folder, grid: Grid) -> dict[str, Result]:
     return results
 
 
-def _check_folder(folder: Path, grid: Grid) -> bool:
-    """Return whether the folder is new or empty.
+def _check_folder(folder: Path, grid: Grid) -> None:
+    """Raise a `GlassError` if the comparison cannot be made in this folder.
 
-    Raises:
-        GlassError: the path is a file; the folder contains a different grid (added seeds are allowed); or it contains
-            no grid, but files other than those of a killed comparison.
+    The path is a file; the folder contains a different grid (added seeds are allowed); or it contains no grid, but
+    files other than those of a killed comparison.
     """
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
@@ -97,12 +109,11 @@ def _check_folder(folder: Path, grid: Grid) -> bool:
                 f"{folder} contains a comparison with {changed}",
                 "Give the same settings to resume it, or another --out.",
             )
-        return False
+        return
     names = [path.name for path in folder.iterdir()] if folder.exists() else []
-    allowed = {"runs", "results", "lock"}  # left by a comparison that was killed before `grid.json` was written
+    allowed = {*FOLDERS, "lock"}  # left by a comparison that was killed before `grid.json` was written
     if other := next((name for name in names if name not in allowed), None):
         raise GlassError(f"{folder} is not empty: it contains {other}", "Choose another --out, or empty that folder.")
-    return not names
 
 
 def _prepare_texts(folder: Path, grid: Grid, note: Callable[[str], None]) -> dict[str, str]:
