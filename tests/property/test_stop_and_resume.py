@@ -308,9 +308,17 @@ def test_a_run_with_a_link_to_files_of_another_run_is_not_resumed(folder: Path, 
 
 def test_a_resumed_run_that_trains_nothing_keeps_its_settings(folder: Path) -> None:
     before = (folder / "run" / "config.toml").read_bytes()
-    done = here(*RESUME, "--steps", "2", folder=folder)
+    done = here(*RESUME, "--steps", "2", "--train.device", "cpu", folder=folder)
     assert done.returncode == 0, done.stderr
+    assert "settings changed" not in done.stderr
     assert (folder / "run" / "config.toml").read_bytes() == before
+
+
+def test_a_finished_run_stores_its_sample_settings_and_no_others(folder: Path) -> None:
+    done = here(*RESUME, "--steps", "2", "--set", "sample.tokens=7", folder=folder)
+    assert "settings changed: sample.tokens: 5 -> 7" in done.stderr.splitlines()
+    config = Run(folder / "run").config()
+    assert (config.sample.tokens, config.train.steps) == (7, 3)
 
 
 def test_a_checkpoint_whose_replacement_was_killed_is_used(folder: Path) -> None:

@@ -304,7 +304,7 @@ def resume_training(
     seconds = seconds or since()
     run = processes.on_rank_zero(lambda: _run_to_resume(folder, changes, alteration))
     with _lock_in_process_zero(processes, folder_lock(folder)):
-        config, notes = processes.on_rank_zero(lambda: _settings_to_resume(run, changes))
+        config, _ = processes.on_rank_zero(lambda: _settings_to_resume(run, changes))
         set_threads(config)
         checkpoints, checkpoint_notes = processes.on_rank_zero(lambda: _checkpoints_to_resume(run))
         data = _read_once(processes, config, lambda: find_or_encode_text(run, config, reporter.note, named_paths))
@@ -322,12 +322,15 @@ def resume_training(
         _set_parent_text(trainer, parent_text)
         trainer.resume(checkpoints)
 
-        def write() -> None:
-            if changes and trainer.reason_to_end() is None:  # otherwise nothing is trained with these settings
-                run.replace_config(config)
+        def store() -> list[str]:
+            ended = trainer.reason_to_end() is not None  # nothing is trained with other settings than those of [sample]
+            kept = {key: value for key, value in changes.items() if key.startswith("sample.") or not ended}
+            stored, notes = _settings_to_resume(run, kept)
+            if kept:
+                run.replace_config(stored)
+            return notes
 
-        processes.on_rank_zero(write)
-        for note in (*notes, *checkpoint_notes):
+        for note in (*processes.on_rank_zero(store), *checkpoint_notes):
             reporter.note(note)
         reporter.note(f"resuming {folder} after step {trainer.state.step}")
         if trainer.reason_to_end() is None:
