@@ -12,7 +12,7 @@ import pytest
 from glassformer.model.weights import load_tensors
 from glassformer.runs.folder import Run
 from tests.journey.commands import here
-from tests.journey.damage import RUN
+from tests.journey.damage import RUN, train
 from tests.property.trainers import change_manifest, record_files, same
 from tests.trained import copy_runs
 
@@ -176,3 +176,25 @@ def test_moved_parallel_files_are_found_or_named(validation: bool, tmp_path: Pat
     assert f"reading {named[0]} and {named[1]}, the text of runs/book" in notes
     swapped = refused("train", "--resume", "--out", RUN, *reversed(named), folder=new)
     assert "its hash differs" in swapped
+
+
+def test_a_changed_text_is_reported_from_every_folder_and_an_unchanged_text_from_none(old: Path) -> None:
+    other = old.with_name("other")
+    other.mkdir()
+    (other / "proverbs.txt").write_text("another text\n" * 40, encoding="utf-8")
+    _, notes = resumed(other, run=Path("..", "old") / RUN)
+    assert "this run began" not in notes
+    (old / "proverbs.txt").write_text("another text\n" * 40, encoding="utf-8")
+    _, notes = resumed(old.parent, run=Path("old") / RUN)
+    assert f"{old / 'proverbs.txt'} differs from the text with which this run began" in notes
+
+
+def test_the_command_for_a_changed_text_of_pairs_names_both_files(tmp_path: Path) -> None:
+    for name in ("a.en", "a.de"):
+        (tmp_path / name).write_text("".join(f"{name} {number}\n" for number in range(40)), encoding="utf-8")
+    done = here(*train("a.en", "a.de", "--task", "translate", "--set", "data.validation_limit=4"), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "a.de").write_text("another line\n" * 40, encoding="utf-8")
+    done = here("train", "--resume", "--out", "out", folder=tmp_path)
+    assert "a.en and a.de differs from" in done.stderr
+    assert "glass train a.en a.de --from out --out NEW" in done.stderr

@@ -187,7 +187,7 @@ def test_a_changed_text_is_reported_on_resuming(tmp_path: Path) -> None:
             found: list[str] = []
             patch.setattr("glassformer.training.reporting.Silent.note", lambda self, text: found.append(text))
             resumed(tmp_path)
-        return [note for note in found if "since this run began" in note]
+        return [note for note in found if "this run began" in note]
 
     assert not notes()
     text = path.read_text(encoding="utf-8")
@@ -195,7 +195,7 @@ def test_a_changed_text_is_reported_on_resuming(tmp_path: Path) -> None:
     assert not notes()
     path.write_text(text.upper(), encoding="utf-8")
     (note,) = notes()
-    assert f"{path} was changed since this run began" in note
+    assert f"{path} differs from the text with which this run began" in note
     assert "--from" in note
     path.unlink()
     assert not notes()

@@ -183,21 +183,30 @@ def text_stamp(data: DataConfig) -> str | None:
 def note_of_changed_text(run: Run, config: Config) -> str | None:
     """Return a note if the text files of a run were changed since the run began; None if they were not, or are missing.
 
-    The files are read only if their sizes or modification times differ from those in the manifest.
+    They are searched for as in `candidate_texts`, and read only if their sizes or modification times differ from those
+    in the manifest.
     """
     recorded = run.manifest()["data"]
-    if text_stamp(config.data) in (None, recorded["stamp"]):
-        return None
-    files = " and ".join(filter(None, (config.data.source, config.data.target)))
-    try:
-        if text_hash(RECORD_KINDS[config.train.task], config.data, token_cache(run.folder)) == recorded["text_hash"]:
+    note = None
+    for data in candidate_texts(run, config.data, {}):
+        stamp = text_stamp(data)
+        if stamp in (None, recorded["stamp"]):
             return None
-    except GlassError as error:
-        return f"{error.problem}. Training resumes on the text with which this run began, which is stored encoded"
-    return (
-        f"{files} was changed since this run began. Training resumes on the text as it was, which is stored encoded; "
-        f"to train on the new text: glass train {quoted(config.data.source)} --from {quoted(run.folder)} --out NEW"
-    )
+        try:
+            if text_hash(RECORD_KINDS[config.train.task], data, token_cache(run.folder)) == recorded["text_hash"]:
+                return None
+        except GlassError as error:
+            reason = error.problem
+            remedy = ""
+        else:
+            files = [name for name in (data.source, data.target) if name is not None]
+            reason = f"{' and '.join(files)} differs from the text with which this run began"
+            remedy = (
+                f"; to train on the new text: glass train {' '.join(map(quoted, files))} --from {quoted(run.folder)} "
+                "--out NEW"
+            )
+        note = note or f"{reason}. Training resumes on the text as it was, which is stored encoded{remedy}"
+    return note
 
 
 def _locate_text(run: Run, config: Config, named_paths: Mapping[str, str], problem: str) -> Config:
