@@ -428,6 +428,15 @@ def test_a_flipped_bit_in_the_weights_is_detected(spoilt: Path) -> None:
     assert not report.ok
 
 
+def test_an_altered_log_is_detected(spoilt: Path) -> None:
+    log = spoilt / "metrics.jsonl"
+    before, loss, after = log.read_text(encoding="utf-8").rpartition('"loss": ')
+    log.write_text(f"{before}{loss}1{after}", encoding="utf-8")
+    (result,) = verify_run(spoilt, only=["checkpoints"]).results
+    assert result.ok is False
+    assert "metrics.jsonl was altered" in result.note
+
+
 def test_settings_of_another_model_are_detected(spoilt: Path) -> None:
     config = spoilt / "config.toml"
     config.write_text(config.read_text(encoding="utf-8").replace("hidden = 22", "hidden = 23"), encoding="utf-8")

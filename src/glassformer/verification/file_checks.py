@@ -16,7 +16,7 @@ import numpy as np
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import MANIFEST
-from glassformer.runs.folder import Run, Which
+from glassformer.runs.folder import Run, Which, check_logs
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier
 from glassformer.text.tokenizers import Tokenizer
@@ -42,7 +42,10 @@ TEXTS = (
 
 
 def checkpoints(subject: VerifiedRun) -> Finding:
-    """Check the SHA-256 and size of every file in the best and in the last checkpoint."""
+    """Check every file in the best and in the last checkpoint, and the logs, which must begin as the last one records.
+
+    Files of checkpoints are compared by their SHA-256 and size.
+    """
     files = 0
     for folder in dict.fromkeys(subject.run.checkpoints_folder / subject.run.read_pointer(which) for which in BOTH):
         subject.run.check_checkpoint(folder)
@@ -52,6 +55,8 @@ def checkpoints(subject: VerifiedRun) -> Finding:
                 f"{folder / MANIFEST} does not list {unlisted[0]}", "Restore the checkpoint from a copy of the run."
             )
         files += len(listed_files)
+    last = subject.run.checkpoints_folder / subject.run.read_pointer("last")
+    check_logs(subject.folder, json.loads((last / "state.json").read_text(encoding="utf-8"))["logs"])
     return Finding(0, f"{files} files of the best and the last checkpoint, by SHA-256")
 
 
@@ -196,7 +201,7 @@ def _output(model: AnyTextModel, texts: list[str]) -> list[Any]:
 
 
 CHECKS = (
-    Check("checkpoints", "the checkpoint files are unaltered", 0, "files", checkpoints, files_only=True),
+    Check("checkpoints", "the checkpoint files and the logs are unaltered", 0, "files", checkpoints, files_only=True),
     Check(
         "settings",
         "settings, tokenizer and weights belong to one model",
