@@ -306,6 +306,14 @@ def test_a_run_with_a_link_to_files_of_another_run_is_not_resumed(folder: Path, 
     assert here("train", "--resume", "--out", "link", "--steps", "4", folder=folder).returncode == 0
 
 
+def test_a_link_with_a_name_that_training_does_not_write_is_kept(folder: Path) -> None:
+    for name in ("notes.txt", "checkpoints/notes.txt"):
+        (folder / "run" / name).symlink_to(folder / "proverbs.txt")
+    done = here(*RESUME, "--steps", "4", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "run" / "notes.txt").readlink() == folder / "proverbs.txt"
+
+
 def test_a_resumed_run_that_trains_nothing_keeps_its_settings(folder: Path) -> None:
     before = (folder / "run" / "config.toml").read_bytes()
     done = here(*RESUME, "--steps", "2", "--train.device", "cpu", folder=folder)

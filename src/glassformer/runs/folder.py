@@ -587,10 +587,11 @@ class Run:
                 shutil.rmtree(path, ignore_errors=True)
 
     def refuse_links(self) -> None:
-        """Raise a `GlassError` if the run contains a symbolic link: training would change or delete files elsewhere."""
+        """Raise a `GlassError` if a name that training writes is a link: it would change or delete files elsewhere."""
+        written = {*WRITTEN_BY_TRAINING, "plan.json", "lock", "checkpoints", "snapshots"}
         for folder in (self.folder, self.checkpoints_folder, self.snapshots_folder):
             for path in folder.iterdir() if folder.is_dir() else ():
-                if path.is_symlink():
+                if path.is_symlink() and (path.name in written or path.name.startswith("step-")):
                     raise GlassError(
                         f"{path} is a link to {path.resolve()}, whose files training would change or delete",
                         "Replace it by a copy; to keep a run on another disk, move its whole folder and link to that.",
