@@ -10,7 +10,9 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -503,6 +505,28 @@ def test_save_and_load(request: pytest.FixtureRequest, tmp_path: Path) -> None:
         other = next(kind for kind in ESTIMATORS if kind is not type(estimator))
         with pytest.raises(RefusedError, match=f"contains a {type(estimator).__name__}"):
             other.load(folder)
+
+
+def test_one_of_two_saves_to_a_folder_succeeds_and_the_other_is_refused(
+    classifier: TransformerClassifier, tmp_path: Path
+) -> None:
+    for number in range(3):
+        folder = tmp_path / str(number)
+        together = threading.Barrier(2)
+
+        def save(folder: Path = folder, together: threading.Barrier = together) -> str:
+            together.wait()
+            try:
+                classifier.save(folder)
+            except GlassError as error:
+                return error.problem
+            return ""
+
+        with ThreadPoolExecutor(2) as threads:
+            problems = sorted(each.result() for each in [threads.submit(save) for _ in range(2)])
+        assert problems[0] == ""
+        assert problems[1] in (f"{folder} already contains a run", f"another glass command is writing {folder}")
+        assert TransformerClassifier.load(folder).predict(TEXTS[:1]) == classifier.predict(TEXTS[:1])
 
 
 def test_unserializable_settings_cannot_be_saved(classifier: TransformerClassifier, tmp_path: Path) -> None:

@@ -167,16 +167,18 @@ class TransformerEstimator(BaseEstimator):
 
         Raises:
             NotFittedError: the estimator is not fitted.
-            GlassError: `path` is a file or a folder that is not empty, or the folder, a parameter or a label cannot be
-                written.
+            GlassError: `path` is a file or a folder that is not empty, another call is writing it, or the folder, a
+                parameter or a label cannot be written.
         """
         from glassformer.base.files import write_text
+        from glassformer.base.locks import output_lock
         from glassformer.interop.sklearn.saving import ESTIMATOR, estimator_json, write_run
 
         check_is_fitted(self)
         text = estimator_json(type(self).__name__, self.get_params(deep=False), self._fit_results())
-        write_run(Path(path), self.text_model_, self.best_step_)
-        write_text(Path(path) / ESTIMATOR, text)
+        with output_lock(Path(path), "path"):
+            write_run(Path(path), self.text_model_, self.best_step_)
+            write_text(Path(path) / ESTIMATOR, text)
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Self:
