@@ -557,6 +557,18 @@ def test_a_saved_classifier_is_a_run(
     assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == LABELS[:3]
 
 
+def test_a_saved_estimator_without_its_text_is_not_resumed(
+    classifier: TransformerClassifier, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "saved"
+    classifier.save(folder)
+    for words in (["train", "--resume", "--out", str(folder), "--steps", "70"], ["evaluate", str(folder)]):
+        assert main(words) == 2
+        problem, remedy = capsys.readouterr().err.splitlines()[-2:]
+        assert problem == f"{folder} was saved by an estimator without its training text"
+        assert remedy.endswith("Such a run cannot be resumed or pruned.")
+
+
 def test_saved_language_models_and_translators_are_runs(
     writer: TransformerLanguageModel,
     translator: TransformerTranslator,

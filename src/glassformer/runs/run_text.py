@@ -73,14 +73,16 @@ def stored_text(run: Run, config: Config) -> Prepared:
 
     Raises:
         DamagedStoreError: the encoded text is missing or damaged, or the folder contains another text.
-        GlassError: the run was imported and has no text, or its manifest is missing or damaged.
+        GlassError: the run was imported or saved by an estimator and has no text, or its manifest is missing or
+            damaged.
     """
     manifest = run.manifest()
-    if "imported" in manifest:
+    is_imported = "imported" in manifest
+    if is_imported or not manifest["data"]["text_hash"]:
         raise GlassError(
-            f"{run.folder} was imported without its training text",
+            f"{run.folder} was {'imported' if is_imported else 'saved by an estimator'} without its training text",
             f"Evaluate it on another text: glass evaluate {quoted(run.folder)} DATA. "
-            "An imported run cannot be resumed or pruned.",
+            "Such a run cannot be resumed or pruned.",
         )
     problems: list[str] = []
     for stored in token_folders(run):
