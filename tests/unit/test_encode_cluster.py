@@ -217,6 +217,16 @@ def test_an_encoded_text_is_opened_only_with_its_settings(folder: Path) -> None:
         pass
 
 
+def test_an_encoded_text_with_altered_settings_is_refused(folder: Path) -> None:
+    data = DataConfig(source=str(folder / "texts"), **LINES)
+    path = encode_here(LM, data, VOCABULARY, folder / "out", silent).folder / "prepared.json"
+    text = path.read_text(encoding="utf-8")
+    assert '"normalization": "none"' in text
+    path.write_text(text.replace('"normalization": "none"', '"normalization": "nfc"'), encoding="utf-8")
+    with pytest.raises(GlassError, match=r"prepared\.json was altered"):
+        settings_of_encoded(str(folder / "out"))
+
+
 @pytest.mark.skipif(importlib.util.find_spec("datatrove") is None, reason="datatrove is not installed")
 def test_leftovers_of_a_job_do_not_allow_replacing_a_finished_folder(folder: Path) -> None:
     encode_here(LM, DataConfig(source=str(folder / "texts"), **LINES), VOCABULARY, folder / "out", silent)

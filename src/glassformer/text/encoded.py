@@ -9,10 +9,11 @@ from typing import Any
 
 from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.base.errors import MALFORMED, GlassError
-from glassformer.base.files import new_output, write_manifest
+from glassformer.base.files import new_output, recorded_sha256, sha256, write_manifest
 from glassformer.base.settings import setting_text
 from glassformer.text.locating import is_encoded
 from glassformer.text.prepare import Prepared, TokenizerOrigin, open_prepared, write_prepared
+from glassformer.text.record_store import damaged
 from glassformer.text.records import RecordKind
 from glassformer.text.source import open_source
 from glassformer.text.tokenizers import Tokenizer
@@ -38,13 +39,16 @@ def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
     """Return the settings of `data` and `tokenizer` with which an encoded text was made; empty for other sources.
 
     Raises:
-        GlassError: an older version wrote the folder, or it is damaged.
+        GlassError: an older version wrote the folder, or it is damaged or altered.
     """
     folder = Path(source).expanduser()
     if source == "-" or not is_encoded(folder):
         return {}
+    path = folder / "prepared.json"
     try:
-        settings = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))["settings"]
+        if recorded_sha256(folder, path.name) not in (None, sha256(path)):
+            raise damaged(folder, f"{path.name} was altered")
+        settings = json.loads(path.read_text(encoding="utf-8"))["settings"]
         return {name: dict(settings[name]) for name in ("data", "tokenizer")}
     except (OSError, *MALFORMED):
         raise GlassError(
