@@ -144,6 +144,7 @@ def become(files: list[int]) -> list[str]:
     sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115
     sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", buffering=1, errors="backslashreplace")  # noqa: SIM115
+    sys.__stderr__ = sys.stderr  # type: ignore[misc]  # as in a new process
     os.environ.clear()
     os.environ.update(asked["environment"])
     tempfile.tempdir = None  # found anew, from the environment

@@ -101,3 +101,37 @@ def test_the_shell_closes_the_streams_of_train_compare_and_serve(redirection: st
     finally:
         served.terminate()
         served.wait()
+
+
+def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of bash, in which $GLASS is the program, and return its result."""
+    program = {**environment(), "GLASS": f"{sys.executable} -m glassformer"}
+    words = ["bash", "-c", f"set -o pipefail; {command}"]
+    return subprocess.run(words, cwd=folder, env=program, capture_output=True, encoding="utf-8", check=False)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_messages_that_cannot_be_written_change_no_exit_code(here: Path) -> None:
+    words = " ".join(train("proverbs.txt", out="new"))
+    assert shell("$GLASS train missing.txt 2>/dev/full", here).returncode == 2
+    assert shell(f"$GLASS {words} 2>/dev/full", here).returncode == 0
+    assert (here / "new" / "best").is_file()
+
+
+@pytest.mark.thorough
+def test_training_goes_on_if_the_reader_of_its_messages_ends(here: Path) -> None:
+    words = " ".join(train("proverbs.txt", out="new"))
+    assert shell(f"$GLASS {words} 2>&1 | head -1", here).returncode == 0
+    assert (here / "new" / "best").is_file()
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_that_cannot_be_written_is_reported(option: str, here: Path) -> None:
+    done = shell(f"$GLASS {option} >/dev/full", here)
+    assert done.returncode == 2
+    assert done.stderr.startswith("the disk is full: standard output")
+    assert len(done.stderr.splitlines()) == 2
+    assert shell(f"$GLASS {option} | true", here).returncode == 0

@@ -97,10 +97,11 @@ def output_lock(out: Path, option: str = "--out", wait: float = WAIT) -> Iterato
         wait: number of seconds to wait for the lock.
 
     Raises:
-        GlassError: another command holds the lock.
+        GlassError: another command holds the lock, or the current folder does not exist.
     """
     user = os.getuid() if hasattr(os, "getuid") else ""  # on Windows, each user has a folder for temporary files
-    digest = hashlib.sha256(os.fsencode(os.path.realpath(out))).hexdigest()
+    with convert_os_errors(out):  # a relative path, but the current folder was deleted
+        digest = hashlib.sha256(os.fsencode(os.path.realpath(out))).hexdigest()
     path = Path(tempfile.gettempdir(), f"glassformer-{user}", f"{digest[:32]}.lock")
     lock = FileLock(path, timeout=wait, fallback_to_soft=False)
     try:

@@ -6,6 +6,7 @@ import argparse
 import atexit
 import gc
 import importlib
+import io
 import os
 import signal
 import sys
@@ -21,6 +22,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
+from glassformer import __version__
 from glassformer.base.errors import GlassError, ReportedElsewhereError, closest, convert_memory_errors, nearest
 from glassformer.base.packages import install_command
 from glassformer.training.clock import process_began
@@ -154,14 +156,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 on success, 1 after an unexpected error (with `--debug`, the error is raised instead), 2 after a `GlassError`,
         which the user can correct, and 130 after Ctrl-C. A command may also return 1, for example if a check fails.
     """
+    if arguments is None:
+        _outlive_standard_error()
     _open_closed_streams()
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        return _print_text(overview())
-    if argv[0] == "--version":
-        from glassformer import __version__
-
-        return _print_text(f"glass {__version__}")
     began = process_began() if arguments is None else time.monotonic()
     debug = "--debug" in argv
     atexit.unregister(gc.freeze)
@@ -170,6 +168,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     interrupts: list[int] = []
     try:
+        if not argv or argv[0] in ("-h", "--help", "help", "--version"):
+            with convert_os_errors(Path("standard output")):
+                print(f"glass {__version__}" if argv[:1] == ["--version"] else overview(), flush=True)
+            return 0
         if argv[0] not in COMMANDS:
             raise GlassError(f"there is no command {argv[0]!r}", nearest(argv[0], COMMANDS))
         _write_utf8()
@@ -248,15 +250,6 @@ def noted_interrupts(interrupts: list[int]) -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _print_text(text: str) -> int:
-    """Print a text and return exit code 0, even if the program that reads the output, such as `head`, ends early."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        _flush_output()
-    return 0
-
-
 def overview() -> str:
     """Return the text of `glass --help`, without importing the command modules, which would be slow."""
     width = max(map(len, COMMANDS))
@@ -301,6 +294,27 @@ def _open_closed_streams() -> None:
             descriptor = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
+
+
+class _StandardError(io.FileIO):
+    """Standard error that discards what cannot be written, as on a full disk or after its reader has ended."""
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes, and return their number, even if they cannot be written."""
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _outlive_standard_error() -> None:
+    """Let no command fail because a message cannot be written to standard error; a terminal always takes them."""
+    stream = sys.__stderr__
+    if stream is not None and stream is sys.stderr and not stream.isatty():
+        raw = _StandardError(stream.fileno(), "w", closefd=False)
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True
+        )
 
 
 def _write_utf8() -> None:
