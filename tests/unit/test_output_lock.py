@@ -219,3 +219,10 @@ def test_a_relative_output_in_a_deleted_folder_is_refused_by_its_name(words: lis
     )
     done = ended(begin("-c", code, folder=gone))
     assert (done.returncode, done.stderr.splitlines()[0]) == (2, "cannot use x: No such file or directory")
+
+
+def test_an_output_with_a_name_that_is_not_utf8_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    done = here("train", "stories", "--out", "h/\udcff", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == ["the path 'h/\\udcff' is not in UTF-8", "Choose another path."]
+    assert [path.name for path in tmp_path.iterdir()] == ["temporary"]

@@ -66,7 +66,15 @@ def convert_os_errors(path: Path) -> Iterator[None]:
 
 
 def output_path(argument: str) -> Path:
-    """Return the argument of an option as a path; `glass` holds the lock of paths of this type (`base.locks`)."""
+    """Return the argument of an option as a path; `glass` holds the lock of paths of this type (`base.locks`).
+
+    Raises:
+        GlassError: the argument is not in UTF-8, so that its name could not be written to a file.
+    """
+    try:
+        argument.encode("utf-8")
+    except UnicodeEncodeError:
+        raise GlassError(f"the path {argument!a} is not in UTF-8", "Choose another path.") from None
     return Path(argument)
 
 
