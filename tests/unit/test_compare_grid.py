@@ -14,6 +14,7 @@ from glassformer.base.errors import GlassError
 from glassformer.experiments.grid import Cell, Grid, difference, make_grid, parse_variations, shared_settings
 from glassformer.experiments.pictures import band, validation_curve
 from glassformer.experiments.report import comparison_report
+from glassformer.experiments.runner import read_results
 from glassformer.experiments.statistics import Contrast, SeedStatistics, tabulate
 from tests.unit.comparison_grids import VARY, grid_of, result, settings
 
@@ -183,3 +184,12 @@ def test_a_band_has_the_steps_that_all_seeds_have(tmp_path: Path) -> None:
     assert validation_curve(tmp_path) == [(4, 7.5)]
     assert validation_curve(tmp_path / "none") == []
     assert band([[(2, 1.0), (4, 3.0), (6, 5.0)], [(2, 2.0), (4, 1.0)]]) == ([2, 4], [1.0, 1.0], [1.5, 2.0], [2.0, 3.0])
+
+
+def test_damaged_results_are_left_out(tmp_path: Path) -> None:
+    grid = grid_of(seeds=1)
+    contents = ["5", '{"loss": 1}', "[]", "{", json.dumps(result(2.0)), '{"failed": "x"}']
+    (tmp_path / "results").mkdir()
+    for job, content in zip(grid.jobs(), contents, strict=True):
+        (tmp_path / "results" / f"{job.name}.json").write_text(content, encoding="utf-8")
+    assert list(read_results(tmp_path, grid).values()) == [result(2.0), {"failed": "x"}]

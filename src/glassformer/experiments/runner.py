@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 from shutil import rmtree
 from typing import Any, TextIO
 
-from glassformer.base.errors import GlassError
+from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import convert_os_errors, no_empty_folders, write_text
 from glassformer.base.locks import folder_lock
 from glassformer.base.wording import counted
@@ -36,6 +36,8 @@ from glassformer.training.reporting import duration
 Result = dict[str, Any]
 FOLDERS = ("runs", "results")
 """Folders that a comparison makes before it reads the text."""
+NEEDED = {"loss", "bits_per_byte", "unit", "parameters", "choices", "entropy", "writes"}
+"""Keys that the result of each finished run has."""
 
 
 def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -> dict[str, Result]:
@@ -86,12 +88,17 @@ def _remove_unused(folder: Path) -> None:
 
 
 def read_results(folder: Folder, grid: Grid) -> dict[str, Result]:
-    """Return the results so far by run name: a finished run has the key `loss`, a failed run the key `failed`."""
+    """Return the results so far by run name: a finished run has the key `loss`, a failed run the key `failed`.
+
+    Damaged results are left out, so that their runs are finished again.
+    """
     results = {}
     results_folder = Path(folder) / "results"
     for job in grid.jobs():
-        with suppress(OSError, ValueError):
-            results[job.name] = dict(json.loads((results_folder / f"{job.name}.json").read_text(encoding="utf-8")))
+        with suppress(OSError, *MALFORMED):
+            result = dict(json.loads((results_folder / f"{job.name}.json").read_text(encoding="utf-8")))
+            if "failed" in result or result.keys() >= NEEDED:
+                results[job.name] = result
     return results
 
 
