@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from glassformer.training.reporting import PlainLines, Status, duration
+from glassformer.training.reporting import OnlyWarnings, PlainLines, Status, choose_reporter, duration
 
 
 def status(step: int, **changes: float | None) -> Status:
@@ -26,6 +28,11 @@ def test_plain_lines_come_at_each_evaluation_and_each_tenth_of_the_run(capsys: p
     steps = [int(line.split()[1]) for line in capsys.readouterr().err.splitlines()]
     assert 55 in steps
     assert len(steps) == 11
+
+
+def test_without_standard_error_only_warnings_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert isinstance(choose_reporter(), OnlyWarnings)
 
 
 def test_durations_are_readable() -> None:

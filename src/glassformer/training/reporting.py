@@ -163,10 +163,15 @@ class NotebookBar(PlainLines):
 
 
 def choose_reporter() -> Reporter:
-    """Return a `NotebookBar` in a notebook, a `LiveBar` if standard error is a terminal, otherwise a `PlainLines`."""
+    """Return a `NotebookBar` in a notebook, a `LiveBar` if standard error is a terminal, otherwise a `PlainLines`.
+
+    If standard error is closed, return an `OnlyWarnings`.
+    """
     ipython = sys.modules.get("IPython")
     if ipython is not None and hasattr(ipython.get_ipython(), "kernel"):
         return NotebookBar()
+    if sys.stderr is None:
+        return OnlyWarnings()
     return LiveBar() if sys.stderr.isatty() else PlainLines()
 
 
