@@ -187,6 +187,12 @@ THE_SETTINGS = [
     M("unknown run to count", ["count", "runs/bok"], "runs/bok", f"Did you mean {BOOK}?"),
     M("unknown corpus", ["data", "show", "storys"], "'storys'", "Did you mean stories?"),
     M("no documents to show", ["data", "show", "stories", "--size", "0"], "--size 0", "at least 1"),
+    M(
+        "size of a file",
+        ["data", "look", "proverbs.txt", "--size", "5"],
+        "--size 5 & generated corpora",
+        "Remove --size",
+    ),
     M("unknown choice", change("model.norm", "layrnorm"), "model.norm = 'layrnorm'", "Did you mean layernorm?"),
     M("--set without =", train("proverbs.txt", "--set", "model.heads"), "model.heads has no =", "SECTION.FIELD=VALUE"),
     M("word for a number", change("train.batch", "many"), "train.batch = 'many'", "a whole number"),
@@ -280,6 +286,13 @@ GENERATING = [
     M("samples in words", generate("the", "--samples", "two"), "--samples & 'two'", "--help"),
     M("empty stop text", generate("the", "--stop", ""), "stop string is empty", "Leave it out"),
     M("stop list never closed", generate("the", "--stop", '["a"'), "sample.stop", "a list"),
+    M(
+        "candidates and samples",
+        generate("the", "--top", "3", "--samples", "4"),
+        "--samples & --top",
+        "--samples or --top",
+    ),
+    M("candidates and tokens", generate("the", "--top", "3", "--tokens", "5"), "--tokens", "--tokens or --top"),
     M("candidates of a file", generate("--top", "3", "--input", "proverbs.txt"), "--top", "Remove --input or --top"),
     M("prompts file missing", generate("--input", "proverb.txt"), "proverb.txt does not exist", "proverbs.txt"),
     M("prompts file empty", generate("--input", "p.txt"), "p.txt is empty", "prompt per line", write("p.txt", b"")),
@@ -292,6 +305,7 @@ GENERATING = [
     ),
     M("prompt from a pipe is not UTF-8", generate("-"), "input is not UTF-8 at byte 1", "UTF-8", text=b"a\xff"),
     M("lone surrogate in a prompt", generate("the \udc80"), "lone surrogate, U+DC80, at character 4", "character"),
+    M("examples of a running text", ["evaluate", BOOK, "--examples", "5"], "--examples 5 is for", "Leave it out"),
     M("evaluate a missing text", ["evaluate", BOOK, "proverb.txt"], "proverb.txt does not exist", "proverbs.txt"),
 ]
 THE_RUN = [

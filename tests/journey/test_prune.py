@@ -10,6 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from glassformer.app.cli.prune import KINDS, ORDERS
+from glassformer.base.config import CONVERSATIONS, PAIRS
 from glassformer.inspection.ablation import HEAD_KINDS
 from glassformer.inspection.pruning.order import Order
 from glassformer.runs.folder import Run
@@ -54,7 +55,8 @@ def test_the_new_run_does_what_a_run_does(home: Path, name: str) -> None:
     command, given = DOES[name]
     spoken = here(command, new, given, folder=home)
     assert spoken.returncode == 0, spoken.stderr
-    measured = facts("evaluate", new, "--examples", "1", folder=home)
+    few = ("--examples", "1") if config.train.task in (*PAIRS, *CONVERSATIONS) else ()
+    measured = facts("evaluate", new, *few, folder=home)
     assert measured["loss"] > 0
     on = facts("train", "--resume", "--out", new, "--steps", "70", folder=home)
     assert on["steps_done"] == 70

@@ -9,7 +9,16 @@ from pathlib import Path
 
 from glassformer.backends.choosing import choose_engine
 from glassformer.base.backends import BackendName
-from glassformer.base.config import EXAMPLES, PAIRS, TASK_FACTS, WRITERS, Config, DataConfig, parse_changes
+from glassformer.base.config import (
+    CONVERSATIONS,
+    EXAMPLES,
+    PAIRS,
+    TASK_FACTS,
+    WRITERS,
+    Config,
+    DataConfig,
+    parse_changes,
+)
 from glassformer.base.errors import GlassError
 from glassformer.base.packages import install_command
 from glassformer.base.wording import counted
@@ -152,6 +161,12 @@ def _check_request(request: EvaluationRequest, config: Config) -> None:
     if request.backend != "auto" and (request.ablate or config.train.task in ("classify", "masked")):
         raise GlassError(
             f"--backend {request.backend} is for text generation, but no text is generated", "Leave it out."
+        )
+    if request.examples != EvaluationRequest.examples and config.train.task not in (*PAIRS, *CONVERSATIONS):
+        raise GlassError(
+            f"--examples {request.examples or 0} is for {', '.join((*PAIRS, *CONVERSATIONS))}, but {request.folder} "
+            f"was trained with train.task = {config.train.task}",
+            "Leave it out: all of the data is evaluated.",
         )
     if request.target is not None and config.train.task not in PAIRS:
         raise GlassError(

@@ -174,8 +174,7 @@ def _generate_records(corpus: Generated, size: int, seed: int) -> dict[str, list
 
 def _inspect(arguments: argparse.Namespace) -> int:
     """Read, split and encode the data as in training, in a temporary folder, and print the first rows and notes."""
-    changes = _changes(arguments) | source_settings(arguments.name, arguments.target)
-    config = merge_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
+    config = merge_settings(None, None, _changes(arguments))
     with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
         facts = _prepare(config, Path(folder))
     lines = [*facts["notes"], "the first rows as they are read:"]
@@ -277,12 +276,15 @@ def _facts_of_examples(prepared: Prepared) -> dict[str, Any]:
 
 
 def _changes(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the settings given by flags, including `--size` and `--seed`."""
+    """Return the settings given by the arguments; for `show`, the name of the corpus is not one of them."""
     if arguments.size is not None and arguments.size < 1:
         raise GlassError(f"--size {arguments.size} is below 1", "Give a number of at least 1.")
-    short = {"data.size": arguments.size, "data.seed": arguments.seed}
-    return (
-        changes_from(arguments)
-        | chat_template_setting(arguments.chat_template)
-        | {key: str(value) for key, value in short.items() if value is not None}
-    )
+    if arguments.size is not None and arguments.action != "show" and arguments.name not in corpus_names():
+        raise GlassError(
+            f"--size {arguments.size} is for generated corpora, but {arguments.name} is not one", "Remove --size."
+        )
+    short = {"data.size": arguments.size, "data.seed": arguments.seed, "train.task": arguments.task}
+    others = {key: str(value) for key, value in short.items() if value is not None}
+    if arguments.action != "show":
+        others |= source_settings(arguments.name, arguments.target)
+    return changes_from(arguments, others | chat_template_setting(arguments.chat_template))

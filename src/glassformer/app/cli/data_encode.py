@@ -12,7 +12,7 @@ from glassformer.base.errors import GlassError, nearest
 from glassformer.base.files import output_path
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted
-from glassformer.launch.request import merge_settings, source_settings
+from glassformer.launch.request import merge_settings
 
 if TYPE_CHECKING:
     from glassformer.text.prepare import Prepared
@@ -73,8 +73,7 @@ def run(arguments: argparse.Namespace, changes: dict[str, str]) -> int:
 def _config(arguments: argparse.Namespace, changes: dict[str, str]) -> Config:
     if arguments.out is None:
         raise GlassError("glass data encode was given without --out", "Add --out FOLDER.")
-    changes = changes | source_settings(arguments.name, arguments.target)
-    config = merge_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
+    config = merge_settings(None, None, changes)
     if config.train.task in EXAMPLES:
         raise GlassError(
             f"glass data encode does not encode examples of train.task = {config.train.task}",

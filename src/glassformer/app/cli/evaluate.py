@@ -88,6 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.examples < 0:
         raise GlassError(f"--examples {arguments.examples} is below 0", "Give a positive number, or 0 for all.")
+    seed = {} if arguments.seed is None else {"sample.seed": str(arguments.seed)}
     request = EvaluationRequest(
         folder=arguments.run,
         source=arguments.data,
@@ -96,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         device=arguments.device,
         precision=arguments.precision,
         seed=arguments.seed,
-        changes=changes_from(arguments),
+        changes=changes_from(arguments, seed),
         examples=arguments.examples or None,
         against=arguments.against,
         ablate=tuple(filter(None, (arguments.ablate or "").split(","))),

@@ -103,6 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
         wrong = f"--samples {arguments.samples}" if arguments.samples < 1 else f"--top {arguments.top}"
         raise GlassError(f"{wrong} is below 1", "Give a number of at least 1.")
     flags = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
+    if arguments.top is not None and (flags or arguments.samples > 1):
+        name = next(iter(flags), "samples").removeprefix("sample.").replace("_", "-")
+        raise GlassError(f"--{name} was given with --top, which generates no text", f"Remove --{name} or --top.")
     model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     if not isinstance(model, TextModel | Translator):
         raise wrong_command(arguments.run, model.config.train.task)

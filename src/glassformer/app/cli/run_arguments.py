@@ -61,11 +61,8 @@ def request_from(arguments: argparse.Namespace) -> RunRequest:
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the settings in the arguments, with the data files and the text of the chat template."""
-    return (
-        changes_from(arguments)
-        | source_settings(arguments.data, arguments.target)
-        | chat_template_setting(arguments.chat_template)
-    )
+    sources = source_settings(arguments.data, arguments.target)
+    return changes_from(arguments, sources | chat_template_setting(arguments.chat_template))
 
 
 def chat_template_setting(path: Path | None) -> dict[str, str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, get_args
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.base.settings import BaseSettings, setting_text
+from glassformer.base.settings import BaseSettings, parse_value, setting_text
 
 SHORT = {
     "task": "train.task",
@@ -71,11 +71,15 @@ def add_short_flags(parser: argparse.ArgumentParser) -> None:
             parser.add_argument(f"--{name}", dest=f"short.{name}", metavar="VALUE", help=text)
 
 
-def changes_from(arguments: argparse.Namespace) -> dict[str, str]:
+def changes_from(arguments: argparse.Namespace, others: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the settings given by flags: name of the setting (`SECTION.FIELD`) -> value as text.
 
     Short flags override `--SECTION.FIELD` flags, and these override `--set`. A note on standard error names a setting
     that is given with two values.
+
+    Args:
+        arguments: the parsed arguments.
+        others: settings given by other arguments, such as DATA, which override the flags.
 
     Raises:
         GlassError: a `--set` has no `=`.
@@ -89,11 +93,15 @@ def changes_from(arguments: argparse.Namespace) -> dict[str, str]:
     flags = {key: value for key, value in vars(arguments).items() if "." in key and value is not None}
     given += [(key, value) for key, value in flags.items() if not key.startswith("short.")]
     given += [(SHORT[key[6:]], value) for key, value in flags.items() if key.startswith("short.")]
+    given += (others or {}).items()
     changes: dict[str, str] = {}
-    for key, value in given:
-        if changes.get(key, value) != value:
-            print(f"{key} was given as {changes[key]} and as {value}: {value} is used", file=sys.stderr)
-        changes[key] = value
+    for key, text in given:
+        before = setting_text(parse_value(changes.get(key, text)))
+        value = setting_text(parse_value(text))
+        if before != value:
+            note = f"{key} was given as {before:.100} and as {value:.100}: {value:.100} is used"
+            print(note.replace("\n", " "), file=sys.stderr)
+        changes[key] = text
     return changes
 
 
