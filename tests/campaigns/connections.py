@@ -111,7 +111,9 @@ def use(url: str, seconds: float) -> list[float | str]:
 def try_kind(url: str, kind: str, count: int, seconds: float) -> bool:
     """Hold connections of one kind while the user works; print the line of the table, return whether all is well."""
     first, then = KINDS[kind]
-    script = next(part for part in httpx.get(url, timeout=60).text.split('"') if part.startswith(("./assets/", "/assets/")))
+    script = next(
+        part for part in httpx.get(url, timeout=60).text.split('"') if part.startswith(("./assets/", "/assets/"))
+    )
     first = first.replace(b"/assets/SCRIPT", script.lstrip(".").encode())
     forked = multiprocessing.get_context("fork")
     opened = forked.Semaphore(0)

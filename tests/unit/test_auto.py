@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +146,7 @@ def text_of(folder: Path, size: int, end: str = "") -> Config:
     [
         (50_000, "", (), "characters", 300),
         (50_000, "é", (), "bpe", 512),  # a character that the training split lacks would be unknown
+        (50_000, "".join(map(chr, range(0x4E00, 0x4E00 + 6000))) * 2, (), "bpe", 512),  # more than the vocabulary
         (50_000, "", ("tokenizer.vocab_size",), "bpe", 300),
         (50_000, "", ("tokenizer.kind",), "bpe", 512),
         (1_000_000, "", (), "bpe", 2048),
@@ -158,6 +161,46 @@ def test_the_tokenizer_suits_the_size_of_the_text(
     assert (sizes.config.tokenizer.kind, sizes.config.tokenizer.vocab_size) == (kind, vocabulary)
     assert sizes.data.tokenizer.kind == kind
     assert not sizes.chosen.keys() & set(said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "vocabulary", "chosen"),
+    [
+        ("wordpiece", 600, 600),
+        ("unigram", 600, 600),
+        ("unigram", 300, 512),
+        ("words", 600, 600),
+        ("characters", 600, 600),
+        ("bpe", 600, 512),
+    ],
+)
+def test_only_byte_pairs_get_a_smaller_vocabulary(
+    kind: str, vocabulary: int, chosen: int, machine: Any, tmp_path: Path
+) -> None:
+    machine(lambda settings: 1e11)
+    config = text_of(tmp_path, 200_000)
+    config = config.replace(tokenizer=config.tokenizer.model_copy(update={"kind": kind, "vocab_size": vocabulary}))
+    assert sized(config, tmp_path, (auto_sizes.KIND,)).config.tokenizer.vocab_size == chosen
+
+
+def test_piped_text_is_read_again_for_another_tokenizer(
+    machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine(lambda settings: 1e11)
+    config = text_of(tmp_path, 50_000)
+    text = Path(config.data.source).read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    sizes = sized(config.replace(data=config.data.model_copy(update={"source": "-"})), tmp_path)
+    assert sizes.config.data.source == "-"
+    assert sizes.data.train.bytes + sizes.data.validation.bytes == len(text)
+    assert not list((tmp_path / "run").rglob("incoming-*"))
+
+
+def test_a_text_that_is_shorter_than_the_context_gets_a_smaller_one(machine: Any, tmp_path: Path) -> None:
+    machine(lambda settings: 1e11)
+    config = text_of(tmp_path, 200)
+    config = config.replace(model=config.model.replace(context=256))
+    assert sized(config, tmp_path).config.model.context < 200
 
 
 def test_numbers_keep_their_own_tokenizer(machine: Any, tmp_path: Path) -> None:

@@ -143,6 +143,8 @@ def test_later_sources_of_settings_take_precedence() -> None:
     assert (config.train.minutes, config.train.steps) == (0.5, None)
     config = settings_of([{"train": {"minutes": 10, "steps": "unset"}}], {"train.steps": "7"})
     assert (config.train.minutes, config.train.steps) == (None, 7)
+    config = settings_of([load_recipe("translate-modern").settings], {"train.batch": "7"})
+    assert (config.train.batch, config.train.batch_tokens) == (7, None)
 
 
 @pytest.mark.parametrize("wrong", ["model.layers", "nothing.layers=3", "model.leyers=3"])

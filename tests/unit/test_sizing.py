@@ -180,6 +180,15 @@ def test_heads_have_the_usual_width() -> None:
         assert width // heads == wanted
 
 
+@pytest.mark.parametrize("heads", [1, 3, 5, 32])
+def test_the_width_suits_the_given_heads(heads: int) -> None:
+    sizes = choose_sizes(CASE, SPEED, {"model.heads": heads})
+    assert sizes.shape.width % (2 * heads) == 0
+    shared = choose_sizes(replace(CASE, kv_heads=heads), SPEED, {})
+    assert shared.settings["model.heads"] % heads == 0
+    assert config_of({**shared.settings, "model.kv_heads": heads}).model.K % 2 == 0
+
+
 PAIRS = SizingCase("encoder-decoder", "muon", 1_000_000, 4096, 30.0, 1400.0, "translate", longest=67, like_length=True)
 
 

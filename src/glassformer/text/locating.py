@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ class Located:
     files: tuple[tuple[Path, str], ...] = ()
     folder: bool = False
     temporary: Path | None = None
-    """A copy of standard input or of a pipe, to be deleted when the work is done."""
+    """Folder with a copy of standard input or of a pipe, to be deleted when the work is done."""
     split: str | None = None
     """The split that the files belong to, if a folder has several."""
     notes: list[str] = field(default_factory=list)
@@ -37,6 +38,12 @@ class Located:
 def is_encoded(folder: Path) -> bool:
     """Return whether a folder contains split and encoded text (see `prepare.Prepared`)."""
     return (folder / "prepared.json").is_file() and (folder / "train.ds").is_file()
+
+
+def is_stream(source: str) -> bool:
+    """Return whether a source can be read only once: standard input, a pipe or a device."""
+    path = Path(source).expanduser()
+    return source == "-" or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def locate(source: str, cache: Path) -> Located:
@@ -75,7 +82,7 @@ def located(source: str, cache: Path) -> Iterator[Located]:
         yield location
     finally:
         if location.temporary:
-            location.temporary.unlink(missing_ok=True)
+            shutil.rmtree(location.temporary, ignore_errors=True)
 
 
 def _allowed_sources(corpora: list[str]) -> str:
@@ -162,16 +169,16 @@ def _locate_standard_input(cache: Path) -> Located:
 
 
 def _spool(stream: IO[bytes], cache: Path, name: str) -> Located:
-    """Copy a stream that can be read only once into a file in `cache`."""
+    """Copy a stream that can be read only once into a file of the same name, in a new folder in `cache`."""
     with convert_os_errors(cache):
         cache.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix="incoming-", dir=cache)
-    path = Path(temporary)
+        folder = Path(tempfile.mkdtemp(prefix="incoming-", dir=cache))
+    path = folder / Path(name).name
     try:
-        with convert_os_errors(path), os.fdopen(handle, "wb") as copy:
+        with convert_os_errors(path), path.open("wb") as copy:
             while block := stream.read(BLOCK):
                 copy.write(block)
     except BaseException:
-        path.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
-    return Located(files=((path, name),), temporary=path)
+    return Located(files=((path, name),), temporary=folder)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from glassformer.model.device import choose_device
 from glassformer.model.precision import describe_precision, resolve_precision
 from glassformer.runs.run_text import prepare_run_text
 from glassformer.runs.text_location import token_cache
-from glassformer.text.locating import is_encoded
+from glassformer.text.locating import is_encoded, is_stream, located
 from glassformer.text.prepare import Prepared, corpus_tokenizers
 from glassformer.training.plan import plan_run
 from glassformer.training.setup import vocabulary_sizes_and_classes
@@ -47,8 +48,14 @@ HELD_OUT = 1000
 KIND = "tokenizer.kind"
 VOCABULARY = "tokenizer.vocab_size"
 SIZED_KINDS = ("bpe", "wordpiece", "unigram")
-"""Kinds of tokenizers whose vocabulary size is chosen."""
+"""Kinds of tokenizers whose vocabulary size is chosen. The others have a token for each character, byte or word."""
+ALWAYS_FITTING = "bpe"
+"""Kind of tokenizer that any vocabulary size above 256 suits; others need all characters of the text, and their
+vocabulary is only enlarged."""
+SPECIAL_TOKENS = 2
+"""Number of special tokens of a tokenizer of characters: unknown and end."""
 VALIDATION = "data.validation_fraction"
+SOURCES = ("data.source", "data.target", "data.validation", "data.validation_target")
 MEASURED = ("model.layers", "model.width", "model.context", "train.batch", "train.batch_tokens")
 """Settings that determine the training speed; the other settings are chosen from these and the measured speed."""
 
@@ -96,6 +103,27 @@ def size_run(
     Raises:
         GlassError: the text cannot be read, or a measurement failed.
     """
+    streams = {}
+    with ExitStack() as stack:
+        for name in SOURCES:
+            source = _setting_value(config, name)
+            if source is not None and is_stream(source):  # it is read again for another tokenizer
+                location = stack.enter_context(located(source, token_cache(folder)))
+                streams[name] = source
+                config = _with_settings(config, {name: str(location.files[0][0])})
+        sized = _size(config, given_names, folder, seconds, note, spent)
+    return replace(sized, config=_with_settings(sized.config, streams))
+
+
+def _size(
+    config: Config,
+    given_names: Collection[str],
+    folder: Path,
+    seconds: float,
+    note: Callable[[str], None],
+    spent: Callable[[], float],
+) -> Sized:
+    """Choose the sizes as `size_run` does, from sources that can be read again."""
     device = choose_device(config.train.device)
     is_open = config.train.precision == "auto"
     config = resolve_precision(config)
@@ -143,26 +171,31 @@ def _tokenizer_to_change(config: Config, data: Prepared, given_names: Collection
         return {}
     task = config.train.task
     is_open = KIND not in given_names and VOCABULARY not in given_names
-    if is_open and suits_characters(data.train.bytes, task) and _has_all_characters(data):
+    if is_open and suits_characters(data.train.bytes, task) and _has_all_characters(config, data):
         return {KIND: "characters"}
-    vocabulary = choose_vocabulary(data.train.bytes, task)
-    if vocabulary in (None, config.tokenizer.vocab_size) or config.tokenizer.kind not in SIZED_KINDS:
+    return _vocabulary_to_change(config, data)
+
+
+def _vocabulary_to_change(config: Config, data: Prepared) -> dict[str, Any]:
+    """Return another vocabulary size if the size of the text requires it and the kind of tokenizer allows it."""
+    current = config.tokenizer.vocab_size
+    vocabulary = choose_vocabulary(data.train.bytes, config.train.task)
+    if vocabulary in (None, current) or config.tokenizer.kind not in SIZED_KINDS:
+        return {}
+    if vocabulary < current and config.tokenizer.kind != ALWAYS_FITTING:
         return {}
     return {VOCABULARY: vocabulary}
 
 
-def _has_all_characters(data: Prepared) -> bool:
-    """Return whether the training split has all characters of the validation split; others would be unknown tokens."""
+def _has_all_characters(config: Config, data: Prepared) -> bool:
+    """Return whether a vocabulary of the characters of the training split has no unknown token in either split."""
     known, held_out = (set().union(*split.source.iter_text(data.tokenizer)) for split in (data.train, data.validation))
-    return held_out <= known
+    return held_out <= known and len(known) <= config.tokenizer.vocab_size - SPECIAL_TOKENS
 
 
 def _sizes_to_change(config: Config, data: Prepared) -> dict[str, Any]:
     """Return a new vocabulary size and validation fraction if the number of examples requires other values."""
-    settings: dict[str, Any] = {}
-    vocabulary = choose_vocabulary(data.train.bytes, config.train.task)
-    if vocabulary not in (None, config.tokenizer.vocab_size):
-        settings[VOCABULARY] = vocabulary
+    settings = _vocabulary_to_change(config, data)
     examples = len(data.train) + len(data.validation)
     if config.data.validation is None and config.data.validation_fraction * examples > HELD_OUT:
         settings[VALIDATION] = float(f"{HELD_OUT / examples:.3g}")
@@ -179,20 +212,23 @@ def _fitting_context(data: Prepared) -> int | None:
 
 def _sizing_case(config: Config, data: Prepared, elapsed: float = 0.0) -> SizingCase:
     """Return the input of `choose_sizes` for a run that has already taken `elapsed` seconds."""
-    plan = plan_run(config, data, None)
     seconds_left = 60 * (config.train.minutes or MINUTES) - elapsed
-    rows = config.train.task in EXAMPLES or config.data.windows != "stream"
+    row_tokens = None
+    if config.train.task in EXAMPLES or config.data.windows != "stream":
+        plan = plan_run(config, data, None)
+        row_tokens = plan.tokens_per_step / plan.rows_per_step
     return SizingCase(
         family=config.model.family,
         optimizer=config.train.optimizer,
-        text_tokens=plan.training_tokens,
+        text_tokens=sum(map(len, data.train.tokens.values())),
         vocabulary=vocabulary_sizes_and_classes(config, data)[0],
-        row_tokens=plan.tokens_per_step / plan.rows_per_step if rows else None,
+        row_tokens=row_tokens,
         seconds=max(1.0, TRAINING * seconds_left),
         task=config.train.task,
         longest=_fitting_context(data),
         like_length=config.train.batch_tokens is not None,
         predicted=config.train.mask_share if config.train.task == "masked" else 1.0,
+        kv_heads=config.model.kv_heads,
     )
 
 

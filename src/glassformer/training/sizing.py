@@ -178,6 +178,7 @@ class SizingCase:
         longest: context that fits nearly every example; None for running text.
         like_length: whether each batch contains rows of similar length, and the batch size is given in tokens.
         predicted: fraction of the tokens for which logits are computed.
+        kv_heads: number of heads for keys and values, which divides the number of heads; None: as many as heads.
     """
 
     family: str
@@ -190,6 +191,7 @@ class SizingCase:
     longest: int | None = None
     like_length: bool = False
     predicted: float = 1.0
+    kv_heads: int | None = None
 
     @property
     def rules(self) -> SizingRules:
@@ -264,7 +266,7 @@ def choose_sizes(case: SizingCase, speed: float, given_settings: Mapping[str, An
         "model.layers": shape.layers,
         "model.width": shape.width,
         "model.context": shape.context,
-        "model.heads": _heads(shape.width, given_settings),
+        "model.heads": _heads(shape.width, case, given_settings),
     }
     if case.like_length:
         step_tokens = float(given_settings.get("train.batch_tokens", _power_of_two(_tokens_per_step(tokens, case))))
@@ -335,6 +337,9 @@ def _suits(shape: ModelShape, case: SizingCase, speed: float) -> bool:
 def _with_given_sizes(shape: ModelShape, case: SizingCase, given_settings: Mapping[str, Any]) -> ModelShape:
     """Return the shape with the given sizes; if no context is given, choose the context to suit the data.
 
+    The width gets an even head width, as rotary positions need, with the given number of heads, or else of heads for
+    keys and values.
+
     For examples, the context fits nearly all of them, but is at most `LONGEST_CONTEXT`; for windows over running text,
     it is the context of the shape, but at most `SizingRules.context` and a quarter of the text; for rows of documents,
     it is unchanged.
@@ -344,6 +349,9 @@ def _with_given_sizes(shape: ModelShape, case: SizingCase, given_settings: Mappi
         for name in ("layers", "width", "context")
         if f"model.{name}" in given_settings
     }
+    if "width" not in sizes:
+        unit = 2 * int(given_settings.get("model.heads", case.kv_heads or 1))
+        sizes["width"] = unit * max(1, round(shape.width / unit))
     if "context" not in sizes and case.longest is not None:
         sizes["context"] = min(LONGEST_CONTEXT, CONTEXT_STEP * math.ceil(case.longest / CONTEXT_STEP))
     elif "context" not in sizes and case.row_tokens is None:
@@ -362,12 +370,13 @@ def _power_of_two(number: float) -> int:
     return 1 << round(math.log2(max(1.0, number)))
 
 
-def _heads(width: int, given_settings: Mapping[str, Any]) -> int:
+def _heads(width: int, case: SizingCase, given_settings: Mapping[str, Any]) -> int:
     """Return the given number of heads, or else the number that gives an even head width nearest to the usual one."""
     if "model.heads" in given_settings:
         return int(given_settings["model.heads"])
     usual_width = next((head for limit, head in HEAD_WIDTH.items() if width <= limit), WIDE_HEAD)
-    candidates = [heads for heads in range(1, width + 1) if width % heads == 0 and width // heads % 2 == 0] or [1]
+    step = case.kv_heads or 1
+    candidates = [heads for heads in range(step, width + 1, step) if width % (2 * heads) == 0] or [step]
     return min(candidates, key=lambda heads: abs(math.log(width / heads / usual_width)))
 
 

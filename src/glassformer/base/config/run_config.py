@@ -149,9 +149,15 @@ def settings_of(
 
 
 def overlay(sections: dict[str, dict[str, Any]], section: str, values: Mapping[str, Any]) -> None:
-    """Update a section in place; if only one of `train.steps` and `train.minutes` is given, unset the other."""
+    """Update a section in place.
+
+    If only one of `train.steps` and `train.minutes` is given, unset the other; `train.batch` unsets
+    `train.batch_tokens`, with which it would have no effect.
+    """
     current = sections.setdefault(section, {})
     if section == "train":
+        if "batch" in values and "batch_tokens" not in values:
+            current["batch_tokens"] = UNSET
         for limit, other in (("minutes", "steps"), ("steps", "minutes")):
             if values.get(limit, UNSET) not in (UNSET, None) and other not in values:
                 current[other] = UNSET

@@ -47,7 +47,7 @@ class TrainConfig(BaseSettings):
         "with training",
     )
     until_loss: float | None = Field(None, gt=0, description="stop when the validation loss is at most this")
-    batch: Count = Field(32, description="rows per optimizer step")
+    batch: Count = Field(32, description="rows per optimizer step; given without batch_tokens, it unsets batch_tokens")
     batch_tokens: Count | None = Field(
         None,
         description="classify, translate, summarize, chat: maximum number of tokens per optimizer step, padding "
