@@ -16,14 +16,19 @@ import torch
 from torch import Tensor, nn
 
 import glassformer as gf
-from glassformer.base.config import ModelConfig
+from glassformer.base.config import Config, ModelConfig
 from glassformer.inspection.patching import patch
+from glassformer.inspection.pruning.l0 import L0
+from glassformer.inspection.pruning.prune import PruningRequest, prune_run
 from glassformer.inspection.recording import record
 from glassformer.model.build import build_model
 from glassformer.runs.opening import OpenedRun
+from glassformer.runs.parent import Parent
 from glassformer.tasks.losses import TrainingLoss
 from glassformer.training.loop import train
-from tests.property.trainers import resumed, small_trainer
+from glassformer.training.reporting import OnlyWarnings
+from glassformer.training.setup import new_training
+from tests.property.trainers import resumed, small_trainer, text_file
 
 IDS = torch.arange(1, 8)[None]
 TEXT = "still water"
@@ -140,3 +145,39 @@ def test_an_ordinary_run_says_nothing_of_its_loss(tmp_path: Path) -> None:
     trainer.stepper.loss = DoubledLoss(TrainingLoss(trainer.model))
     with pytest.raises(gf.GlassError, match="was trained with the loss of its task, not with"):
         train(trainer)
+
+
+@pytest.fixture
+def other_loss(tmp_path: Path) -> Path:
+    """Return a run that was trained with another loss."""
+    trainer = small_trainer(tmp_path, train__steps=4)
+    trainer.stepper.loss = DoubledLoss(TrainingLoss(trainer.model))
+    train(trainer)
+    return trainer.run.folder
+
+
+def test_a_pruned_run_keeps_the_name_of_another_loss(other_loss: Path, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"run was trained with another loss: .*DoubledLoss"):
+        prune_run(PruningRequest(other_loss, tmp_path / "pruned", heads=1, tokens=50))
+    with pytest.warns(UserWarning, match=r"pruned was trained with another loss: .*DoubledLoss"):
+        gf.load(tmp_path / "pruned")
+    with pytest.raises(gf.GlassError, match=r"was trained with .*DoubledLoss, not with the loss of its task\nResume"):
+        train(resumed(tmp_path, "pruned", **{"train.steps": "6"}))
+
+
+@pytest.mark.filterwarnings("ignore:.*another loss")
+def test_gates_are_not_trained_after_another_loss(other_loss: Path, tmp_path: Path) -> None:
+    request = PruningRequest(other_loss, tmp_path / "gates", l0=L0(0.01, steps=2), tokens=50)
+    with pytest.raises(gf.GlassError, match=r"was trained with another loss: .*DoubledLoss.*\nLeave out --l0"):
+        prune_run(request)
+    assert not (tmp_path / "gates").exists()
+
+
+def test_a_child_says_that_its_parent_was_trained_with_another_loss(other_loss: Path, tmp_path: Path) -> None:
+    parent = Parent.open(other_loss)
+    sections = parent.settings("lm") | {"data": {"source": str(text_file(tmp_path)), "document": "line"}}
+    with (
+        pytest.warns(UserWarning, match=r"run was trained with another loss: .*DoubledLoss"),
+        new_training(Config.from_dict(sections), tmp_path / "child", OnlyWarnings(), parent=parent) as child,
+    ):
+        assert child.run.other_loss() is None

@@ -121,6 +121,9 @@ def new_training(
         processes.on_rank_zero(lambda: reporter.note(f"starting from the weights of {parent.checkpoint}"))
         if (label_note := parent.label_note(text.labels)) is not None:
             processes.on_rank_zero(lambda: reporter.warn(label_note))
+        if (loss := parent.run.other_loss()) is not None:
+            loss_note = f"{parent.run.folder} was trained with another loss: {loss}"
+            processes.on_rank_zero(lambda: reporter.warn(loss_note))
     data_facts = {
         "source": config.data.source,
         "text_hash": text.text_hash,

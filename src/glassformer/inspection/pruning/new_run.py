@@ -97,11 +97,16 @@ def prune_by_gates(trained: Trained, settings: L0, note: Callable[[str], None]) 
     """Train with gates, remove heads whose final gates are 0, and multiply the other gates into the weights.
 
     Raises:
-        GlassError: the run averages its weights (`train.average`) or has no output projections, or a loss or a gradient
-            is not finite.
+        GlassError: the run was trained with another loss, averages its weights (`train.average`) or has no output
+            projections, or a loss or a gradient is not finite.
     """
     opened = trained.opened
     config = opened.config
+    if (loss := opened.files.other_loss()) is not None:
+        raise GlassError(
+            f"{opened.folder} was trained with another loss: {loss}; gates are trained with the loss of the task",
+            "Leave out --l0 and give --heads, --fraction or --max-loss.",
+        )
     if not config.model.output_projection:
         raise GlassError(
             "model.output_projection = false: there is no output projection to multiply the gates into",
@@ -166,7 +171,7 @@ def write_pruned(out: Path, opened: OpenedRun, pruned_model: PrunedModel, facts:
         logs={},
     )
     manifest = opened.files.manifest()
-    inherited: dict[str, Any] = {name: manifest[name] for name in ("data", "parent") if name in manifest}
+    inherited: dict[str, Any] = {name: manifest[name] for name in ("data", "parent", "other_loss") if name in manifest}
     origin = {"from": str(opened.folder), "checkpoint": opened.checkpoint.name, "heads": list(pruned_model.names)}
     pruned = {**inherited, "pruned": {**origin, **facts}}
     with new_output(out) as temporary:
