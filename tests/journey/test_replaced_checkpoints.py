@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.base.errors import GlassError
 from glassformer.base.locks import folder_lock
+from glassformer.inspection.pruning.chosen_heads import prune_chosen_heads
+from glassformer.inspection.pruning.new_run import open_for_pruning, read_training_state
 from glassformer.runs.folder import Run, Which
 from glassformer.runs.opening import OpenedRun
 from tests.journey.commands import here
@@ -108,3 +111,27 @@ def test_a_command_succeeds_while_training_replaces_checkpoints(
         done = here(*COMMANDS[name], folder=home)
     assert first
     assert done.returncode == 0, done.stderr
+
+
+def test_chosen_heads_are_kept_only_if_the_checkpoint_that_is_pruned_has_the_expected_version(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = replacing(home)
+    monkeypatch.chdir(home)
+    opened = open_for_pruning(RUN, "best", "cpu", print)
+    replace()
+    pruned = read_training_state(opened, "best").opened
+    newest = OpenedRun.load(RUN)
+    assert (pruned.step, pruned.version, pruned.loss) == (newest.step, newest.version, newest.loss)
+    assert pruned.version != opened.version
+    load = OpenedRun.load.__func__  # type: ignore[attr-defined]
+
+    def loaded(cls: type[OpenedRun], *given: object, **more: object) -> OpenedRun:
+        found = load(cls, *given, **more)
+        replace()
+        return found  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(OpenedRun, "load", classmethod(loaded))
+    with pytest.raises(GlassError, match=rf"is now {opened.version} instead of {pruned.version}\nInspect"):
+        prune_chosen_heads(RUN, Path("new"), ["dec.0.self.0"], version=pruned.version)
+    assert not Path("new").exists()

@@ -18,7 +18,7 @@ from glassformer.inspection.pruning.l0 import L0, learn_gates
 from glassformer.inspection.pruning.removal import cut_optimizers, fold_gates, refuse_unprunable, without_heads
 from glassformer.inspection.sites import heads
 from glassformer.model.transformer import Model
-from glassformer.runs.folder import Which, create_run, open_run
+from glassformer.runs.folder import Which, create_run, open_run, version_of
 from glassformer.runs.opening import OpenedRun
 from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from glassformer.training.optimizers import make_optimizers
@@ -60,14 +60,20 @@ class Trained:
 def read_training_state(opened: OpenedRun, which: Which) -> Trained:
     """Read a checkpoint again, with its training state, before any work: training may soon replace it.
 
+    The checkpoint may be a later one than that of `opened`.
+
     Raises:
         GlassError: the run has no training state, or it does not fit the run's settings.
     """
     optimizers = make_optimizers(opened.model, opened.config.train)
-    checkpoint, state = opened.files.read_checkpoint(
-        which, lambda folder: load_checkpoint(folder, opened.model, optimizers)
-    )
-    return Trained(replace(opened, checkpoint=checkpoint), optimizers, state)
+
+    def read(checkpoint: Path) -> tuple[str, TrainState]:
+        version = version_of(checkpoint)
+        return version, load_checkpoint(checkpoint, opened.model, optimizers)
+
+    checkpoint, (version, state) = opened.files.read_checkpoint(which, read)
+    loss = dict(state.evaluations).get(state.step)
+    return Trained(replace(opened, checkpoint=checkpoint, version=version, loss=loss), optimizers, state)
 
 
 @dataclass(frozen=True)
