@@ -150,7 +150,7 @@ def read_snapshot(path: Path) -> Snapshot:
                 raise ValueError(f"its arrays have {size:,} bytes, more than {MOST_BYTES:,}")
             arrays = {name: file[name] for name in file.files}
         return _snapshot_from_arrays(arrays)
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, *MALFORMED) as error:
+    except (OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error, *MALFORMED) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise GlassError(
             f"{path} is damaged or cannot be read: {reason}",
