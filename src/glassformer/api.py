@@ -482,7 +482,13 @@ class Transformer:
         return increase
 
     def receipt(
-        self, text: str, token: str | None = None, against: str | None = None, *, step: int = 1, hole: int = 1
+        self,
+        text: str,
+        token: str | int | None = None,
+        against: str | int | None = None,
+        *,
+        step: int = 1,
+        hole: int = 1,
     ) -> Receipt:
         """Return the direct logit attribution of one token: its logit as the sum of the contributions of the parts.
 

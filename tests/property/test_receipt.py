@@ -436,7 +436,7 @@ def test_a_classifier_is_explained_by_its_labels() -> None:
 def test_a_token_is_named_by_its_text_or_its_id() -> None:
     tokenizer = train_tokenizer(TokenizerConfig(kind="words"), ["the cat sat on 7 mats, the cat sat. cat"])
     (cat,) = tokenizer.encode(" cat")
-    assert token_named(tokenizer, " cat") == token_named(tokenizer, str(cat)) == cat
+    assert token_named(tokenizer, " cat") == token_named(tokenizer, str(cat)) == token_named(tokenizer, cat) == cat
     assert token_named(tokenizer, '" 7"') == tokenizer.encode(" 7")[0]
     assert token_named(tokenizer, "<|end|>") == tokenizer.end_id
     assert token_named(tokenizer, "0") == 0
@@ -447,13 +447,15 @@ def test_a_token_is_named_by_its_text_or_its_id() -> None:
     [
         ("", "names no token", "or its id"),
         ("9999", "token 9999 is outside the vocabulary", "Give an id from 0 to"),
+        (9999, "token 9999 is outside the vocabulary", "Give an id from 0 to"),
+        (-1, "token -1 is outside the vocabulary", "Give an id from 0 to"),
         (" cat sat", r"' cat sat' is 2 tokens, not one: ' cat' \(\d+\), ' sat' \(\d+\)", "Name one token"),
         ("sat", "'sat' is not in the vocabulary", "Did you mean ' sat', which is one token?"),
         ("zebra", "'zebra' is not in the vocabulary", "Name one token"),
         ("\ud800", "not valid Unicode", ""),
     ],
 )
-def test_unknown_token_names_are_refused(name: str, problem: str, remedy: str) -> None:
+def test_unknown_token_names_are_refused(name: str | int, problem: str, remedy: str) -> None:
     tokenizer = train_tokenizer(TokenizerConfig(kind="words"), ["the cat sat on 7 mats, the cat sat. cat"])
     with pytest.raises(GlassError, match=problem) as caught:
         token_named(tokenizer, name)
@@ -462,7 +464,9 @@ def test_unknown_token_names_are_refused(name: str, problem: str, remedy: str) -
 
 def test_a_label_is_named_by_its_name_or_its_number() -> None:
     assert label_named(("1", "0"), "0") == 1, "a name comes first"
-    assert label_named(("ham", "spam"), "1") == 1
+    assert label_named(("ham", "spam"), "1") == label_named(("ham", "spam"), 1) == 1
+    with pytest.raises(GlassError, match="no label '2'"):
+        label_named(("ham", "spam"), 2)
     with pytest.raises(GlassError, match="no label 'span'") as caught:
         label_named(("ham", "spam"), "span")
     assert caught.value.remedy == "Did you mean spam?"

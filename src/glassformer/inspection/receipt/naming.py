@@ -17,14 +17,14 @@ def in_quotes(text: str) -> str:
     return repr(text).replace("\\\\", "\\")
 
 
-def token_named(tokenizer: Tokenizer, name: str) -> int:
+def token_named(tokenizer: Tokenizer, name: str | int) -> int:
     """Return the id of a token, given as an id or as text; a name in double quotes is always text.
 
     Raises:
         GlassError: the id is outside the vocabulary, or the text is not exactly one token of the vocabulary.
     """
-    if name.isascii() and name.isdigit() and len(name) < 20:
-        if int(name) >= tokenizer.vocab_size:
+    if isinstance(name, int) or (name.isascii() and name.isdigit() and len(name) < 20):
+        if not 0 <= int(name) < tokenizer.vocab_size:
             raise GlassError(
                 f"token {name} is outside the vocabulary",
                 f"Give an id from 0 to {tokenizer.vocab_size - 1}. For the token with the text {name}, add double "
@@ -47,12 +47,13 @@ def token_named(tokenizer: Tokenizer, name: str) -> int:
     return ids[0]
 
 
-def label_named(labels: Sequence[str], name: str) -> int:
+def label_named(labels: Sequence[str], name: str | int) -> int:
     """Return the index of a label, given as its name or, if no label has this name, as its number from 0.
 
     Raises:
         GlassError: there is no such label.
     """
+    name = str(name)
     if name in labels:
         return labels.index(name)
     if name.isascii() and name.isdigit() and int(name) < len(labels):

@@ -132,8 +132,8 @@ class Receipt:
 def write_receipt(
     model: AnyTextModel,
     text: str,
-    token: str | None = None,
-    against: str | None = None,
+    token: str | int | None = None,
+    against: str | int | None = None,
     settings: SampleConfig | None = None,
     step: int = 1,
     hole: int = 1,
@@ -193,7 +193,7 @@ def _parts(model: AnyTextModel, prediction: ExplainedPrediction, token: int, aga
     return split_logit(model.model, forward_trace, prediction.positions, token, against)
 
 
-def _output_id(model: AnyTextModel, name: str) -> int:
+def _output_id(model: AnyTextModel, name: str | int) -> int:
     if isinstance(model, TextClassifier):
         return label_named(model.labels, name)
     return token_named(model.tokenizer, name)
