@@ -17,10 +17,15 @@ from torch import Tensor, nn
 
 import glassformer as gf
 from glassformer.base.config import Config, ModelConfig
+from glassformer.inspection.attribution.case import Output
+from glassformer.inspection.attribution.logits import split_neurons
+from glassformer.inspection.explain.subject import subject_of
+from glassformer.inspection.explain.walk import make_walk
 from glassformer.inspection.patching import patch
 from glassformer.inspection.pruning.l0 import L0
 from glassformer.inspection.pruning.prune import PruningRequest, prune_run
 from glassformer.inspection.recording import record
+from glassformer.inspection.trace import trace
 from glassformer.model.build import build_model
 from glassformer.runs.opening import OpenedRun
 from glassformer.runs.parent import Parent
@@ -69,14 +74,14 @@ def test_patch_takes_patches_only(opened: gf.Transformer, kind: Any) -> None:
 
 
 class OwnFeedForward(nn.Module):
-    def __init__(self, last: str) -> None:
+    def __init__(self, last: str, width: int = 12) -> None:
         super().__init__()
-        self.first = nn.Linear(12, 20)
-        setattr(self, last, nn.Linear(20, 12))
+        self.first = nn.Linear(width, 20)
+        setattr(self, last, nn.Linear(20, width))
         self.last = last
 
-    def forward(self, x: Tensor) -> Tensor:
-        return getattr(self, self.last)(self.first(x).sin())
+    def forward(self, stream: Tensor) -> Tensor:
+        return getattr(self, self.last)(self.first(stream).sin())
 
 
 @pytest.mark.parametrize("last", ["down", "second"])
@@ -93,6 +98,38 @@ def test_the_hidden_activation_of_an_own_module_is_recorded_or_the_reason_is_giv
         with pytest.raises(gf.GlassError, match=r"dec\.1\.feedforward: this module is not a FeedForward"):
             record(model, IDS, keep=("hidden",))
         assert list(record(model, IDS, keep=("dec.0.feedforward.hidden",))) == ["dec.0.feedforward.hidden"]
+
+
+@pytest.mark.parametrize("order", ["pre", "post", "output"])
+def test_the_trace_of_an_own_module_has_its_input_and_output_only(order: Any) -> None:
+    model = build_model(ModelConfig(layers=2, heads=3, width=12, context=16, norm_order=order), 17).eval()
+    own = OwnFeedForward("down")
+    model.stack.blocks[0].feedforward = own  # type: ignore[union-attr]
+    traced = trace(model, IDS)
+    block = traced.stack.blocks[0]
+    torch.testing.assert_close(traced.logits, model(IDS).detach())
+    torch.testing.assert_close(own(block.feedforward.input).detach(), block.feedforward.output)
+    assert torch.equal(block.feedforward.input, block.feedforward_norm if order == "pre" else block.after_attention)
+    assert [block.feedforward.up, block.feedforward.gate, block.feedforward.activated] == [None] * 3
+    assert block.feedforward.hidden is None
+    assert traced.stack.blocks[1].feedforward.hidden is not None
+
+
+def test_a_model_with_an_own_module_is_inspected_as_far_as_it_is_known(opened: gf.Transformer) -> None:
+    model = copy.deepcopy(opened)
+    model.model.stack.blocks[1].feedforward = OwnFeedForward("second", 14)  # type: ignore[union-attr]
+    receipt = model.receipt(TEXT)
+    assert receipt.total == pytest.approx(receipt.logit, abs=1e-4)
+    assert "layer 1 feed-forward" in str(receipt)
+    assert len(model.heads(TEXT).heads) == 4
+    subject = subject_of(model.text_model, TEXT)
+    with pytest.raises(gf.GlassError, match=r"layer 1 has a feed-forward layer of the type OwnFeedForward.*\n\w"):
+        make_walk(subject)
+    assert make_walk(subject, layers=[0]).sections
+    output = Output(6, (6,), 3, known=False)
+    assert split_neurons(model.model, trace(model.model, IDS), output, 0).values.shape == (22,)
+    with pytest.raises(gf.GlassError, match=r"layer 1 has a feed-forward layer of the type OwnFeedForward.*\n\w"):
+        split_neurons(model.model, trace(model.model, IDS), output, 1)
 
 
 def test_a_model_can_be_pickled_and_copied(opened: gf.Transformer) -> None:

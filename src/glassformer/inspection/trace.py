@@ -137,6 +137,10 @@ class Calls:
         """Return the output of a module in one of its calls, by default the last one."""
         return self._values[Tap(module)][call_index]
 
+    def input(self, module: nn.Module) -> Tensor:
+        """Return the first argument of a module in its last call, whatever its name is."""
+        return self._values[Tap(module, "arguments")][-1][0][0]
+
     def argument(self, module: nn.Module, name: str, call_index: int = -1) -> Any:
         """Return an argument of a module's call by its name, or None if the call omitted it."""
         args, kwargs = self._values[Tap(module, "arguments")][call_index]
@@ -171,7 +175,7 @@ def _block(calls: Calls, block: nn.Module) -> BlockTrace:
     parts = (cross, block.feedforward)
     # The residual stream after each part is the input of the next part, or of the norm before it.
     readers = [reader for reader in (norms if block.norm_order == "pre" else parts) if reader is not None]
-    after = [_module_input(calls, reader) for reader in readers] + [calls.output(block)]  # (B, T, D) each
+    after = [calls.input(reader) for reader in readers] + [calls.output(block)]  # (B, T, D) each
     return BlockTrace(
         order=block.norm_order,
         before=calls.argument(block, "x"),
@@ -187,21 +191,17 @@ def _block(calls: Calls, block: nn.Module) -> BlockTrace:
     )
 
 
-def _module_input(calls: Calls, module: nn.Module) -> Tensor:
-    """Return the input of a norm or a part: the argument `input` of LayerNorm and Identity, `x` of other modules."""
-    value = calls.argument(module, "input")
-    return calls.argument(module, "x") if value is None else value
-
-
-def _feedforward(calls: Calls, layer: FeedForward) -> FeedForwardTrace:
+def _feedforward(calls: Calls, layer: nn.Module) -> FeedForwardTrace:
+    if type(layer) is not FeedForward:
+        return FeedForwardTrace(calls.input(layer), None, None, None, None, calls.output(layer))
     up = calls.output(layer.up)  # (B, T, F)
     gate = None if layer.gate is None else calls.output(layer.gate)  # (B, T, F)
     return FeedForwardTrace(
-        input=calls.argument(layer, "x"),
+        input=calls.input(layer),
         up=up,
         gate=gate,
         activated=activate(up if gate is None else gate, layer.activation),  # (B, T, F)
-        hidden=calls.argument(layer.down, "input"),
+        hidden=calls.input(layer.down),
         output=calls.output(layer),
     )
 

@@ -78,7 +78,7 @@ class AttentionTrace:
 
 @dataclass(frozen=True, eq=False)
 class FeedForwardTrace:
-    """Trace of one feed-forward layer.
+    """Trace of one feed-forward layer; a module of another class than `FeedForward` has only `input` and `output`.
 
     Attributes:
         input: (B, T, D) input of the layer.
@@ -90,10 +90,10 @@ class FeedForwardTrace:
     """
 
     input: Tensor
-    up: Tensor
+    up: Tensor | None
     gate: Tensor | None
-    activated: Tensor
-    hidden: Tensor
+    activated: Tensor | None
+    hidden: Tensor | None
     output: Tensor
 
 

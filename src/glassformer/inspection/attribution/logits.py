@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution.case import Output, check_number
 from glassformer.inspection.receipt.parts import (
     LogitPart,
@@ -176,12 +177,19 @@ def split_neurons(model: Model, trace: Trace, output: Output, layer: int, agains
         layer: layer number in the stack that yields the logits, from 0.
 
     Raises:
-        GlassError: the model's logits have no exact split, or the layer is out of range.
+        GlassError: the model's logits have no exact split, the layer is out of range, or its feed-forward layer is not
+            a `FeedForward`.
     """
     refuse_inexact(model)
     block = stack_of(model).blocks[check_number("layer", layer, len(trace.stack.blocks))]
     assert isinstance(block, Block)
     feedforward_trace = trace.stack.blocks[layer].feedforward
+    if feedforward_trace.hidden is None:
+        raise GlassError(
+            f"layer {layer} has a feed-forward layer of the type {type(block.feedforward).__name__}, "
+            "whose neurons are not known",
+            "Choose another layer, or split the logit into the contributions of the layers.",
+        )
     down = block.feedforward.down
     rows, _, w, _ = _read_positions(model, [output], against)
     u = final_directions(model, trace, rows, w)  # (R, D)

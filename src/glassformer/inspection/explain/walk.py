@@ -43,7 +43,8 @@ def make_walk(
         top: maximum number of candidates in each prediction.
 
     Raises:
-        GlassError: a layer or head does not exist, all chosen heads were removed, or the model cannot be traced.
+        GlassError: a layer or head does not exist, all chosen heads were removed, a feed-forward layer is not a
+            `FeedForward`, or the model cannot be traced.
     """
     model = subject.model
     config = subject.model.config
@@ -250,7 +251,7 @@ def _part(
             "O",
         )
     return (
-        [_feedforward(block.feedforward, module.feedforward, input_name, captions.queries)],
+        [_feedforward(block.feedforward, module.feedforward, input_name, captions)],
         block.feedforward.output,
         "F",
     )
@@ -265,7 +266,14 @@ def _residual(operation: Sum, name: str, after: Tensor, labels: Labels) -> Secti
     return Section("residual", "Residual stream", (Matrix(name, operation, numbers(after[0]), labels),))
 
 
-def _feedforward(trace: FeedForwardTrace, layer: FeedForward, input_name: str, labels: Labels) -> Section:
+def _feedforward(trace: FeedForwardTrace, layer: FeedForward, input_name: str, captions: AttentionCaptions) -> Section:
+    if trace.up is None or trace.activated is None or trace.hidden is None:
+        raise GlassError(
+            f"layer {captions.layer} has a feed-forward layer of the type {type(layer).__name__}, "
+            "whose operations are not known",
+            "Give the numbers of other layers, or a model whose feed-forward layers are of the type FeedForward.",
+        )
+    labels = captions.queries
     matrices: list[Matrix] = []
 
     def project(name: str, linear: nn.Linear, x_name: str, values: Tensor, subscript: str) -> None:
