@@ -62,7 +62,9 @@ from glassformer.tasks import (
     Translator,
     text_notes,
 )
+from glassformer.text.conversations import messages_of
 from glassformer.text.tokenizers import Tokenizer
+from glassformer.text.tokenizers.pieces import utf8
 from glassformer.training.loop import train
 from glassformer.training.memory import peak_memory
 from glassformer.training.plan_file import record_outcome
@@ -344,6 +346,7 @@ class Transformer:
                 f"the conversation has {tokens:,} tokens, but the model reads at most {self.config.model.context:,}",
                 "Leave out the oldest messages.",
             )
+        messages = messages_of(list(messages), "the conversation") or []
         self._warn_of_symbols([message["content"] for message in messages])
         return "".join(model.reply(messages, self.config.sample)).strip()
 
@@ -526,7 +529,10 @@ class Transformer:
         Raises:
             GlassError: the text is empty, too short, or longer than the context.
         """
-        given_text = None if text is None else TextSample([text], "the given text")
+        given_text = None
+        if text is not None:
+            _check_text(text)
+            given_text = TextSample([text], "the given text")
         survey = heads_of_run(self.run, given_text)
         self._warn_of_symbols([] if text is None else [text])
         return survey
@@ -581,7 +587,7 @@ def load(
         precision: precision of the weights; "auto": bf16 if it is faster on the device.
 
     Raises:
-        GlassError: there is no such run or device, or the files of the run are damaged.
+        GlassError: there is no such run, device or precision, or the files of the run are damaged.
     """
     return Transformer(OpenedRun.load(run, checkpoint, device, precision))
 
@@ -695,9 +701,8 @@ def _setting_text(name: str, value: Any) -> str:
 
 
 def _check_text(text: str) -> None:
-    """Raise a `GlassError` unless `text` is a non-empty string."""
-    if not isinstance(text, str):
-        raise GlassError(f"the text must be a string, got {type(text).__name__}", "Give one text at a time.")
+    """Raise a `GlassError` unless `text` is a non-empty string of valid Unicode."""
+    utf8(text)
     if not text:
         raise GlassError("the text is empty", "Give a text of at least one token.")
 

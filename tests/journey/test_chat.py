@@ -63,6 +63,9 @@ def test_one_question_is_answered_as_text_and_as_json(task_home: Path) -> None:
     model = glassformer.load(task_home / "runs/chat")
     settings = {"role": "user", "content": QUESTION}
     assert model.chat(QUESTION) == model.chat([settings])
+    assert model.chat(QUESTION) == model.chat([{"from": "human", "value": QUESTION}])
+    with pytest.raises(glassformer.GlassError, match=r"must be a list of messages, got int\n\w"):
+        model.chat(5)  # type: ignore[arg-type]
 
 
 def test_a_question_has_no_loss(task_home: Path) -> None:

@@ -191,6 +191,32 @@ def test_errors_name_the_given_and_the_allowed_values(
     assert remedy in caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("task", "ask", "problem"),
+    [
+        ("lm", lambda model: model.ablate(TEXT, "dec.0.self", instead=len), "unknown kind of ablation"),
+        ("lm", lambda model: model.ablate(TEXT, "dec.0.self", instead=["zero"]), "unknown kind of ablation"),
+        ("lm", lambda model: model.heads(["a"]), "the text must be a string, got list"),
+        ("translate", lambda model: model.heads(["a"]), "the text must be a string, got list"),
+        ("lm", lambda model: model.receipt(5), "the text must be a string, got int"),
+        ("translate", lambda model: model.logits(TEXT, 5), "the text must be a string, got int"),
+        ("masked", lambda model: model.fill(None), "the text must be a string, got NoneType"),
+        ("masked", lambda model: model.receipt(5), "the text must be a string, got int"),
+        ("classify", lambda model: model.classify(None), "the text must be a string, got NoneType"),
+        ("classify", lambda model: model.classify([TEXT]), "the text must be a string, got list"),
+        ("classify", lambda model: model.loss(TEXT, ["sport"]), "there is no label"),
+        ("lm", lambda model: gf.load(model.folder, precision="fp16"), "there is no precision 'fp16'"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_refused_in_two_lines(
+    models: dict[str, gf.Transformer], task: str, ask: Any, problem: str
+) -> None:
+    with pytest.raises(gf.GlassError) as caught:
+        ask(models[task])
+    assert problem in caught.value.problem
+    assert caught.value.remedy
+
+
 def test_a_loss_without_its_target_is_refused(models: dict[str, gf.Transformer]) -> None:
     with pytest.raises(gf.GlassError, match="sport"):
         models["classify"].loss(TEXT)

@@ -60,6 +60,7 @@ def closest(name: str, allowed: Iterable[str]) -> str | None:
     >>> closest("--output", ["--out", "--dtype"])
     '--out'
     """
+    name = str(name)  # a caller from Python may pass anything
     words = sorted(allowed)
     if len(name) >= SHORTEST:
         longer = [word for word in words if word.startswith(name)]

@@ -89,9 +89,15 @@ def bfloat16_is_faster(device: torch.device) -> bool:
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
-    """Return the data type for a precision setting; `auto` is bfloat16 if that is clearly faster, else float32."""
+    """Return the data type for a precision setting; `auto` is bfloat16 if that is clearly faster, else float32.
+
+    Raises:
+        GlassError: there is no such precision.
+    """
     if name == "auto":
         return torch.bfloat16 if bfloat16_is_faster(device) else torch.float32
+    if name not in DTYPES:
+        raise GlassError(f"there is no precision {name!r}", f"Use one of: auto, {', '.join(DTYPES)}.")
     return DTYPES[name]
 
 

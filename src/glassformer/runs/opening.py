@@ -87,7 +87,8 @@ class OpenedRun:
             note: function that receives a note if the encoded text is missing and is searched for or encoded again.
 
         Raises:
-            GlassError: there is no such run or device, or the run's files are damaged or belong to different models.
+            GlassError: there is no such run, device or precision, or the run's files are damaged or belong to different
+                models.
         """
         run = open_run(folder)
         torch_device = choose_device(device)

@@ -14,6 +14,7 @@ from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Encoder, Model
 from glassformer.tasks.task_errors import refuse_mismatch, wrong_task
 from glassformer.text.tokenizers import Tokenizer, frame_of
+from glassformer.text.tokenizers.pieces import utf8
 
 SPACE_BELONGS_TO_WORD = ("words", "bpe", "unigram")
 """Tokenizer types whose tokens include the space before them; a mask after a space replaces the space too."""
@@ -59,8 +60,9 @@ class MaskFiller:
         """Split a text at its masks; a space that would belong to the missing token is left out.
 
         Raises:
-            GlassError: there is no mask.
+            GlassError: there is no mask, or the text is not valid Unicode.
         """
+        utf8(text)
         *before, last = text.split(self.MASK)
         if not before:
             raise GlassError(

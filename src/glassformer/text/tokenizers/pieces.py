@@ -15,8 +15,11 @@ def utf8(text: str) -> bytes:
     """Return a text as UTF-8 bytes.
 
     Raises:
-        GlassError: the text contains half of a surrogate pair, which is not a character and has no UTF-8 form.
+        GlassError: `text` is not a string, or contains half of a surrogate pair, which is not a character and has no
+            UTF-8 form.
     """
+    if not isinstance(text, str):
+        raise GlassError(f"the text must be a string, got {type(text).__name__}", "Give one text at a time.")
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
