@@ -117,6 +117,14 @@ def test_more_time_or_speed_never_means_a_smaller_model() -> None:
     assert slow.shape == fast.shape
 
 
+def test_the_dropout_suits_the_given_steps() -> None:
+    case = replace(CASE, text_tokens=50_000, seconds=1e5)
+    assert choose_sizes(case, SPEED, {}).settings["model.dropout_residual"] == 0.3
+    few = choose_sizes(case, SPEED, {"train.steps": 10})
+    assert few.settings["model.dropout_residual"] == 0.0
+    assert f"the data is read {few.tokens / 50_000:.1f} times" in few.why[1]
+
+
 def test_a_small_text_is_read_a_limited_number_of_times() -> None:
     sizes = choose_sizes(replace(CASE, text_tokens=50_000, seconds=1e5), SPEED, {})
     assert sizes.tokens == pytest.approx(RULES["lm"].epochs * 50_000, rel=0.01)

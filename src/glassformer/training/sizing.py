@@ -33,6 +33,7 @@ SHAPES = (
 TOKENS_PER_STEP = (512, 65_536)
 """Minimum and maximum number of tokens per step, before the batch is rounded to a power of two."""
 EVALUATIONS = 16
+"""Approximate number of evaluations in a run."""
 HEAD_WIDTH = {64: 16, 192: 32}
 """Maximum model width -> usual head width; `WIDE_HEAD` for wider models."""
 WIDE_HEAD = 64
@@ -40,6 +41,7 @@ RATES = {"adamw": 3e-3, "muon": 1e-2}
 """Optimizer -> peak learning rate of AdamW at a width of `RATE_WIDTH`; "muon": AdamW for the tensors that Muon
 does not update."""
 MUON_RATE = 0.03
+"""Peak learning rate of Muon, at any width."""
 RATE_WIDTH = 128
 LARGEST_DECAY = 1.0
 """Largest weight decay that is chosen, for runs of few steps."""
@@ -224,7 +226,7 @@ class ModelShape:
         """Return the training FLOPs per token: 6 per weight of a matrix multiplication (Kaplan et al. 2020, sec. 2.1).
 
         These weights include the output head for predicted tokens. Attention adds 2 matrix multiplications over half
-        the context on average.
+        the context: the mean in a decoder, also counted for other families, whose speed is measured in this unit too.
         """
         attention = self.layers * self.width * self.context
         head = self.width * case.vocabulary * case.predicted
@@ -276,13 +278,13 @@ def choose_sizes(case: SizingCase, speed: float, given_settings: Mapping[str, An
         step_tokens = batch * row_tokens
         chosen["train.batch"] = batch
     steps = int(given_settings.get("train.steps") or max(1, math.ceil(tokens / step_tokens)))
+    epochs = steps * step_tokens / max(1, case.text_tokens)
     interval = max(10, steps // EVALUATIONS)
     chosen["train.evaluate_every"] = interval
     chosen["train.save_every"] = interval
     if case.rules.tied_from is not None:
         chosen["model.tied"] = case.vocabulary >= case.rules.tied_from
     if case.rules.dropout:
-        epochs = tokens / max(1, case.text_tokens)
         _, embedding, residual = next(row for row in case.rules.dropout if epochs <= row[0])
         chosen["model.dropout_embedding"] = embedding
         chosen["model.dropout_residual"] = residual
@@ -301,7 +303,7 @@ def choose_sizes(case: SizingCase, speed: float, given_settings: Mapping[str, An
         shape,
         settings,
         steps * step_tokens,
-        tuple(_reasons(shape, case, speed, fitting == [], tokens < affordable_tokens)),
+        tuple(_reasons(shape, case, speed, epochs, fitting == [], tokens < affordable_tokens)),
     )
 
 
@@ -384,7 +386,9 @@ def _rounded(rate: float) -> float:
     return float(f"{rate:.2g}")
 
 
-def _reasons(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, capped: bool) -> list[str]:
+def _reasons(
+    shape: ModelShape, case: SizingCase, speed: float, epochs: float, smallest: bool, capped: bool
+) -> list[str]:
     weights = shape.weights(case.family)
     affordable_tokens = speed * case.seconds / shape.training_flops_per_token(case)
     reasons = [
@@ -392,11 +396,10 @@ def _reasons(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, 
         f"{case.seconds:,.0f} s at {speed:.2g} FLOP/s, {affordable_tokens / weights:,.1f} per weight"
     ]
     if case.rules.dropout:
-        epochs = min(affordable_tokens, case.most_tokens) / case.text_tokens
         reasons.append(f"the data is read {epochs:.1f} times, which determines the dropout")
     if smallest:
         reasons.append("even the smallest candidate model is large for this text and this time limit")
     if capped:
-        epochs = case.most_tokens / case.text_tokens
-        reasons.append(f"the text has {case.text_tokens:,} tokens: it is read at most {epochs:,.0f} times")
+        most_epochs = case.most_tokens / case.text_tokens
+        reasons.append(f"the text has {case.text_tokens:,} tokens: it is read at most {most_epochs:,.0f} times")
     return reasons
