@@ -39,7 +39,7 @@ TRIAL = 250
 
 
 def five_gram(text: Path, choice: str) -> dict[str, Any]:
-    """Return the bits per byte of the 5-gram model over the tokens of a choice; None if a character is unknown."""
+    """Return a result: the bits per byte of the 5-gram model over a choice's tokens, None if a character is unknown."""
     with tempfile.TemporaryDirectory() as name:
         glass(["train", str(text), "--out", "run", *CHOICES[choice], "--steps", "1"], Path(name))
         evaluation = glass(["evaluate", "run"], Path(name))
@@ -48,7 +48,7 @@ def five_gram(text: Path, choice: str) -> dict[str, Any]:
 
 
 def splits(text: Path, folder: Path) -> tuple[str, str]:
-    """Return the training text and the held-out text of a run."""
+    """Return the training text and the held-out text of a run, from byte pairs, which spell every character."""
     glass(["train", str(text), "--out", "split", *CHOICES["8,192"], "--steps", "1"], folder)
     config = Config.read(folder / "split" / "config.toml")
     data = prepare_run_text(config, token_cache(folder / "split"), lambda _: None)
@@ -57,7 +57,7 @@ def splits(text: Path, folder: Path) -> tuple[str, str]:
 
 
 def nanogpt(text: Path, checkout: Path, minutes: float, seed: int) -> dict[str, Any]:
-    """Train nanoGPT for some minutes, and return its bits per byte."""
+    """Train nanoGPT for some minutes, and return a result: its bits per byte, steps and times."""
     with tempfile.TemporaryDirectory() as name:
         train, held_out = splits(text, Path(name))
         symbols = {each: number for number, each in enumerate(sorted(set(train + held_out)))}
@@ -70,7 +70,10 @@ def nanogpt(text: Path, checkout: Path, minutes: float, seed: int) -> dict[str, 
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """Return the results as a Markdown table: the means, and in brackets each seed's value."""
+    """Return the results as a Markdown table: the means, and in brackets each seed's value.
+
+    The column of the 5-gram model has the value of its best choice.
+    """
     lines = ["| text | minutes | 5-gram | nanoGPT | default | default / 5-gram |", "|---|---:|---|---|---|---:|"]
     for text, minutes in dict.fromkeys((run["text"], run["minutes"]) for run in runs if run["minutes"] is not None):
         counted = {run["choice"]: run["bits_per_byte"] for run in runs if run["text"] == text and run["seed"] is None}
@@ -91,7 +94,8 @@ def main() -> int:
     parser.add_argument("data", type=Path, help="folder of the texts")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the results, a line each")
     parser.add_argument("--nanogpt", type=Path, metavar="FOLDER", help="checkout of nanoGPT (default: without it)")
-    parser.add_argument("--texts", nargs="+", choices=TEXTS, default=["kjv", "shakespeare", "tagore"])
+    texts = ["kjv", "shakespeare", "tagore"]
+    parser.add_argument("--texts", nargs="+", choices=TEXTS, default=texts, help=f"default: {' '.join(texts)}")
     parser.add_argument("--minutes", type=float, default=5.0, metavar="M", help="default: 5")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="default: 0 1 2")
     parser.add_argument("--table", action="store_true", help="only print the table")

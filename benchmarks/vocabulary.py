@@ -1,8 +1,8 @@
 """Which tokenizer for which text and time: bits per byte of the held-out text after `glass train TEXT --minutes M`.
 
 The texts are the first 0.1 MB of tinyshakespeare, all of it, Tagore's stories in Bangla, Chinese poems of the Tang
-dynasty, the King James Bible, and 20 MB of the Python files of this interpreter's standard library. All sizes are those
-that `auto` chooses. The bits per byte are those of `glass evaluate` on the whole validation split.
+dynasty, the King James Bible, and 20 MB of the Python files of this interpreter's standard library. Settings that a
+choice does not name are those of `auto`. The bits per byte are those of `glass evaluate` on the whole validation split.
 
 Each finished run is a line of the file `--out`, and is not repeated: the script can be stopped at any time. The runs of
 20 minutes need those of 5 minutes on the same text, whose three best choices they use.
@@ -55,11 +55,13 @@ CHOICES: dict[str, tuple[str, ...]] = {
 AS_CHOSEN = "as chosen"
 """`glass train` without options: what the sizing rule chooses."""
 CELLS = [(text, 5.0) for text in TEXTS] + [("shakespeare 0.1 MB", 1.0), ("shakespeare", 1.0), ("kjv", 20.0)]
+"""Text and minutes of the runs, unless `--minutes` names other minutes."""
 LONG = 20.0
+"""Minutes of the runs that only the best choices take."""
 BEST = 3
-"""Number of choices that are tried for `LONG` minutes."""
+"""Number of choices that are tried for `LONG` minutes, besides `AS_CHOSEN`."""
 TIE = 0.01
-"""Relative difference of the best two below which a cell is a tie."""
+"""Relative difference up to which a choice is listed beside the best one."""
 
 Run = dict[str, Any]
 
@@ -96,17 +98,17 @@ def trained(text: Path, minutes: float, choice: str, seed: int) -> Run:
         train = glass(["train", str(text), "--out", "run", *options], Path(name))
         wall = time.monotonic() - began
         evaluation = glass(["evaluate", "run"], Path(name))
-        config = glass(["count", "run"], Path(name))
+        count = glass(["count", "run"], Path(name))
         settings = (Path(name) / "run" / "config.toml").read_text(encoding="utf-8")
         metrics = (Path(name) / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     last = json.loads(metrics[-1])
     wanted = ("kind", "layers", "width", "context", "tied", "batch", "weight_decay", "dropout_residual", "precision")
     chosen = dict(line.split(" = ", 1) for line in settings.splitlines() if line.split(" = ", 1)[0] in wanted)
-    chosen["vocab_size"] = config["vocab_size"]
+    chosen["vocab_size"] = count["vocab_size"]
     return {
         "bits_per_byte": evaluation["bits_per_byte"],
         "baselines": {each["name"]: each["bits_per_byte"] for each in evaluation["baselines"]},
-        "parameters": config["parameters"],
+        "parameters": count["parameters"],
         "settings": chosen,
         "steps": train["steps_done"],
         "train_seconds": train["train_seconds"],
@@ -122,12 +124,10 @@ def read(path: Path) -> list[Run]:
 
 def wanted_runs(options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
     """Yield the text, the minutes and the choice of each run; later runs depend on the results of earlier ones."""
-    cells = [(text, minutes) for text, minutes in CELLS if options.minutes is None or minutes == options.minutes]
+    cells = [cell for cell in CELLS if cell[0] in options.texts and options.minutes in (None, cell[1])]
     if options.minutes is not None and not cells:
-        cells = [(text, options.minutes) for text in TEXTS]
+        cells = [(text, options.minutes) for text in options.texts]
     for text, minutes in cells:
-        if text not in options.texts:
-            continue
         choices = options.choices
         if minutes == LONG:
             best = sorted(found(read(options.out), text, 5.0).items(), key=lambda each: each[1])
@@ -149,7 +149,7 @@ def found(runs: list[Run], text: str, minutes: float) -> dict[str, float]:
 
 
 def table(runs: list[Run]) -> str:
-    """Return the results as a Markdown table: a row for each cell, the best choice in bold."""
+    """Return the results as a Markdown table: a row for each cell, the best choice in bold and last its equals."""
     names = [*CHOICES, AS_CHOSEN]
     lines = ["| text | minutes | " + " | ".join(names) + " | best |", "|---|---" + "|---:" * len(names) + "|---|"]
     for text, minutes in dict.fromkeys((run["text"], run["minutes"]) for run in runs):
@@ -174,7 +174,10 @@ def main() -> int:
     parser.add_argument("data", type=Path, help="folder of the texts")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the finished runs, a line each")
     parser.add_argument("--texts", nargs="+", choices=TEXTS, default=list(TEXTS), help="default: all")
-    parser.add_argument("--choices", nargs="+", choices=[*CHOICES, AS_CHOSEN], default=[*CHOICES, AS_CHOSEN])
+    every = [*CHOICES, AS_CHOSEN]
+    parser.add_argument(
+        "--choices", nargs="+", choices=every, default=every, help=f"default: all; not for {LONG:g} minutes"
+    )
     parser.add_argument("--minutes", type=float, metavar="M", help="only runs of M minutes (default: all)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N", help="default: 0")
     parser.add_argument("--table", action="store_true", help="only print the table")
