@@ -167,6 +167,32 @@ def test_a_table_beside_its_description_is_read(other: str, tmp_path: Path) -> N
         assert f"left out 1 of 2 files: {other} (not a table)" in source.notes
 
 
+@pytest.mark.parametrize("name", ["train.json", "data.json"])
+@pytest.mark.parametrize("task", ["lm", "masked", "classify"])
+def test_json_rows_beside_a_card_are_read_as_rows(task: Task, name: str, tmp_path: Path) -> None:
+    folder = hub(tmp_path / "set", {"train": name})
+    write_rows(folder / name, [{"label": row["label"], "text": row["text"]} for row in rows("train")])
+    found = prepared(task, folder, **dict.fromkeys(COLUMNS[task]))
+    train, validation = texts(found)
+    assert sorted([*train, *validation]) == sorted(row["text"] for row in rows("train"))
+    assert "left out 1 of 2 files: README.md (not a table)" in found.notes
+
+
+def test_json_beside_a_card_that_is_not_rows_is_refused(tmp_path: Path) -> None:
+    folder = hub(tmp_path / "set", {"train": "data.json"})
+    (folder / "data.json").write_text(json.dumps(rows("train"), indent=1), encoding="utf-8")
+    with pytest.raises(GlassError, match=r"line 1 of data\.json is not JSON") as caught:
+        prepared("lm", folder)
+    assert "JSONL" in caught.value.remedy
+
+
+def test_json_beside_texts_is_a_text(tmp_path: Path) -> None:
+    folder = hub(tmp_path / "set", {"train": "data.json"})
+    (folder / "program.py").write_text("print()", encoding="utf-8")
+    with open_source(RECORD_KINDS["lm"], DataConfig(source=str(folder)), tmp_path) as source:
+        assert [file.name for file in source.files] == ["README.md", "data.json", "program.py"]
+
+
 def test_a_text_beside_a_table_is_still_the_text(tmp_path: Path) -> None:
     write_rows(tmp_path / "set" / "table.csv", rows("train"))
     (tmp_path / "set" / "book.txt").write_text("the text of a book", encoding="utf-8")

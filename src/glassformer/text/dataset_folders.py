@@ -72,8 +72,8 @@ def is_dataset(names: Iterable[str], tables: Iterable[str]) -> bool:
 
 
 def is_json_lines(name: str) -> bool:
-    """Return whether a file in a folder of splits has rows as JSON, and not facts on the data set."""
-    path = PurePosixPath(name.lower())
+    """Return whether a file of a data set has rows as JSON, and not facts on the data set."""
+    path = PurePosixPath(name.lower().removesuffix(".gz"))
     return path.suffix == ".json" and path.name not in DATASET_FILES
 
 

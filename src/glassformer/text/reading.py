@@ -178,10 +178,13 @@ def format_of(name: str) -> Literal["text", "csv", "tsv", "jsonl"]:
 
 def formats_of(location: Located) -> list[Literal["text", "csv", "tsv", "jsonl"]]:
     """Return the format of each file; in a data set without other tables, .json files have an object in each line."""
-    formats = [format_of(name) for _, name in location.files]
-    if location.split is None or any(format != "text" for format in formats):
+    names = [name for _, name in location.files]
+    formats = [format_of(name) for name in names]
+    rows = set(filter(is_json_lines, names))
+    is_data = location.split is not None or (location.folder and is_dataset(names, rows))
+    if not is_data or any(format != "text" for format in formats):
         return formats
-    return ["jsonl" if is_json_lines(name) else "text" for _, name in location.files]
+    return ["jsonl" if name in rows else "text" for name in names]
 
 
 def _with_sniffed_format(file: SourceFile, encoding: str) -> SourceFile:
@@ -248,7 +251,7 @@ def readings_of(files: Iterable[SourceFile]) -> list[list[object]]:
 def refuse_plain_json(files: Sequence[SourceFile], location: Located) -> None:
     """Raise a `GlassError` for a file that contains JSON and would be read as plain text with its braces.
 
-    In a folder, such a file may be part of a program and is read unchanged.
+    In a folder of other texts, such a file may be part of a program and is read unchanged.
     """
     for file in () if location.folder else files:
         if file.format == "text" and file.name.lower().removesuffix(".gz").endswith(".json"):
