@@ -91,7 +91,7 @@ def open_table(open_text: Callable[[], Iterable[str]], format: Format, name: str
     first_row = [cell.strip() for cell in rows[0]]
     header = _has_header(rows, first_row, name, data, requested_names, notes)
     if not header and (data.delimiter, data.extra_fields) == ("auto", "auto"):
-        _refuse_sentences(rows, dialect.delimiter, name)
+        _refuse_sentences(rows, dialect.delimiter, name, any(map(str.isdecimal, requested_names)))
     names = (
         _unique_names(first_row, name, notes) if header else [str(number + 1) for number in range(_usual_width(rows))]
     )
@@ -246,16 +246,23 @@ def _refuse_wide_rows(rows: Sequence[Sequence[str]], width: int, name: str) -> N
         )
 
 
-def _refuse_sentences(rows: Sequence[Sequence[str]], delimiter: str, name: str) -> None:
-    """Raise a `GlassError` if the delimiters seem to be punctuation in sentences, which must not be split."""
-    later_cells = [cell for row in rows for cell in row[1:] if cell]
-    widths = Counter(map(len, rows))
-    if delimiter != "\t" and len(widths) > 1 and later_cells and all(cell.startswith(" ") for cell in later_cells):
-        raise GlassError(
-            f"the rows of {name} have {min(widths)} to {max(widths)} fields, and a space after each {delimiter!r}, "
-            "as sentences do",
-            "Put each text in quotes, or rename the file to .txt; to read it as columns, set data.delimiter.",
-        )
+def _refuse_sentences(rows: Sequence[Sequence[str]], delimiter: str, name: str, numbered: bool) -> None:
+    """Raise a `GlassError` if the delimiters seem to be punctuation in sentences, which must not be split.
+
+    In rows of several widths, a space follows each delimiter. In rows of one width, a space follows the delimiter
+    before one of the columns in every row; they are read if the settings name a column by its number (`numbered`).
+    """
+    widths = sorted(set(map(len, rows)))
+    columns = [[row[index] for row in rows if len(row) > index and row[index]] for index in range(1, widths[-1])]
+    spaced = [all(cell.startswith(" ") for cell in cells) for cells in columns if cells]
+    if delimiter == "\t" or not spaced or not (all(spaced) if len(widths) > 1 else any(spaced) and not numbered):
+        return
+    which = "each" if all(spaced) else "the same"
+    raise GlassError(
+        f"the rows of {name} have {' to '.join(map(str, dict.fromkeys((widths[0], widths[-1]))))} fields, and a space "
+        f"after {which} {delimiter!r}, as sentences do",
+        "Put each text in quotes, or rename the file to .txt; to read it as columns, set data.delimiter.",
+    )
 
 
 # JSON
