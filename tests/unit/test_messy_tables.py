@@ -454,6 +454,22 @@ def test_other_delimiters_are_found(name: str, delimiter: str, write: Write, tmp
         assert f"t.csv: the delimiter is a {name}" in said
 
 
+@pytest.mark.parametrize(("name", "delimiter"), [("pipe", "|"), ("tab", "\t"), ("semicolon", ";")])
+@pytest.mark.parametrize("every", [1, 2])
+def test_line_breaks_in_quotes_do_not_hide_the_delimiter(
+    name: str, delimiter: str, every: int, write: Write, tmp_path: Path
+) -> None:
+    rows = [(a, f"{b}\n\nand, more" if n % every == 0 else b) for n, (a, b) in enumerate(ROWS)]
+    content = f"label{delimiter}text\n" + lines(
+        f'{a}{delimiter}"{b}"' if "\n" in b else f"{a}{delimiter}{b}" for a, b in rows
+    )
+    source = write("t.csv", content)
+    for task in TASKS:
+        found, said = rows_read(task, source, tmp_path)
+        assert found == meant(task, rows)
+        assert f"t.csv: the delimiter is a {name}" in said
+
+
 def test_the_delimiter_setting_is_respected(write: Write, tmp_path: Path) -> None:
     source = write("t.csv", "ham,hello|you there\nspam,win now|and here\nham,more of|it all\nspam,we all|win\n")
     assert rows_read("classify", source, tmp_path, delimiter="comma")[0][0] == ("ham", "hello|you there")

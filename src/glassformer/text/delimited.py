@@ -287,17 +287,22 @@ def _likeliest_delimiter(lines: Sequence[str], format: Literal["csv", "tsv"]) ->
     The usual delimiter is a tab for TSV; for CSV, a semicolon if the first line has more semicolons than commas, else a
     comma. Return the usual delimiter in three cases: the format is TSV and a line contains a tab; there are fewer than
     `LEAST_ROWS` lines, and it occurs in them but does not split them into equally many cells; or no delimiter splits
-    all lines into the same number of cells (two or more), or all of the last lines (`LEAST_LAST` or more) into cells of
-    which some do not begin with a space. Otherwise, of the delimiters that do so, return the one with the smallest
-    fraction of cells that begin with a space, as after a comma in prose; if several are equally good, prefer the usual
-    one.
+    all lines into the same number of cells (two or more), or all of the lines joined at line breaks in quotes, or all
+    of the last lines (`LEAST_LAST` or more) into cells of which some do not begin with a space. Otherwise, of the
+    delimiters that do so, return the one with the smallest fraction of cells that begin with a space, as after a comma
+    in prose; if several are equally good, prefer the usual one.
     """
     first = lines[0] if lines else ""
     usual = "\t" if format == "tsv" else ";" if first.count(";") > first.count(",") else ","
     if format == "tsv" and any("\t" in line for line in lines):
         return usual
+    joined_lines = _join_quoted(lines)
     last_lines = lines[len(lines) // 2 :]
-    for part in (lines, last_lines if len(last_lines) >= LEAST_LAST else []):
+    for part in (
+        lines,
+        joined_lines if len(joined_lines) >= LEAST_ROWS else [],
+        last_lines if len(last_lines) >= LEAST_LAST else [],
+    ):
         prose_fractions: dict[str, float] = {}
         for sign in (usual, *DELIMITERS.values()):
             rows = _split_lines(part, sign)
@@ -310,6 +315,18 @@ def _likeliest_delimiter(lines: Sequence[str], format: Literal["csv", "tsv"]) ->
         if prose_fractions:
             return min(prose_fractions, key=lambda sign: prose_fractions[sign])
     return usual
+
+
+def _join_quoted(lines: Sequence[str]) -> list[str]:
+    """Return the lines, with lines joined as long as a quote is open; a last quote that stays open is left out."""
+    joined: list[str] = []
+    open_lines = ""
+    for line in lines:
+        open_lines += line
+        if open_lines.count('"') % 2 == 0:
+            joined.append(open_lines)
+            open_lines = ""
+    return joined
 
 
 def _is_spaced(sample: Sequence[str], standard: Dialect, name: str) -> bool:
