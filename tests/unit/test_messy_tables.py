@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from glassformer.base.config import DataConfig, Task, TokenizerConfig
 from glassformer.base.errors import GlassError
-from glassformer.text.data_notes import survey_notes
+from glassformer.text.data_notes import must_be_seen, survey_notes
 from glassformer.text.left_out import Tally
 from glassformer.text.prepare import prepare
 from glassformer.text.records import RECORD_KINDS
@@ -107,6 +107,20 @@ def test_rows_between_two_stray_quotes_are_not_lost(
     error = refusal(task, source, tmp_path)
     assert problem in error.problem
     assert "200" in error.problem
+    assert "data.quoting" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("header", "row"), [("text,label,note", "{1},{0},"), ("text, label", "{1}, {0}"), ("text,label,note", "{1},,x")]
+)
+def test_rows_with_an_empty_cell_or_spaces_are_not_lost_between_stray_quotes(
+    header: str, row: str, write: Write, tmp_path: Path
+) -> None:
+    rows = [row.format(*cells) for cells in ROWS]
+    rows[10] = f'"{rows[10]}'
+    rows[199] = rows[199].replace(",", '",', 1)
+    error = refusal("lm", write("t.csv", lines([header, *rows])), tmp_path, column="text")
+    assert "lines 12 to 201 of t.csv are one quoted cell, and 18" in error.problem
     assert "data.quoting" in error.remedy
 
 
@@ -486,6 +500,23 @@ def test_comment_lines_above_a_table_are_skipped_and_reported(write: Write, tmp_
     tweets = [("#love of the game", "ham"), *((text, label) for label, text in ROWS)]
     found = made(tmp_path, "classify", source=write("tweets.tsv", tsv(tweets)), split="tail")
     assert texts(found) == tweets
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("Messages of May\n" + HEADER + with_commas(ROWS), "line 1 is above the table and is left out"),
+        ("go,los\nrun,lauf\nhi,hallo\n", "row 1 (go, los) is read as data"),
+        ((HEADER + with_commas([("ham", "ein Café im Süden"), *ROWS])).encode("cp1252"), "is read as Windows-1252"),
+        ("\ufeff\ufeff" + HEADER + with_commas(ROWS), "begins with two byte order marks"),
+        (HEADER + with_commas(ROWS[:9]) + "ham\n", "left out 1 row with too few fields"),
+    ],
+)
+def test_what_is_probably_not_as_intended_must_be_seen(
+    content: str | bytes, words: str, write: Write, tmp_path: Path
+) -> None:
+    _, said = running_text(write("t.csv", content), tmp_path, column="2")
+    assert [note for note in said.split("\n") if words in note and must_be_seen(note)]
 
 
 def test_a_title_above_a_table_is_skipped_and_reported(write: Write, tmp_path: Path) -> None:

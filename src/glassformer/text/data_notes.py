@@ -25,6 +25,8 @@ from glassformer.text.tokenizers import Tokenizer
 SHOWN_LABELS = 12
 AT_ONCE = 65_536  # number of training records whose hashes are compared together
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
+UNINTENDED = ("left out", " not read", " is read as data", " is read as Windows-1252", " two byte order marks")
+"""Words of notes on data that is left out or that is probably not as intended."""
 Stores = Mapping[SplitName, Mapping[str, StoreWriter]]
 Marks = npt.NDArray[np.uint64]
 
@@ -66,7 +68,7 @@ def _look(label: str) -> str:
 
 def must_be_seen(note: str) -> bool:
     """Return whether a note is on data that is left out or that is probably not as intended."""
-    return note.startswith(("left out ", "labels that look alike ")) or " not read" in note
+    return note.startswith("labels that look alike ") or any(words in note for words in UNINTENDED)
 
 
 def document_split_notes(survey: Survey, split: DocumentSplit, data: DataConfig, stores: Stores) -> list[str]:

@@ -96,13 +96,13 @@ def records(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Recor
     else:
         rows = _split_records(collect_lines(), dialect.delimiter, dialect.quoting == "spaced")
     first = dialect.skipped + 1
-    width = 0
+    top: list[str] = []
     try:
         for cells in rows:
             if cells:
-                width = width or len(cells)
+                top = top or cells
                 if len(record_lines) > 1 and dialect.refuse_embedded_rows:
-                    _refuse_swallowed_rows(cells, dialect.delimiter, width, first, len(record_lines), name)
+                    _refuse_swallowed_rows(cells, dialect.delimiter, top, first, len(record_lines), name)
                 yield first, cells, record_lines
             first += len(record_lines)
             record_lines = []
@@ -142,16 +142,19 @@ def _split_records(lines: Iterator[str], delimiter: str, spaced: bool) -> Iterat
 
 
 def _refuse_swallowed_rows(
-    cells: Sequence[str], delimiter: str, width: int, first: int, line_count: int, name: str
+    cells: Sequence[str], delimiter: str, top: Sequence[str], first: int, line_count: int, name: str
 ) -> None:
     """Raise a `GlassError` if most lines of quoted cells look like rows.
 
-    Such a line has as many cells as a row, no cell is empty, and no later cell begins with a space: in prose, a space
-    follows most delimiters.
+    Such a line has as many cells as row 1 (`top`), and at least two are not empty. No later cell begins with a space,
+    as after most delimiters in prose, unless all later cells of row 1 do so.
     """
     inner_lines = [line.rstrip("\r").split(delimiter) for cell in cells for line in cell.split("\n")[1:]]
+    spaced = all(cell[:1].isspace() for cell in top[1:])
     row_count = sum(
-        len(parts) == width > 1 and all(parts) and not any(part[0].isspace() for part in parts[1:])
+        len(parts) == len(top)
+        and sum(map(bool, parts)) > 1
+        and (spaced or not any(part[:1].isspace() for part in parts[1:]))
         for parts in inner_lines
     )
     if row_count >= SWALLOWED and 2 * row_count >= len(inner_lines):
