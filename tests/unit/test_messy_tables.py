@@ -285,6 +285,19 @@ def test_headers_in_other_scripts_are_found_in_short_tables(write: Write, tmp_pa
         assert f"label: column {label}, text: column {text}" in notes(found)
 
 
+def test_a_header_that_is_repeated_below_is_left_out(write: Write, tmp_path: Path) -> None:
+    part = HEADER + with_commas(ROWS[:20])
+    for task in TASKS:
+        rows, said = rows_read(task, write("t.csv", part * 3), tmp_path)
+        assert rows == meant(task, ROWS[:20] * 3)
+        assert "left out 2 rows with the names of row 1" in said
+    source = write("u.csv", ("text\n" + lines(text for _, text in ROWS[:20])) * 3)
+    documents, said = running_text(source, tmp_path)
+    assert len(documents) == 63
+    assert "u.csv: row 1 (text) is read as data; data.header = yes reads it as column names" in said
+    assert running_text(source, tmp_path, header="yes")[0] == [text for _, text in ROWS[:20]] * 3
+
+
 def test_a_repeated_column_name_is_still_a_name(write: Write, tmp_path: Path) -> None:
     source = write("t.csv", "label,text,text\n" + lines(f"{a},title of it all,{b}" for a, b in ROWS[:40]))
     found = made(tmp_path, "classify", source=source, split="tail", column="text.2")
@@ -529,6 +542,18 @@ def test_a_title_above_a_table_is_skipped_and_reported(write: Write, tmp_path: P
             assert "t.csv: lines 1 to 2 are above the table and are left out" in said
     source = write("u.csv", '"first\nlabel",text\n' + with_commas(ROWS))  # not a title: row 1 has a line break
     assert rows_read("classify", source, tmp_path, header="yes")[0] == ROWS
+
+
+@pytest.mark.parametrize("above", ["# in May, by hand\n# more\n", "Messages, 2024\n\n", "Made by X\nDate, May\n,\n"])
+def test_lines_as_wide_as_the_table_above_it_are_skipped_and_reported(above: str, write: Write, tmp_path: Path) -> None:
+    source = write("t.csv", above + HEADER + with_commas(ROWS))
+    for task in TASKS:
+        rows, said = rows_read(task, source, tmp_path)
+        assert rows == meant(task, ROWS)
+        assert "left out" in said
+        assert "(row 1 contains the names label, text)" in said
+    rows_of_data = [("my query", "it"), ("it", "es"), *ROWS]
+    assert rows_read("translate", write("u.csv", with_commas(rows_of_data)), tmp_path, header="no")[0] == rows_of_data
 
 
 def test_a_row_with_an_extra_delimiter_does_not_hide_the_delimiter(write: Write, tmp_path: Path) -> None:

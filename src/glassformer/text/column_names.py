@@ -58,17 +58,20 @@ def judge_row_1(rows: Sequence[Sequence[str]]) -> Verdict:
     """Return "names" if row 1 contains column names, "row" if it contains data, and "doubtful" if that is not clear.
 
     A data row of short texts looks like column names, and would be lost if it were read as a header. Row 1 is therefore
-    a header only if its names are usual, or if it differs from the rows below in more than the length of its cells.
+    a header only if its names are usual, or if it differs from the rows below in more than the length of its cells. A
+    header of several usual names may be repeated below, as in joined files; a single name that is repeated is doubtful.
     """
     cells = [cell.strip() for cell in rows[0]]
     names = [cell for cell in cells if cell]
+    if usual_names(names) and len(set(names)) > 1:
+        rows = [rows[0], *(row for row in rows[1:] if row != rows[0])]
     if len(rows) < 2 or not names or not all(map(_could_be_a_name, names)):
         return "row"
     columns = [
         [value for row in rows[1:] if index < len(row) and (value := row[index].strip())] for index in range(len(cells))
     ]
     if any(cell and values.count(cell) > 1 for cell, values in zip(cells, columns, strict=True)):
-        return "row"
+        return "doubtful" if usual_names(names) else "row"
     if any(not cell and values and not _are_numbers(values) for cell, values in zip(cells, columns, strict=True)):
         return "row"
     if usual_names(names):

@@ -13,13 +13,14 @@ from typing import Literal
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import quoted, span
-from glassformer.text.column_names import usual_names
+from glassformer.text.column_names import LABEL_NAMES, SOURCE_NAMES, TARGET_NAMES, usual_names
 
 FIELD_LIMIT = 64_000_000  # maximum characters in a cell or a line; a longer cell must have an unclosed quote
 SAMPLE_LINES = 200
 SAMPLE_TEXT = 1_000_000  # characters
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 LEAST_ROWS = 3  # with fewer lines, unequal numbers of cells do not rule out the usual delimiter
+MOST_ABOVE = 10  # maximum number of lines above row 1 that may have as many cells as a row
 LEAST_LAST = 10  # minimum number of lines in the second half of a sample, to find the delimiter there
 SWALLOWED = 3  # minimum number of lines of quoted cells that look like rows, to refuse a record
 QUOTED = r'"([^"]*+(?:""[^"]*+)*+)"'
@@ -248,8 +249,9 @@ def _detect_delimiter(
 ) -> tuple[str, int, list[str]]:
     """Return the delimiter, the number of lines above row 1, and notes on both.
 
-    Lines above row 1 are a line such as `sep=;`, lines that begin with # and do not have as many fields as most lines,
-    and lines with a single field that is not a column name, such as a title.
+    Lines above row 1 are a line such as `sep=;`, all lines above the first line of several usual column names (if it is
+    near the top), lines that begin with # and do not have as many fields as most lines, and lines with a single field
+    that is not a column name, such as a title.
     """
     declaration = re.fullmatch(r"sep=(.)\r?\n?", sample[0]) if sample else None
     skipped = 1 if declaration else 0
@@ -264,9 +266,11 @@ def _detect_delimiter(
         notes.append(f"{name}: the delimiter is a {names.get(delimiter, repr(delimiter))}")
     usual_width = Counter(len(cells) for cells in _split_lines(lines, delimiter)).most_common(1)[0][0] if lines else 0
     above: list[str] = []
-    for line, cells in zip(sample[skipped:], _split_lines(sample[skipped:], delimiter), strict=True):
+    rows = _split_lines(sample[skipped:], delimiter)
+    named = next((number for number, cells in enumerate(rows[:MOST_ABOVE]) if _are_column_names(cells)), 0)
+    for number, (line, cells) in enumerate(zip(sample[skipped:], rows, strict=True)):
         title = len(cells) == 1 < usual_width and not usual_names(cells) and line.count('"') % 2 == 0
-        if cells and not title and not (line.startswith("#") and len(cells) != usual_width):
+        if number >= named and cells and not title and not (line.startswith("#") and len(cells) != usual_width):
             break
         above.append(line)
     if above and len(above) < len(sample) - skipped and any(map(str.strip, above)):
@@ -277,6 +281,12 @@ def _detect_delimiter(
         notes.append(f"{name}: {lines_above} {verb} and {'is' if one else 'are'} left out")
         skipped += len(above)
     return delimiter, skipped, notes
+
+
+def _are_column_names(cells: Sequence[str]) -> bool:
+    """Return whether a line has several different usual column names, not all of them language codes."""
+    roles = SOURCE_NAMES | TARGET_NAMES | LABEL_NAMES
+    return len(set(cells)) > 1 and usual_names(cells) and any(cell.strip().lower() in roles for cell in cells)
 
 
 def _split_lines(lines: Sequence[str], delimiter: str) -> list[list[str]]:

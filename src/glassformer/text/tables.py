@@ -147,9 +147,11 @@ def _delimited_values(
 ) -> Iterator[tuple[int, list[object]]]:
     width = len(table.names)
     needed = max(indices) + 1
-    if table.header:
-        next(rows, None)
+    names = next(rows)[1] if table.header else None
     for first, cells, lines in rows:
+        if cells == names:
+            tally.leave_out("rows with the names of row 1", f"line {first} of {table.name}")
+            continue
         if len(lines) > 1:
             where = f"lines {span(first, first + len(lines) - 1)} of {table.name}"
             tally.remark(BREAKS, where, len(lines) - 1)
