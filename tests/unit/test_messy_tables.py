@@ -350,6 +350,46 @@ def test_the_header_setting_is_respected(write: Write, tmp_path: Path) -> None:
         made(tmp_path, "translate", source=source, header="no", column="englisch")
 
 
+# Columns of text
+
+
+WITHOUT_SPACES = {
+    "Thai": "ฉันกินข้าวทุกวันที่บ้านของเรา",
+    "Chinese": "去年雨很多今天我们回家了",
+    "Japanese": "きょうはいい天気ですね",
+    "Khmer": "ខ្ញុំបាយរាល់ថ្ងៃនៅផ្ទះ",
+}
+
+
+@pytest.mark.parametrize("script", WITHOUT_SPACES)
+def test_scripts_without_spaces_are_text(script: str, write: Write, tmp_path: Path) -> None:
+    texts_in_script = [f"{WITHOUT_SPACES[script]}{n}" for n in range(30)]
+    for name, content in (
+        ("t.csv", "id,text\n" + lines(f"{n},{text}" for n, text in enumerate(texts_in_script))),
+        ("t.jsonl", jsonl({"id": n, "text": text} for n, text in enumerate(texts_in_script))),
+    ):
+        assert running_text(write(name, content), tmp_path)[0] == texts_in_script
+    remarks = lines(f"{n},{text},a remark of four words" for n, text in enumerate(texts_in_script))
+    with pytest.raises(GlassError, match="columns body, remark all contain text"):
+        running_text(write("u.csv", "id,body,remark\n" + remarks), tmp_path)
+    pairs = lines(f"{text},the text number {n},a remark of four words" for n, text in enumerate(texts_in_script))
+    with pytest.raises(GlassError, match="the source and target are not clear"):
+        made(tmp_path, "translate", source=write("p.csv", "here,there,comment\n" + pairs))
+    labelled = lines(f"{'ab'[n % 2]},{text},12" for n, text in enumerate(texts_in_script))
+    assert texts(made(tmp_path, "classify", source=write("l.csv", "label,body,n\n" + labelled), split="tail"))[0] == (
+        texts_in_script[0],
+        "a",
+    )
+
+
+def test_a_column_called_text_is_not_passed_over(write: Write, tmp_path: Path) -> None:
+    source = write("t.csv", "id,text\n" + lines(f"{n},短い{n}" for n in range(30)))
+    assert running_text(source, tmp_path)[0] == [f"短い{n}" for n in range(30)]
+    source = write("u.csv", "id,text,remark\n" + lines(f"{n},短い{n},a remark of four words" for n in range(30)))
+    with pytest.raises(GlassError, match="columns text, remark all contain text"):
+        running_text(source, tmp_path)
+
+
 # Delimiters, quotes and other conventions of programs
 
 

@@ -35,6 +35,10 @@ MOST_WORDS = 3  # in a column name
 FEW = 20  # minimum number of rows for repeated values to be evidence of labels
 LEAST = 3  # minimum number of rows for numbers or texts below a word to be evidence of a header
 NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?%?")
+WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|[\U00020000-\U0003ffff]"
+)
+"""Characters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
 MISSING = frozenset(("na", "n/a", "nan", "null", "none", "unknown"))
 SENTENCE_ENDS = (".", "!", "?", "।", "。", "！", "？", "…", '."', '!"', '?"')  # no name ends like this
 JOINERS = "\u200c\u200d"  # they occur inside words of Persian, Hindi, Bangla and other languages
@@ -50,8 +54,13 @@ def usual_names(cells: Sequence[str]) -> bool:
 
 
 def reads_like_text(cell: str) -> bool:
-    """Return whether a cell has at least three words, or at least 20 characters, among them a letter and a space."""
-    return len(cell.split()) >= 3 or (len(cell) >= 20 and any(c.isalpha() for c in cell) and " " in cell)
+    """Return whether a cell has at least three words, or at least 20 characters, among them a letter and a space.
+
+    In scripts without spaces between words, ten characters are enough.
+    """
+    if len(cell.split()) >= 3 or (len(cell) >= 20 and any(c.isalpha() for c in cell) and " " in cell):
+        return True
+    return len(WITHOUT_SPACES.findall(cell)) >= 10
 
 
 def judge_row_1(rows: Sequence[Sequence[str]]) -> Verdict:

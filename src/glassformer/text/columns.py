@@ -25,6 +25,7 @@ CONTEXT_NAMES = frozenset(("input", "context"))
 """Columns whose text follows the question, as in the data of Alpaca and Dolly."""
 ANSWER_NAMES = frozenset(("output", "response", "answer", "completion"))
 SYSTEM_NAMES = frozenset(("system", "system_prompt"))
+TEXT_NAMES = frozenset(("text",))
 SHOWN_COLUMNS = 10
 """Maximum number of columns in a note."""
 LONGEST_LABEL = 40  # characters; applies only to a label column that is found by its values
@@ -315,14 +316,18 @@ def _text_fraction(table: Table, index: int) -> float:
 
 
 def _only_text(table: Table) -> int:
-    """Return the index of the only column with mostly text, or of a table's single column.
+    """Return the index of the only column that has mostly text or is called text, or of a table's single column.
 
     Raises:
         GlassError: no column, or more than one, has mostly text.
     """
     if len(table.names) == 1:
         return 0
-    plausible = [index for index in range(len(table.names)) if _text_fraction(table, index) >= 0.5]
+    plausible = [
+        index
+        for index in range(len(table.names))
+        if _has_name(table, index, TEXT_NAMES) or _text_fraction(table, index) >= 0.5
+    ]
     if len(plausible) == 1:
         return plausible[0]
     problem = f"columns {', '.join(table.names[index] for index in plausible)} all contain text"
