@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,35 @@ def test_heads_reads_the_texts_of_a_table(task_home: Path) -> None:
         for file in (name, "heads.txt")
     ]
     assert outputs[0] == outputs[1]
+
+
+def test_a_table_without_its_suffix_is_read_as_in_training(task_home: Path) -> None:
+    (task_home / "labelled.txt").write_text(f"spam\t{WIN}\nwork\t{LUNCH}\n", encoding="utf-8")
+    assert texts_of("classify", task_home, "runs/classify", "--input", "labelled.txt")[0] == [WIN, LUNCH]
+    (task_home / "pairs.txt").write_text("".join(f"{text}\tx y z w\n" for text in SENTENCES), encoding="utf-8")
+    assert texts_of("generate", task_home, "runs/two", "--input", "pairs.txt", "--tokens=2")[0] == SENTENCES
+    texts, _ = texts_of("generate", task_home, "runs/lm", "--input", "pairs.txt", "--tokens=2")
+    assert texts == [f"{text}\tx y z w" for text in SENTENCES]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+def test_a_piped_table_is_read_as_a_table(task_home: Path) -> None:
+    for content, options, expected in (
+        (f'id,text\n0,{WIN}\n1,"{LUNCH}"\n', [], [WIN, LUNCH]),
+        (f'n,what\n0,{WIN}\n1,"{LUNCH}"\n', ["--data.column=what"], [WIN, LUNCH]),
+        (f"spam\t{WIN}\nwork\t{LUNCH}\n", [], [WIN, LUNCH]),
+        ("".join(json.dumps({"id": n, "text": text}) + "\n" for n, text in enumerate((WIN, LUNCH))), [], [WIN, LUNCH]),
+        (f"{WIN}\n{LUNCH}\n", [], [WIN, LUNCH]),
+    ):
+        pipe = task_home / "pipe"
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+        writer = threading.Thread(target=pipe.write_text, args=(content,), daemon=True)
+        writer.start()
+        texts, said = texts_of("classify", task_home, "runs/classify", "--input", "pipe", *options)
+        writer.join()
+        assert texts == expected
+        assert ("each line is read as a text" in said) == (content[0] == "w")
 
 
 def test_names_of_files_are_literal(task_home: Path) -> None:

@@ -189,11 +189,16 @@ def formats_of(location: Located) -> list[Literal["text", "csv", "tsv", "jsonl"]
 
 def _with_sniffed_format(file: SourceFile, encoding: str) -> SourceFile:
     """Return standard input or a pipe with the table format that its first line suggests."""
-    head = next(replace(file, scan=scan(file.blocks, encoding, file.name)).text(), "").lstrip()
-    first = head.partition("\n")[0]
+    head = next(replace(file, scan=scan(file.blocks, encoding, file.name)).text(), "")
+    return replace(file, format=format_by_first_line(head))
+
+
+def format_by_first_line(text: str) -> tables.Format:
+    """Return the format of a table whose name does not tell it."""
+    first = text.lstrip().partition("\n")[0]
     if first.startswith("{"):
-        return replace(file, format="jsonl")
-    return replace(file, format="tsv" if "\t" in first else "csv")
+        return "jsonl"
+    return "tsv" if "\t" in first else "csv"
 
 
 def _select_tables_or_texts(files: list[SourceFile], column_named: bool, left_out: list[str]) -> list[SourceFile]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import re
 import sys
 import zlib
 from collections.abc import Iterable, Mapping
@@ -51,6 +52,9 @@ def texts_of(
 ) -> list[str]:
     """Return the texts of a file: the rows of a table (CSV, TSV, JSONL, Parquet, Arrow), or the lines of another file.
 
+    Without a table's suffix, a file is a table as in training: if its first line has a tab, except for running text. A
+    pipe is also a table if its first line is a JSON object or column names, or with settings for tables in `reading`.
+
     The file may be gzipped, and in any encoding that training reads. Each line or row gives one text, so that output
     lines stay aligned with the input. A line ends with `\\n` or `\\r\\n`, as in parallel files and for `wc -l`.
 
@@ -68,7 +72,7 @@ def texts_of(
     from glassformer.text.columnar import columnar_of, json_lines
     from glassformer.text.input_texts import texts_of_table
     from glassformer.text.locating import Located
-    from glassformer.text.reading import SourceFile, format_of, refuse_plain_json
+    from glassformer.text.reading import SourceFile, format_by_first_line, format_of, refuse_plain_json
     from glassformer.text.records import RECORD_KINDS
 
     advice = f"Give a file with one {what} per line, or a table (.csv, .tsv, .jsonl, .parquet)."
@@ -83,18 +87,26 @@ def texts_of(
     format = format_of(path.name)
     columnar = columnar_of(path.name) is not None
     text = "" if columnar else _decode_file(content, str(path))
+    kind = RECORD_KINDS[config.train.task]
+    piped = not path.is_file() or path.is_relative_to("/dev")
+    if format == "text" and not targets and ((piped and reading) or not kind.running_text):
+        found = format_by_first_line(text)
+        if found == "tsv" or (piped and (reading or found == "jsonl" or _has_names(text, config.data.column))):
+            format = found
     if format == "text":
         for name in reading:
             raise GlassError(
                 f"--data.{name} was given, but {path} is not a table", f"Leave --data.{name} out, or give a table."
             )
         refuse_plain_json([SourceFile(path, path.name, "text")], Located())
+        if piped and not kind.running_text:
+            print(f"{path}: each line is read as a text; --data.column NAME reads a table", file=sys.stderr)
         return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     texts, notes = texts_of_table(
         (lambda: json_lines(path, path.name)) if columnar else (lambda: iter([text])),
         format,
         path.name,
-        RECORD_KINDS[config.train.task],
+        kind,
         config.data.model_copy(update={name: value for name, value in reading.items() if name != "column"}),
         reading.get("column"),
         targets,
@@ -102,6 +114,14 @@ def texts_of(
     for note in notes:
         print(note, file=sys.stderr)
     return texts
+
+
+def _has_names(text: str, column: str | None) -> bool:
+    """Return whether the first line of a text has several column names: usual ones, or the column of the training."""
+    from glassformer.text.column_names import usual_names
+
+    cells = [cell.strip(' "\r') for cell in re.split("[,;|]", text.lstrip().partition("\n")[0])]
+    return len(cells) > 1 and (usual_names(cells) or column in cells)
 
 
 def _decode_file(data: bytes, name: str) -> str:
