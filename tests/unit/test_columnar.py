@@ -40,12 +40,18 @@ CHOICES: dict[Task, dict[str, str]] = {
 
 def written(folder: Path, suffix: str, rows: list[dict[str, Any]]) -> Path:
     """Write rows as a file of this kind."""
+    if suffix != ".jsonl":
+        return written_table(folder, suffix, pyarrow.Table.from_pylist(rows))
     path = folder / f"rows{suffix}"
-    table = pyarrow.Table.from_pylist(rows)
+    path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def written_table(folder: Path, suffix: str, table: Any) -> Path:
+    """Write a table as a file of this kind."""
+    path = folder / f"rows{suffix}"
     if suffix == ".parquet":
         parquet.write_table(table, path, row_group_size=7)
-    elif suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows), encoding="utf-8")
     else:
         make = pyarrow.ipc.new_file if suffix == ".feather" else pyarrow.ipc.new_stream
         with pyarrow.OSFile(str(path), "wb") as sink, make(sink, table.schema) as writer:
@@ -87,6 +93,32 @@ def test_a_nested_column_is_not_text(tmp_path: Path) -> None:
     with pytest.raises(GlassError, match="no column 'txt'"):
         prepared("lm", path, column="txt")
     assert not (tmp_path / ".tokens").exists()
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_values_that_python_cannot_represent_do_not_refuse_the_file(tmp_path: Path, suffix: str) -> None:
+    columns = {
+        "text": pyarrow.array([row["text"] for row in ROWS]),
+        "late": pyarrow.array([3_000_000] * 60, pyarrow.date32()),
+        "later": pyarrow.array([10**12] * 60, pyarrow.timestamp("s")),
+        "precise": pyarrow.array([1_000_000_001] * 60, pyarrow.timestamp("ns")),
+        "long": pyarrow.array([1_000_000_001] * 60, pyarrow.duration("ns")),
+        "short": pyarrow.array([1_000_001] * 60, pyarrow.time64("ns")),
+        "zoned": pyarrow.array([1] * 60, pyarrow.timestamp("s", tz="Moon/Base")),
+    }
+    path = written_table(tmp_path, suffix, pyarrow.table(columns))
+    lines = "".join(json_lines(path, path.name)).splitlines()
+    assert [json.loads(line)["text"] for line in lines] == [row["text"] for row in ROWS]
+    found = prepared("lm", path, column="text")
+    assert found.train.source.documents + found.validation.source.documents == 60
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, suffix: str) -> None:
+    texts = [row["text"] for row in ROWS]
+    path = written_table(tmp_path, suffix, pyarrow.table([texts, texts[::-1]], names=["text", "text"]))
+    with pytest.raises(GlassError, match=rf"rows\{suffix} has several columns text"):
+        prepared("lm", path)
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from glassformer.base.errors import GlassError
 from glassformer.base.packages import require_packages
 
+UNREPRESENTABLE = (ValueError, OverflowError, NotImplementedError, LookupError)
+"""Errors for values without a Python type; those of pyarrow are among them."""
 Columnar = Literal["parquet", "arrow"]
 COLUMNAR_SUFFIXES: dict[str, Columnar] = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 ROWS = 1024
@@ -25,10 +27,11 @@ def columnar_of(name: str) -> Columnar | None:
 def json_lines(path: Path, name: str) -> Iterator[str]:
     """Yield a line of JSON for each row.
 
-    Values without a JSON type, such as dates, become strings. Bytes that are not UTF-8 become null.
+    Values without a JSON type, such as dates, become strings. Bytes that are not UTF-8 and values that Python cannot
+    represent become null.
 
     Raises:
-        GlassError: pyarrow is not installed, or the file is damaged or cannot be read.
+        GlassError: pyarrow is not installed, the file is damaged or cannot be read, or two columns have the same name.
     """
     kind = columnar_of(name)
     require_packages("reading Parquet and Arrow files", "pyarrow", extra="parquet")
@@ -37,11 +40,33 @@ def json_lines(path: Path, name: str) -> Iterator[str]:
     try:
         batches = _parquet_batches(path) if kind == "parquet" else _arrow_batches(path)
         for batch in batches:
-            for row in batch.to_pylist():
+            names = batch.schema.names
+            for repeated in (column for column in names if names.count(column) > 1):
+                raise GlassError(f"{name} has several columns {repeated}", "Give each column another name.")
+            for values in zip(*map(_values, batch.columns), strict=True):
+                row = dict(zip(names, values, strict=True))
                 yield json.dumps(row, ensure_ascii=False, default=_as_text) + "\n"
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         problem = " ".join(str(error).split())[:200]
         raise GlassError(f"{name} cannot be read as {kind}: {problem}", "Write or download the file again.") from None
+
+
+def _values(column: Any) -> list[object]:
+    """Return the values of a column; a value that Python cannot represent becomes text, or None without a text form."""
+    try:
+        return list(column.to_pylist())
+    except UNREPRESENTABLE:
+        return list(map(_value, column))
+
+
+def _value(scalar: Any) -> object:
+    """Return the value of a column in a row, as `_values` describes it."""
+    try:
+        return scalar.as_py()
+    except UNREPRESENTABLE:  # such as a date after the year 9999, or nanoseconds without pandas
+        with suppress(*UNREPRESENTABLE):
+            return scalar.cast("string").as_py()
+    return None
 
 
 def _as_text(value: object) -> str | None:
