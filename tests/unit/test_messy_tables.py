@@ -650,6 +650,13 @@ def test_nan_is_not_a_label(constant: str, write: Write, tmp_path: Path) -> None
     assert "rows without a label: for example line 301 of t.jsonl" in found.notes
 
 
+def test_a_key_that_occurs_twice_is_refused_with_its_line(write: Write, tmp_path: Path) -> None:
+    for line in ('{"text": "one two three", "text": "four five"}', '{"text": "one", "more": {"a": 1, "b": 2, "b": 3}}'):
+        source = write("t.jsonl", '{"text": "zero"}\n' + line + "\n")
+        with pytest.raises(GlassError, match=r"line 2 of t\.jsonl is not JSON: an object has the key '(text|b)' twice"):
+            running_text(source, tmp_path)
+
+
 def test_json_without_lines_is_refused_with_advice(write: Write, tmp_path: Path) -> None:
     array = json.dumps([{"label": label, "text": text} for label, text in ROWS], indent=1)
     source = write("t.json", array)

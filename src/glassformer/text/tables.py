@@ -32,7 +32,18 @@ BEYOND = {
 }
 EMPTY = "rows with extra fields that are empty (these fields are dropped)"
 BREAKS = "rows with line breaks in quotes"
-JSON = json.JSONDecoder(parse_constant=lambda constant: None)
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return a JSON object; raise a `ValueError` for a key that occurs twice, of which Python would keep the last."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        key = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"an object has the key {key!r} twice")
+    return values
+
+
+JSON = json.JSONDecoder(parse_constant=lambda constant: None, object_pairs_hook=_object)
 """Decoder that reads NaN and Infinity as null. They are not JSON, but Python writes them for missing numbers."""
 
 
