@@ -438,6 +438,29 @@ def test_ascii_with_plus_signs_and_escapes_is_read(text: str, tmp_path: Path) ->
     assert read(path)[0] == text + " end"
 
 
+@pytest.mark.parametrize(
+    "content", ["hello world\0", "a wörld\0", "1743042285\0\n", "one\0two\0six\0", "eins\ntwo\0three four\n" * 9]
+)
+def test_a_text_with_nul_bytes_is_not_utf16(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_bytes(content.encode())
+    with pytest.raises(GlassError, match=r"t\.txt is a binary file, not text: NUL byte at offset"):
+        read(path)
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("text", ["ฉันกินข้าวทุกวันที่บ้าน", "Привет", "مرحبا", "Καλημέρα"])
+def test_utf16_without_spaces_is_not_read_as_utf8(text: str, codec: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_bytes(text.encode(codec))
+    with pytest.raises(GlassError) as caught:
+        read(path)
+    assert "data.encoding" in caught.value.remedy
+    assert read(path, encoding=codec)[0] == text
+    path.write_bytes(f"{text} {text}\n".encode(codec))
+    assert read(path)[0] == f"{text} {text}\n"
+
+
 @pytest.mark.parametrize("codec", ["utf-8", "utf-16-le", "utf-16-be"])
 def test_a_second_byte_order_mark_is_reported(codec: str, tmp_path: Path) -> None:
     path = tmp_path / "t.txt"

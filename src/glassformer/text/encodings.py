@@ -30,6 +30,9 @@ EAST_ASIAN_LANGUAGES = ("zh", "ja", "ko")  # their encodings often contain what 
 SHOWN_AROUND = 12  # bytes to show on each side of a byte that is not UTF-8
 UNUSUAL = re.compile(rb"[\x00-\x08\x0e-\x1f]|\A%PDF|\+[A-Za-z0-9+/]{3}|~\{")
 """Bytes of formats and encodings that may be mistaken for ASCII: control characters, PDF, UTF-7, HZ."""
+CONTROL = re.compile(rb"[\x01-\x07\x0e-\x1a\x1c-\x1f]")
+"""Control characters, without white space, backspace and escape, which occur in the output of terminals."""
+MOST_CONTROL = 0.2  # maximum share of control characters in a text
 DISGUISED = re.compile("iso-?2022|utf-7|hz", re.IGNORECASE)  # encodings whose bytes are all ASCII
 LEAST_FOREIGN = 4  # minimum number of letters outside ASCII in such an encoding; fewer may be due to chance
 EAST_ASIAN = frozenset(("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "FULLWIDTH", "HALFWIDTH", "KATAKANA-HIRAGANA"))
@@ -103,6 +106,8 @@ def scan(blocks: Blocks, setting: str, name: str) -> Scan:
     if setting == "auto" and UNUSUAL.search(head):
         _refuse_other_formats(head, name)
     encoding = _first_guess(head, setting, name)
+    if (setting, encoding) == ("auto", Encoding("utf-8")):
+        _refuse_control_characters(head[:SAMPLE], name)
     try:
         return replace(_scan_with(blocks, encoding), remark=_second_mark_note(head, encoding, name))
     except UndecodableError as error:
@@ -202,6 +207,17 @@ def _refuse_other_formats(head: bytes, name: str) -> None:
             )
 
 
+def _refuse_control_characters(sample: bytes, name: str) -> None:
+    """Refuse bytes of which many are control characters, as in UTF-16 without spaces or line ends."""
+    share = len(CONTROL.findall(sample)) / max(len(sample), 1)
+    if share > MOST_CONTROL:
+        raise BinaryError(
+            f"{name} is not a text in UTF-8: {share:.0%} of its bytes are control characters",
+            "Save it as UTF-8. If it is UTF-16, set data.encoding to utf-16-le or utf-16-be.",
+            kind=f"{share:.0%} control characters",
+        )
+
+
 def _guess(blocks: Blocks, offset: int) -> list[str]:
     """Return the likeliest encodings of input that is not UTF-8 from `offset` on; the likeliest is first.
 
@@ -267,16 +283,28 @@ def _utf16_by_nuls(head: bytes) -> Encoding | None:
     """Return the encoding of UTF-16 text without a byte order mark; None if the bytes do not look like UTF-16.
 
     In UTF-16, spaces, line ends and Latin letters have a NUL byte: always at odd offsets (LE) or at even offsets (BE).
+    Bytes of which less than a third are NUL, and the others are a text in UTF-8, are not UTF-16.
     """
     sample = head[: 1 << 16]
     even_nuls = sample[::2].count(0)
     odd_nuls = sample[1::2].count(0)
     if not even_nuls + odd_nuls or min(even_nuls, odd_nuls) > 0.02 * (even_nuls + odd_nuls):
         return None
+    if 3 * (even_nuls + odd_nuls) < len(sample) and _is_plain_utf8(sample.replace(b"\0", b"")):
+        return None
     codec = "utf-16-le" if odd_nuls > even_nuls else "utf-16-be"
     text = sample[: len(sample) // 2 * 2].decode(codec, "ignore")
     unusual = sum(unicodedata.category(c) in ("Cn", "Co", "Cc") and c not in "\t\n\r\f" for c in text)
     return Encoding(codec) if text and unusual <= 0.01 * len(text) else None
+
+
+def _is_plain_utf8(data: bytes) -> bool:
+    """Return whether bytes are UTF-8 without control characters; the last character may be cut off."""
+    try:
+        codecs.utf_8_decode(data, "strict", False)
+    except UnicodeDecodeError:
+        return False
+    return CONTROL.search(data) is None
 
 
 def _second_mark_note(head: bytes, encoding: Encoding, name: str) -> str:
