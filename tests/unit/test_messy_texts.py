@@ -496,6 +496,19 @@ def test_skipped_links_and_pipes_of_a_folder_are_named(tmp_path: Path) -> None:
         read(folder)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
+def test_names_of_files_that_are_not_utf8_can_be_written_in_notes(tmp_path: Path) -> None:
+    folder = tmp_path / "names"
+    folder.mkdir()
+    for name in (b"caf\xe9.csv", b"b.csv"):
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_text("text\n" + "one two three\n" * 20)
+    (folder / os.fsdecode(b"caf\xe9.bin")).write_bytes(b"\0\1\2")
+    settings = Config.from_dict({"tokenizer": {"kind": "bytes"}, "data": {"source": str(folder), "column": "text"}})
+    notes = prepare(LM, settings.data, settings.tokenizer, tmp_path / "cache").notes
+    assert any("caf\\udce9.csv: column 'text' is read" in note for note in notes)
+    assert any("caf\\udce9.bin" in note for note in notes)
+
+
 def test_a_readme_beside_label_folders_is_skipped_and_reported(tmp_path: Path) -> None:
     folder = tmp_path / "mails"
     names = ("ham/1.txt", "ham/2.txt", "spam/1.txt", "spam/2.txt")

@@ -67,7 +67,7 @@ def locate(source: str, cache: Path) -> Located:
         if path.is_dir():
             return _locate_folder(path)
         if path.is_file():
-            return Located(files=((path, path.name),))
+            return Located(files=((path, _readable(path.name)),))
         if path.exists():  # a pipe or a device
             with path.open("rb") as stream:
                 return _spool(stream, cache, str(path))
@@ -125,7 +125,7 @@ def _locate_folder(folder: Path) -> Located:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
         for name in (*folders, *files):
             path = Path(parent) / name
-            relative_name = path.relative_to(folder).as_posix()
+            relative_name = _readable(path.relative_to(folder).as_posix())
             reason = "" if name.startswith(".") else _why_not_read(path)
             if reason:
                 unreadable.append(f"{relative_name} ({reason})")
@@ -144,6 +144,11 @@ def _locate_folder(folder: Path) -> Located:
             f"left out {entries} of {folder} that cannot be read as files: {listed(sorted(unreadable), SHOWN_NAMES)}"
         )
     return Located(files=tuple(located_files), folder=True, notes=notes)
+
+
+def _readable(name: str) -> str:
+    """Return the name of a file with its bytes that are not UTF-8 as escapes, so that it can be written in a note."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _why_not_read(path: Path) -> str:

@@ -406,8 +406,7 @@ def _from_corpus(
 
 
 def _digest(parts: list[str]) -> str:
-    # A folder's name may contain bytes that are not UTF-8, which Python reads as lone surrogates.
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256("\0".join(parts).encode("utf-8")).hexdigest()
 
 
 def _from_parallel_files(kind: RecordKind, data: DataConfig, sources: list[tuple[str, Located]]) -> Source:
