@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from glassformer.base.config import DataConfig, Task
+from glassformer.app.cli.texts import texts_of
+from glassformer.base.config import Config, DataConfig, Task
 from glassformer.base.errors import GlassError
 from glassformer.text.input_texts import texts_of_table
 from glassformer.text.records import RECORD_KINDS
@@ -46,3 +48,19 @@ def test_sources_and_their_targets_are_read() -> None:
     assert texts("classify", [("a", "b"), *rows[1:]], column="b,a")[0] == "what is two and two\nfour of it"
     assert texts("translate", [("en", "de"), ("go", "los"), ("run", "lauf")], header="yes") == ["go", "run"]
     assert texts("classify", [("spam", LONG[0]), ("ham", LONG[1])], column="2") == list(LONG)  # without a header
+
+
+def test_a_file_in_the_encoding_of_the_training_data_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    russian = ["привет всем тут", "зима была холодной"]
+    path = tmp_path / "t.csv"
+    for codec, written in (("cp1251", "cp1251"), ("cp1251", "utf-8"), ("cp1252", "cp1252"), ("cp1250", "cp1250")):
+        text = russian if written in ("cp1251", "utf-8") else ["ein Café im Süden", "das ist nicht übel"]
+        path.write_bytes(("text\n" + lines(text)).encode(written))
+        config = Config.from_dict({"train": {"task": "classify"}, "data": {"source": "t.csv", "encoding": codec}})
+        assert texts_of(path, config, {}) == text
+    assert "Windows-1252" not in capsys.readouterr().err
+    path.write_bytes(("text\n" + lines(russian)).encode("cp1251"))
+    with pytest.raises(GlassError, match="is not valid UTF-8"):
+        texts_of(path, Config.from_dict({"train": {"task": "classify"}, "data": {"source": "t.csv"}}), {})

@@ -86,7 +86,7 @@ def texts_of(
         raise GlassError(f"{path} is empty", advice)
     format = format_of(path.name)
     columnar = columnar_of(path.name) is not None
-    text = "" if columnar else _decode_file(content, str(path))
+    text = "" if columnar else _decode_file(content, str(path), config.data.encoding)
     kind = RECORD_KINDS[config.train.task]
     piped = not path.is_file() or path.is_relative_to("/dev")
     if format == "text" and not targets and ((piped and reading) or not kind.running_text):
@@ -124,8 +124,10 @@ def _has_names(text: str, column: str | None) -> bool:
     return len(cells) > 1 and (usual_names(cells) or column in cells)
 
 
-def _decode_file(data: bytes, name: str) -> str:
+def _decode_file(data: bytes, name: str, encoding: str) -> str:
     """Return the bytes of a file as text, decompressed and decoded as in training; print any note on the encoding.
+
+    A file whose encoding is not detected is read in the encoding of the training data.
 
     Raises:
         GlassError: the bytes are a damaged gzip file, or have an unknown encoding.
@@ -139,8 +141,12 @@ def _decode_file(data: bytes, name: str) -> str:
         raise GlassError(f"{name} is a damaged gzip file: {error}", "Compress or download the file again.") from None
     try:
         scanned = scan(lambda: iter([unpacked]), "auto", name)
+        if scanned.encoding.codec == "cp1252":  # a guess
+            scanned = scan(lambda: iter([unpacked]), encoding, name)
     except GlassError as error:
-        raise GlassError(error.problem, "Save the file as UTF-8, then try again.") from None
+        if encoding == "auto":
+            raise GlassError(error.problem, "Save the file as UTF-8, then try again.") from None
+        scanned = scan(lambda: iter([unpacked]), encoding, name)
     if scanned.remark:
         print(scanned.remark, file=sys.stderr)
     return "".join(decode(iter([unpacked]), scanned.encoding))
