@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import glassformer as gf
+from glassformer.app.cli.main import main
 from glassformer.base.config import DataConfig, Task
 from glassformer.base.errors import GlassError
 from glassformer.interop.sklearn import TransformerClassifier
@@ -136,6 +137,19 @@ def test_labels_that_look_alike_are_named(kind: str, write: Write, tmp_path: Pat
         write("t.jsonl", jsonl({"label": label, "text": text} for label, text in rows)),
     ):
         assert said in notes(made(tmp_path, "classify", source=source))
+
+
+@pytest.mark.thorough
+def test_a_label_with_a_line_break_is_printed_in_one_line(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [(label, f"text number {n} of it") for n in range(12) for label in ('"a\nb"', '"c\nd"')]
+    source = write("t.csv", "label,text\n" + lines(f"{label},{text}" for label, text in rows))
+    gf.fit(source, task="classify", steps=1, out=tmp_path / "run", settings=TINY)
+    capsys.readouterr()
+    assert main(["classify", str(tmp_path / "run"), "--input", write("u.txt", "a text\nanother\n")]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split("\t")[0] in ("a b", "c d") for line in printed] == [True, True]
 
 
 @pytest.mark.thorough

@@ -69,7 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
     predictions = model.classify(texts)
     facts = {"labels": list(model.labels), "texts": [asdict(each) for each in predictions]}
     if len(predictions) > 1 or arguments.input:  # a file with one line has the same output format as any file
-        lines = [f"{each.label}\t{each.probability:.4f}\t{' '.join(each.text.split())[:100]}" for each in predictions]
+        lines = [
+            f"{' '.join(each.label.splitlines())}\t{each.probability:.4f}\t{' '.join(each.text.split())[:100]}"
+            for each in predictions
+        ]
     else:
         lines = [
             f"{probability:>8.2%}  {label}" for label, probability in list(predictions[0].probabilities.items())[:SHOWN]
