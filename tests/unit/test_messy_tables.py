@@ -722,3 +722,22 @@ def test_evaluation_tables_are_read_in_the_same_way(write: Write, tmp_path: Path
     data = DataConfig(source=write("u.csv", HEADER + 'ham,"never closed\n' + with_commas(ROWS)))
     with pytest.raises(GlassError, match=r"line 2 of u\.csv: a quote is never closed"):
         encoded("classify", data, (tokenizer, tokenizer), ("ham", "spam"), tmp_path)
+
+
+LATE = {"chat": {"input": "red tree", "system": "be old"}, "classify": {"title": "a title of some words"}}
+
+
+@pytest.mark.parametrize("task", LATE)
+def test_keys_that_first_occur_far_below_are_named(task: Task, write: Write, tmp_path: Path) -> None:
+    usual = {
+        "chat": {"instruction": "the old dog", "output": "sleeps"},
+        "classify": {"label": "a", "text": "the old dog"},
+    }
+    rows = [usual[task]] * 2000 + [usual[task] | LATE[task]] * 10
+    kind = RECORD_KINDS[task]
+    with open_source(kind, DataConfig(source=write("late.jsonl", jsonl(rows))), tmp_path) as source:
+        said = [note for note in survey_notes(survey(source)) if must_be_seen(note)]
+    remark = "rows with keys that do not occur in the first 2,000 rows and are not read"
+    assert said == [f"10 {remark}", f"{remark}: for example {', '.join(LATE[task])} in line 2001 of late.jsonl"]
+    with open_source(kind, DataConfig(source=write("soon.jsonl", jsonl([rows[-1], *rows]))), tmp_path) as source:
+        assert not [note for note in survey_notes(survey(source)) if must_be_seen(note)]

@@ -15,7 +15,7 @@ from typing import Literal
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
-from glassformer.base.wording import counted, span
+from glassformer.base.wording import counted, listed, span
 from glassformer.text.column_names import judge_row_1, usual_names
 from glassformer.text.delimited import Dialect, Record, find_dialect, records, refuse_old_line_ends, text_lines
 from glassformer.text.left_out import Tally
@@ -31,6 +31,8 @@ BEYOND = {
     "join": "rows with more fields than the table has columns (the extra fields are joined to the last column)",
 }
 EMPTY = "rows with extra fields that are empty (these fields are dropped)"
+LATE = f"rows with keys that do not occur in the first {SAMPLE_ROWS:,} rows and are not read"
+SHOWN_KEYS = 10
 BREAKS = "rows with line breaks in quotes"
 
 
@@ -143,13 +145,14 @@ def read_rows(
     """Yield the line number of each row, and its values in these columns: text in CSV and TSV, any value in JSONL.
 
     Rows of CSV and TSV that lack one of the columns are left out and counted; the value of a missing JSON key is None.
+    Rows with JSON keys that are no columns of the table are counted.
 
     Raises:
         GlassError: a row cannot be read or has extra fields that are refused.
     """
     lines = text_lines(chunks, table.name)
     if table.dialect is None:
-        return _json_values(lines, table, indices)
+        return _json_values(lines, table, indices, tally)
     return _delimited_values(records(lines, table.dialect, table.name), table, indices, tally)
 
 
@@ -303,9 +306,15 @@ def _truncate(value: object) -> object:
     return value[:SAMPLE_CHARACTERS] if isinstance(value, str) else value
 
 
-def _json_values(lines: Iterable[str], table: Table, indices: Sequence[int]) -> Iterator[tuple[int, list[object]]]:
+def _json_values(
+    lines: Iterable[str], table: Table, indices: Sequence[int], tally: Tally
+) -> Iterator[tuple[int, list[object]]]:
     keys = [table.names[index] for index in indices]
+    known = frozenset(table.names)
     for number, row in _json_rows(lines, table.name):
+        if not known.issuperset(row):
+            late = [key[:SHOWN_CHARACTERS] for key in row if key not in known]
+            tally.remark(LATE, f"{listed(late, SHOWN_KEYS)} in line {number} of {table.name}", len(late))
         values = [row.get(key) for key in keys]
         for value in values:
             if isinstance(value, str) and not value.isascii():
