@@ -342,6 +342,16 @@ def test_a_chat_follows_its_template_and_ends_where_the_template_does(client: op
         client.chat.completions.create(**options)
 
 
+def test_a_message_that_the_template_does_not_write_is_refused(client: openai.OpenAI, runs: Path) -> None:
+    template = "{{ messages[-1].role }}: {{ messages[-1].content }}"
+    (runs / "story" / CHAT_TEMPLATE_FILE).write_text(template, encoding="utf-8")
+    asked: Any = [{"role": "user", "content": "hi"}]
+    assert client.chat.completions.create(model="story", messages=asked, max_tokens=2).choices
+    with pytest.raises(openai.BadRequestError, match="does not write this message of the role system"):
+        client.chat.completions.create(model="story", messages=[{"role": "system", "content": "be old"}, *asked])
+    (runs / "story" / CHAT_TEMPLATE_FILE).write_text(CHAT, encoding="utf-8")
+
+
 def test_the_end_of_an_answer_is_derived_from_the_template(book: TextModel) -> None:
     tokenizer = book.tokenizer
     end = tokenizer.token_text(tokenizer.end_id)

@@ -410,6 +410,17 @@ def test_a_conversation_that_ends_with_an_answer_is_refused(tmp_path: Path, temp
             chat.answer(ended, SampleConfig(tokens=2))
 
 
+def test_messages_that_a_template_does_not_write_are_refused(tmp_path: Path) -> None:
+    template = NAMED.replace("{{ m.role }}", "{% if m.role != 'system' %}{{ m.role }}").replace("\n", "\n{% endif %}")
+    config = config_of(template=template)
+    data = prepared(tmp_path, config)
+    chat = ChatModel(model_of(config, data), data.tokenizer, config)
+    assert chat.conversation_ids([QUESTION, ANSWER, QUESTION])
+    for wrong in ([SYSTEM, QUESTION], [QUESTION, ANSWER, SYSTEM, QUESTION]):
+        with pytest.raises(GlassError, match=r"does not write this message of the role system.*\nLeave this message"):
+            chat.conversation_ids(wrong)
+
+
 def test_roles_that_a_tokenizer_does_not_know_are_said(tmp_path: Path) -> None:
     """With --from, the tokenizer may not know the names of the roles."""
     config = config_of("words")

@@ -402,3 +402,40 @@ def test_several_question_columns_can_be_named(tmp_path: Path) -> None:
             (record, *_) = source.records(Tally())
         assert record.texts[0] == f"user{END_MARK}{question}{END_MARK}assistant{END_MARK}un petit chat"
         assert any(note.endswith(f"; columns that are not read: {unread}") for note in source.notes)
+
+
+NO_SYSTEM = (
+    "{% for m in messages %}{% if m.role == 'user' %}U: {{ m.content }}"
+    "{% elif m.role == 'assistant' %}A: {{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}A: {% endif %}"
+)
+FIRST_SYSTEM = "{% if messages[0].role == 'system' %}S: {{ messages[0].content|upper }}{% endif %}" + NO_SYSTEM
+
+
+@pytest.mark.parametrize(
+    ("template", "roles", "unwritten"),
+    [
+        (NO_SYSTEM, "system user assistant user", ("system",)),
+        (NO_SYSTEM, "user assistant user", ()),
+        (FIRST_SYSTEM, "system user assistant user", ()),
+        (FIRST_SYSTEM, "system user system user", ("system",)),
+        (CHAT_TEMPLATE, "system user system assistant user", ()),
+        ("{% for m in messages %}{{ m.content|upper|trim }}{% endfor %}", "system user assistant", ()),
+        ("hello", "system user", ("system", "user")),
+        ("", "user", ("user",)),
+        ("{{ raise_exception('no') }}", "user", ()),
+    ],
+)
+def test_messages_that_a_template_does_not_write_are_found(
+    template: str, roles: str, unwritten: tuple[str, ...]
+) -> None:
+    assert ChatTemplate(template).unwritten_roles(tuple(roles.split()), True) == unwritten
+
+
+def test_messages_that_a_template_does_not_write_are_named_in_training(tmp_path: Path) -> None:
+    rows = [*talks(8), *({"messages": [TALK[1], {"role": "assistant", "content": f"{n}."}]} for n in range(8))]
+    said = "8 conversations with a message of the role system that the chat template does not write (it is not read)"
+    notes = prepared(tmp_path, rows, chat_template=NO_SYSTEM).notes
+    assert said in notes
+    assert must_be_seen(said)
+    assert not any("does not write" in note for note in prepared(tmp_path, rows, chat_template=FIRST_SYSTEM).notes)

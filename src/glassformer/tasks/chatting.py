@@ -58,7 +58,7 @@ class ChatModel(TextModel):
 
         Raises:
             GlassError: `messages` is not a sequence, there is no message, a message is malformed, the last message is
-                the assistant's, the template writes a message like one of another role, or the template refuses the
+                the assistant's, the template writes a message like one of another role or not at all, or it refuses the
                 conversation or fails.
         """
         if not isinstance(messages, Sequence):
@@ -76,6 +76,13 @@ class ChatModel(TextModel):
                 "End it with a message of the user; to continue a text, use the model of a run of task lm.",
             )
         self.chat.refuse_confused_roles(checked_messages)
+        roles = tuple(message["role"] for message in checked_messages)
+        if unwritten := self.chat.template.unwritten_roles(roles, True):
+            raise GlassError(
+                f"the chat template does not write this message of the role {unwritten[0]}, so the model would not "
+                "read it",
+                "Leave this message out, or use a template that writes it.",
+            )
         ids = [*before, *self.chat.ids(checked_messages, after_start=bool(before))]
         return ids or [self.tokenizer.start_id]
 

@@ -11,6 +11,8 @@ import datetime
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -60,6 +62,7 @@ class ChatTemplate:
         environment.add_filter("tojson", _to_json)
         environment.globals.update(raise_exception=_raise, strftime_now=_now)
         self.source = source
+        self.unwritten_roles = lru_cache(maxsize=1000)(self._find_unwritten_roles)
         try:
             self._template = environment.from_string(source)
         except Exception as error:  # besides TemplateError: Python's errors if it compiles Jinja's code, or recursion
@@ -95,6 +98,24 @@ class ChatTemplate:
         except Exception as error:  # a template is a program, and may fail in any way
             problem = f"the chat template fails: {_message(error)}"
             raise GlassError(problem, "Correct data.chat_template or chat_template.jinja.") from None
+
+    def _find_unwritten_roles(self, roles: tuple[str, ...], next_turn: bool) -> tuple[str, ...]:
+        """Return the roles of messages that the template does not write, for a conversation with these roles.
+
+        The result is empty if the template refuses such a conversation of placeholder messages.
+        """
+        messages = [{"role": role, "content": f"glassformer message {number}."} for number, role in enumerate(roles)]
+        unwritten = set()
+        with suppress(GlassError):
+            text = self.render(messages, next_turn, START_MARK, END_MARK)
+            lower_text = text.lower()
+            for number, message in enumerate(messages):
+                if message["content"] not in lower_text:
+                    changed = [*messages]
+                    changed[number] = {**message, "content": "another text"}
+                    if self.render(changed, next_turn, START_MARK, END_MARK) == text:
+                        unwritten.add(message["role"])
+        return tuple(sorted(unwritten))
 
     def marked(self, messages: Sequence[Message], next_turn: bool, names: SpecialNames) -> str:
         """Return a conversation as text with a mark for each special token that the template writes.

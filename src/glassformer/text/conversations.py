@@ -145,6 +145,13 @@ def conversation_records(
             text, spans = template.training_text(messages[:end], names)
         except GlassError as error:
             raise GlassError(f"{position}: {error.problem}", error.remedy) from None
+        roles = tuple(message["role"] for message in messages[:end])
+        for role in template.unwritten_roles(roles, False):
+            tally.remark(
+                f"conversations with a message of the role {role} that the chat template does not write (it is not "
+                "read)",
+                position,
+            )
         yield RecordPiece(next(numbers), (text,), (), position, loss_spans=spans)
 
 
