@@ -25,8 +25,18 @@ TOO_MUCH = {  # refused while the template is rendered, before the memory fills
     "doubling tuples": GROW.format("(1,)", "(box.x, box.x)", "|tojson"),
     "replacement": LONG + "{{ long|replace(new=long, old='a') }}",
     "replacement of nothing": LONG + "{{ long.replace('', long) }}",
+    "replacement in a list": "{{ [('a' * 300000)]|replace('a', 'b' * 9000) }}",
+    "tests": "{% set L = range(60000)|list %}{{ range(100000, 200000)|select('in', L)|list }}",
+    "many fields": LONG + "{{ ('%(a)s' * 100000) % {'a': long} }}",
     "separator": LONG + "{{ range(99999)|join(long) }}",
     "separator, method": LONG + "{{ long.join(range(99999)|map('string')) }}",
+    "indentation after carriage returns": "{{ ('\\r' * 100000)|indent(100000, true, true) }}",
+    "indentation of deep JSON": "{% set box = namespace(x=['a'] * 20000) %}{% for i in range(100) %}"
+    "{% set box.x = [box.x] %}{% endfor %}{{ box.x|tojson(indent=16) }}",
+    "slices": LONG + "{% set x = [" + "long[1:], " * 9000 + "] %}",
+    "indentation": "{{ 'a\\n'|indent(10000000000, true) }}",
+}
+NOT_AVAILABLE = {  # refused, because no published chat template needs it
     "width of %": "{{ '%10000000000s' % 'a' }}",
     "width of the filter format": "{{ '%10000000000s'|format('a') }}",
     "width that is an argument": "{{ '%*d' % (10000000000, 1) }}",
@@ -34,15 +44,18 @@ TOO_MUCH = {  # refused while the template is rendered, before the memory fills
     "width of a field": "{{ '{:>10000000000}'.format('a') }}",
     "width of a field, by another name": "{{ 'x{:>10000000000}'['format']('a') }}",
     "width of a field that is a field": "{{ '{a:>{b}}'.format_map({'a': 1, 'b': 10000000000}) }}",
-    "many fields": LONG + "{{ ('%(a)s' * 100000) % {'a': long} }}",
     "center": "{{ 'a'|center(10000000000) }}",
     "center, method": "{{ 'a'.center(10000000000) }}",
     "center of each": "{{ [1, 2]|map('center', 10000000000)|list }}",
     "zeros": "{{ '1'.zfill(10000000000) }}",
     "tabs": "{{ ('\\t' * 1000).expandtabs(1000000000) }}",
-    "indentation": "{{ 'a\\n'|indent(10000000000, true) }}",
     "fill": "{{ [1]|batch(10000000000, 0)|list }}",
-    "translation": LONG + "{{ long.translate({97: long}) }}",
+    "translation": "{{ 'a'.translate({97: 'b'}) }}",
+    "a rounded number": "{{ 1|round(999999999, 'ceil') }}",
+    "bytes of a number": "{{ (1).to_bytes(4000000000, 'big') }}",
+    "keys": "{{ dict.fromkeys(range(99999)) }}",
+    "a width in a test": "{{ '%9999999999d' is odd }}",
+    "a width in another test": "{{ ['%9999999999d']|select('divisibleby', 5)|list }}",
 }
 SLOW = {
     "doubling dictionaries": GROW.format("{}", "dict(a=box.x, b=box.x)", " ~ ''"),
@@ -57,5 +70,6 @@ SLOW = {
     "{{ m(60) }}",
     "recursive loops": "{% for x in [1, 2] recursive %}{% if loop.depth < 60 %}{{ loop([1, 2]) }}{% endif %}"
     "{% endfor %}",
+    "many lazy filters": "{{ range(99999)" + "|select" * 90 + "|list|length }}",
     "copies of a long text": LONG + "{% for i in range(99999) %}{% set x = long[1:] %}{% endfor %}",
 }

@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.base.errors import GlassError
 from glassformer.text.chat_template import ChatTemplate
-from tests.unit.hostile_templates import SLOW, TALK, TOO_MUCH
+from tests.unit.hostile_templates import NOT_AVAILABLE, SLOW, TALK, TOO_MUCH
 
 INVALID = {  # refused when the template is compiled
     "a break outside a loop": "{% break %}",
@@ -21,6 +21,7 @@ INVALID = {  # refused when the template is compiled
     "many operators": "{{ " + "not " * 5000 + "1 }}",
     "many filters": "{{ 'a'" + "|trim" * 5000 + " }}",
     "deep conditions": "{% if 1 %}" * 3000 + "{% endif %}" * 3000,
+    "a long text": "x" * 100_001,
     "deep loops": "{% for m in messages %}" * 25 + "{% endfor %}" * 25,
 }
 FAILING = {
@@ -34,7 +35,7 @@ FAILING = {
 
 @pytest.mark.parametrize("name", INVALID)
 def test_templates_that_cannot_be_compiled_are_refused(name: str) -> None:
-    with pytest.raises(GlassError, match="the chat template is not valid: ") as refused:
+    with pytest.raises(GlassError, match=r"the chat template (is not valid: |has 100,001 characters)") as refused:
         ChatTemplate(INVALID[name])
     assert len(str(refused.value).splitlines()) == 2
 
@@ -45,11 +46,25 @@ def test_templates_that_grow_are_refused(name: str) -> None:
         ChatTemplate(TOO_MUCH[name]).render(TALK, True, "", "")
 
 
+@pytest.mark.parametrize("name", NOT_AVAILABLE)
+def test_what_published_templates_do_not_use_is_refused(name: str) -> None:
+    with pytest.raises(GlassError, match=r"not available|No filter named|invalid literal for int") as refused:
+        ChatTemplate(NOT_AVAILABLE[name]).render(TALK, True, "", "")
+    assert len(str(refused.value).splitlines()) == 2
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", SLOW)
 def test_templates_that_run_long_are_refused(name: str) -> None:
     with pytest.raises(GlassError, match="fails: TooMuchWorkError"):
         ChatTemplate(SLOW[name]).render(TALK, True, "", "")
+
+
+def test_comparisons_obey_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassformer.text.template_limits.MOST_SECONDS", 0.2)
+    lists = "{% set L = range(99999)|list %}{% set M = range(99999)|list %}"
+    with pytest.raises(GlassError, match="fails: TooMuchWorkError"):
+        ChatTemplate(lists + "{{ L" + " == M == L" * 1000 + " }}").render(TALK, True, "", "")
 
 
 @pytest.mark.parametrize("name", FAILING)
@@ -64,8 +79,14 @@ USUAL = {
     "{{ messages|map(attribute='role')|join(', ') }}": "user, assistant",
     "{{ messages[1].content|tojson }}": '"Ho, <b> & {x} 100%"',
     "{{ messages[1:]|tojson(indent=1) }}": '[\n {\n  "role": "assistant",\n  "content": "Ho, <b> & {x} 100%"\n }\n]',
-    "{{ messages[0]['content'].upper().ljust(4, '.') ~ 1 ~ 'a'|center(5) }}": "HI..1  a  ",
-    "{{ '%s-%03d' % ('a', 7) }}{{ '{:>3}'.format('b') }}": "a-007  b",
+    "{{ messages[0]['content'].upper().replace('I', 'O') ~ 1 ~ 'a '|trim }}": "HO1a",
+    "{% if 'H' in messages[0].content and 'x' not in messages[0] %}{{ ('a\nb'|indent(2))[1:] }}{% endif %}": "\n  b",
+    "{{ messages|rejectattr('role', 'in', ['user'])|map(attribute='role')|first }}{{ 3 is odd }}": "assistantTrue",
+    "{% for k, v in {'b': 1, 'a': 2}|dictsort %}{{ k }}{{ v }}{% endfor %}{{ {'a': [1]}.get('a')|length }}": "a2b11",
+    "{% generation %}{{ messages[-1].content.startswith('Ho') }}{% endgeneration %}": "True",
+    "{% for x in [1, [2]] recursive %}{{ loop(x) if x is iterable else x }}{{ loop.cycle('a', 'b') }}{% endfor %}": (
+        "1a2ab"
+    ),
     "{% set box = namespace(n=0) %}{% for m in messages if m.role == 'user' %}{% set box.n = box.n + loop.index %}"
     "{% endfor %}{{ box.n }}": "1",
     "{% macro of(m, mark='!') %}{{ m.content + mark }}{% endmacro %}{{ of(messages[0], mark='?') }}": "Hi?",
@@ -81,6 +102,12 @@ def test_usual_templates_are_rendered(source: str) -> None:
     assert ChatTemplate(source).render(TALK, True, "", "") == USUAL[source]
 
 
+def test_a_long_conversation_may_count_its_messages_in_a_loop() -> None:
+    talk = [{"role": "user", "content": "a question of some words"} for _ in range(500)]
+    source = "{% for m in messages %}{% if loop.index == messages|length %}{{ (messages|last).content }}{% endif %}"
+    assert ChatTemplate(source + "{% endfor %}").render(talk, True, "", "") == "a question of some words"
+
+
 def test_a_long_conversation_may_need_more_work() -> None:
     talk = [{"role": role, "content": "long text " * 30000} for role in ("user", "assistant") * 20]
     source = (
@@ -93,11 +120,11 @@ CHILD = """
 import resource, sys
 from glassformer.base.errors import GlassError
 from glassformer.text.chat_template import ChatTemplate
-from tests.unit.hostile_templates import SLOW, TALK, TOO_MUCH
+from tests.unit.hostile_templates import NOT_AVAILABLE, SLOW, TALK, TOO_MUCH
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print("ready", flush=True)
 while True:
-    for source in (*TOO_MUCH.values(), *SLOW.values()):
+    for source in (*NOT_AVAILABLE.values(), *TOO_MUCH.values(), *SLOW.values()):
         try:
             ChatTemplate(source).render(TALK, True, "", "")
         except GlassError:

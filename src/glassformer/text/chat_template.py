@@ -16,19 +16,22 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from jinja2 import TemplateError
+from jinja2 import TemplateError, pass_context
 from jinja2.ext import Extension, loopcontrols
 from jinja2.nodes import CallBlock, Node
 from jinja2.parser import Parser
+from jinja2.runtime import Context
 
 from glassformer.base.errors import GlassError
 from glassformer.text.records import END_MARK, START_MARK, Spans
 from glassformer.text.special_names import MARK, SpecialNames
-from glassformer.text.template_limits import WORK, BoundedEnvironment, Work
+from glassformer.text.template_limits import WORK, BoundedEnvironment, Work, work_of
 
 NO_NAMES = SpecialNames()
 Message = Mapping[str, Any]
 """A message of a conversation, with the keys `role` and `content`; also `weight` = 0 if it is not in the loss."""
+MOST_CHARACTERS = 100_000
+"""Maximum size of a template, because compiling takes up to seconds; the largest published ones have about 30,000."""
 MOST_INDENT = 16
 MOST_DATE_CHARACTERS = 100
 
@@ -54,10 +57,15 @@ class ChatTemplate:
         source: text of the template.
 
     Raises:
-        GlassError: the text is not a valid template.
+        GlassError: the text is too long, or not a valid template.
     """
 
     def __init__(self, source: str) -> None:
+        if len(source) > MOST_CHARACTERS:
+            raise GlassError(
+                f"the chat template has {len(source):,} characters, but at most {MOST_CHARACTERS:,} are allowed",
+                "Give a shorter template.",
+            )
         environment = BoundedEnvironment([loopcontrols, _Generation])
         environment.add_filter("tojson", _to_json)
         environment.globals.update(raise_exception=_raise, strftime_now=_now)
@@ -207,11 +215,16 @@ def _message(error: Exception) -> str:
     return text if isinstance(error, TemplateError) else f"{type(error).__name__}: {text}"
 
 
-def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:
+@pass_context
+def _to_json(context: Context, value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:
     """Return a value as JSON, without the escapes that Jinja's own filter adds for web pages."""
     if (isinstance(indent, int) and indent > MOST_INDENT) or isinstance(indent, str):
         raise TemplateError(f"tojson(indent={str(indent)[:20]}), but at most {MOST_INDENT} are allowed")
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+    pieces = []
+    for piece in json.JSONEncoder(ensure_ascii=ensure_ascii, indent=indent).iterencode(value):
+        work_of(context).spend(len(piece))
+        pieces.append(piece)
+    return "".join(pieces)
 
 
 def _raise(message: str) -> None:

@@ -1,24 +1,30 @@
 """A Jinja environment in which a template can neither run for long nor fill the memory.
 
 A chat template may come from a stranger's run or model. Jinja's sandbox keeps it from reading files and attributes, but
-limits only `range`. Here, each operation first spends the size of its operands, and the size of its result if that can
-be larger, from the `Work` that is allowed to one rendering: loops and macros by instructions added to the parsed
-template; calls, filters, operators and output by the methods of `BoundedEnvironment`.
+limits only `range`. Here, a template has only the filters, tests and methods that published chat templates use, and
+each operation spends the size of its operands, and the size of its result if that can be larger, from the `Work` that
+is allowed to one rendering: loops, macros, comparisons and items by calls added to the parsed template; calls, filters,
+operators and output by the methods of `BoundedEnvironment`.
 """
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import update_wrapper
 from typing import Any
 
-from jinja2 import nodes, pass_context
-from jinja2.runtime import Context
+from jinja2 import Undefined, nodes, pass_context
+from jinja2.ext import Extension
+from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace, _PassArg
 from jinja2.visitor import NodeTransformer
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
 
 WORK = "the work that is allowed"
 """Key of the `Work` in the variables of a rendering; a template cannot name it, because it has spaces."""
@@ -31,11 +37,30 @@ ITERATION = 20
 PART = 10
 """Work of looking at one part of a list, tuple or dictionary."""
 MOST_BITS = 4096
-"""Maximum size of an integer."""
-UNUSED_FILTERS = ("forceescape", "pprint", "striptags", "urlize", "wordwrap", "xmlattr")
-UNUSED_GLOBALS = ("cycler", "joiner", "lipsum")
-GROWING = frozenset(("batch", "center", "expandtabs", "indent", "ljust", "rjust", "slice", "zfill"))
-"""Filters and methods of strings that may lengthen a text by a number or text that is their argument."""
+"""Maximum size of an integer in arithmetic."""
+GLOBALS = ("dict", "namespace", "range")
+LIGHT_FILTERS = _names("count d default first items last length list map reject rejectattr reverse select selectattr")
+"""Filters that do not read the parts of their value."""
+FILTERS = LIGHT_FILTERS | _names(
+    "abs capitalize dictsort e escape float indent int join lower max min replace safe sort string title trim unique "
+    "upper"
+)
+LIGHT_TESTS = _names(
+    "boolean defined false float integer iterable mapping none number sameas sequence string true undefined"
+)
+COMPARISONS = _names("!= < <= == > >= eq equalto ge greaterthan gt in le lessthan lt ne")
+NUMBER_TESTS: Mapping[str, Callable[..., bool]] = {
+    "divisibleby": lambda number, divisor: int(number) % int(divisor) == 0,
+    "even": lambda number: int(number) % 2 == 0,
+    "odd": lambda number: int(number) % 2 == 1,
+}
+"""Tests of numbers; Jinja's own apply `%` to any value, and so format a text."""
+METHODS = _names(
+    "capitalize count endswith find get index isalnum isalpha isdigit isspace items join keys lower lstrip partition "
+    "removeprefix removesuffix replace rfind rindex rpartition rsplit rstrip split splitlines startswith strip title "
+    "upper values"
+)
+"""Methods of texts, dictionaries, lists and tuples."""
 
 
 class TooMuchWorkError(Exception):
@@ -43,6 +68,10 @@ class TooMuchWorkError(Exception):
 
     def __init__(self) -> None:
         super().__init__("it needs too many steps or too long texts for this conversation")
+
+
+class NotAllowedError(Exception):
+    """Raised if a template calls a function or method, or uses an operator, that is not available."""
 
 
 class Work:
@@ -62,6 +91,12 @@ class Work:
         if self._left < 0 or time.monotonic() > self._end:
             raise TooMuchWorkError
 
+    def cost(self, value: object) -> int:
+        """Return the work of making a value from values that exist: its characters, or its parts."""
+        if isinstance(value, str):
+            return len(value)
+        return PART * len(value) if isinstance(value, list | tuple | dict) else PART
+
     def size(self, *values: object) -> int:
         """Return the work of printing values; a part that they contain twice counts twice."""
         total = 0
@@ -69,7 +104,7 @@ class Work:
         while remaining and total <= self._left:
             value = remaining.pop()
             total += PART
-            if isinstance(value, str | bytes):
+            if isinstance(value, str):
                 total += len(value)
             elif isinstance(value, int):
                 total += value.bit_length() // 8
@@ -105,18 +140,18 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         extensions: extensions of Jinja.
     """
 
-    intercepted_binops = frozenset(("+", "*", "**", "%"))
+    intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 
     def __init__(self, extensions: Sequence[Any]) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=extensions, finalize=_spend_output)
-        for name in UNUSED_GLOBALS:
-            del self.globals[name]
-        self.filters = {
-            name: _bounded(name, apply) for name, apply in self.filters.items() if name not in UNUSED_FILTERS
-        }
+        self.globals = {name: self.globals[name] for name in GLOBALS}
+        self.filters = {name: _bounded(name, self.filters[name]) for name in FILTERS}
+        tests: dict[str, Any] = self.tests
+        comparisons = {name: _bounded(name, tests[name]) for name in COMPARISONS}
+        self.tests = {**{name: tests[name] for name in LIGHT_TESTS}, **comparisons, **NUMBER_TESTS}
 
     def add_filter(self, name: str, apply: Callable[..., Any]) -> None:
-        """Add or replace a filter."""
+        """Add a filter."""
         self.filters[name] = _bounded(name, apply)
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
@@ -126,10 +161,14 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def tick(self, amount: int) -> bool:
         """Return True; the parsed template calls this method in each iteration, and `call` spends `amount`."""
-        return True
+        return amount > 0
+
+    def timed(self, value: object) -> object:
+        """Return a value; `call` checks the time before it is used."""
+        return value
 
     def value(self, value: object) -> object:
-        """Return a list, tuple or dictionary that the template writes, whose size `call` spends."""
+        """Return a list, tuple, dictionary or slice that the template makes, whose size `call` spends."""
         return value
 
     def joined(self, *values: object) -> str:
@@ -139,16 +178,25 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def call(self, context: Context, called: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call a function, method or macro, and spend the size of its arguments and its result."""
         work = work_of(context)
-        if called == self.tick:
-            work.spend(args[0])
-            return True
-        arguments = (*args, *kwargs.values())
-        work.spend(work.size(*arguments))
+        if called == self.tick or called == self.timed:
+            work.spend(args[0] if called == self.tick else PART)
+            return args[0]
         owner = getattr(called, "__self__", None)
-        if isinstance(owner, str | bytes):
-            if called.__name__ == "join":
-                args = tuple(map(list, args))
-            _spend_growth(work, called.__name__, owner, args, kwargs)
+        name = getattr(called, "__name__", type(called).__name__)
+        if isinstance(owner, str | dict | list | tuple):
+            allowed = name in METHODS
+        else:
+            allowed = isinstance(called, Macro | LoopContext | Undefined) or any(
+                called is known for known in self.globals.values()
+            )
+            allowed = allowed or isinstance(owner, LoopContext | Extension | BoundedEnvironment)
+        if not allowed:
+            raise NotAllowedError(f"{name} is not available in a chat template")
+        if name == "join":
+            args = tuple(map(list, args))
+        work.spend(work.size(*args, *kwargs.values()))
+        if isinstance(owner, str):
+            _spend_growth(work, name, owner, args, kwargs)
         result = super().call(context, called, *args, **kwargs)
         work.spend(work.size(result))
         return result
@@ -156,40 +204,29 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Apply an operator, and spend the size of its operands and its result."""
         work = work_of(context)
-        work.spend(work.size(left, right))
         numbers = [value for value in (left, right) if isinstance(value, int)]
-        sequences = [value for value in (left, right) if isinstance(value, str | bytes | list | tuple)]
-        if operator == "%" and isinstance(left, str | bytes):
-            _spend_growth(work, "%", left, right if isinstance(right, tuple) else (right,), {})
-        elif operator == "*" and sequences and numbers:
-            text = isinstance(sequences[0], str | bytes)
-            work.spend((len(sequences[0]) if text else work.size(sequences[0])) * max(0, *numbers))
-        elif operator in ("*", "**") and len(numbers) == 2:
-            bits = left.bit_length() * abs(right) if operator == "**" else left.bit_length() + right.bit_length()
-            if bits > MOST_BITS:
-                raise TooMuchWorkError
-        result = super().call_binop(context, operator, left, right)
-        work.spend(work.size(result))
-        return result
-
-    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return a method `format` or `format_map` of a string in the sandbox, which remembers its string."""
-        wrapped = super().wrap_str_format(value)
-        if wrapped is not None:
-            wrapped.__self__ = value.__self__  # type: ignore[attr-defined]  # for `call`
-        return wrapped
+        bits = [number.bit_length() for number in numbers]
+        if operator == "%" and isinstance(left, str):
+            raise NotAllowedError("the operator % for texts is not available in a chat template")
+        if operator == "**" and len(numbers) == 2:
+            bits = [bits[0] * abs(right)]
+        if sum(bits) > MOST_BITS:
+            raise TooMuchWorkError
+        sequences = [value for value in (left, right) if isinstance(value, str | list | tuple)]
+        times = max([0, *numbers]) if operator == "*" else 1
+        work.spend(PART + sum(map(work.cost, sequences)) * times)
+        return super().call_binop(context, operator, left, right)
 
 
 def _bounded(name: str, apply: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter that spends the size of its arguments and its result."""
+    """Return a filter or test that spends the size of its arguments and its result."""
     passed = _PassArg.from_obj(apply)
 
     def bounded(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
         work = work_of(context)
-        arguments = (*args, *kwargs.values())
         if name == "join":
             value = list(value)
-        work.spend(work.size(value, *arguments))
+        work.spend(PART if name in LIGHT_FILTERS else work.size(value, *args, *kwargs.values()))
         _spend_growth(work, name, value, args, kwargs)
         before = {
             None: (),
@@ -198,36 +235,27 @@ def _bounded(name: str, apply: Callable[..., Any]) -> Callable[..., Any]:
             _PassArg.environment: (context.environment,),
         }[passed]
         result = apply(*before, value, *args, **kwargs)
-        work.spend(work.size(result))
+        if isinstance(result, Iterator):
+            result = list(result)
+        work.spend(work.cost(result))
         return result
 
     return pass_context(update_wrapper(bounded, apply))
 
 
 def _spend_growth(work: Work, name: str, value: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Spend the size by which the result of a filter, a method of a string or `%` may exceed its arguments."""
+    """Spend the size by which the result of a filter or a method of a text may exceed its arguments."""
     arguments = (*args, *kwargs.values())
-    amounts = [
-        each if isinstance(each, int) else len(each) for each in arguments if isinstance(each, int | str | bytes)
-    ]
     if name == "join":  # of the method of a separator, or the filter of a list
-        separator, parts = (value, arguments[0]) if isinstance(value, str | bytes) else (arguments[:1], value)
+        separator, parts = (value, arguments[0]) if isinstance(value, str) else (arguments[:1], value)
         work.spend(len(parts) * work.size(separator))
     elif name == "replace":
-        old: Any = kwargs.get("old", *args[:1])
-        new: Any = kwargs.get("new", *args[1:2])
-        work.spend(value.count(old) * work.size(new) if isinstance(value, str | bytes) else 0)
-    elif name in ("format", "format_map", "%"):
-        pattern = str(value)
-        if re.search(r"%[^a-zA-Z%]*\*|\{[^{}]*:[^{}]*\{", pattern):  # a width that is an argument
-            raise TooMuchWorkError
-        widths = [int(digits) for digits in re.findall(r"\d+", pattern)]
-        work.spend((pattern.count("{") + pattern.count("%")) * (max([0, *widths]) + work.size(*arguments)))
-    elif name in GROWING:
-        lines = value.count("\n") + value.count("\t") + 1 if isinstance(value, str) else 1
-        work.spend(lines * max([0, *amounts]))
-    elif name == "translate":
-        raise TooMuchWorkError
+        old = str(kwargs.get("old", "".join(map(str, args[:1]))))
+        new = str(kwargs.get("new", "".join(map(str, args[1:2]))))
+        work.spend(str(value).count(old) * len(new))
+    elif name == "indent":
+        width = kwargs.get("width", next(iter(args), 4))
+        work.spend((len(str(value).splitlines()) + 1) * (width if isinstance(width, int) else len(str(width))))
 
 
 class _Instrumentation(NodeTransformer):
@@ -240,13 +268,22 @@ class _Instrumentation(NodeTransformer):
         if isinstance(node, nodes.For | nodes.Macro | nodes.CallBlock | nodes.Block):
             node.body.insert(0, nodes.ExprStmt(_tick(node.body)))
         elif isinstance(node, nodes.Concat):
-            return nodes.Call(nodes.EnvironmentAttribute("joined"), node.nodes, [], None, None)
+            return _call("joined", node.nodes)
         elif isinstance(node, nodes.List | nodes.Dict) or (isinstance(node, nodes.Tuple) and node.ctx != "store"):
-            return nodes.Call(nodes.EnvironmentAttribute("value"), [node], [], None, None)
+            return _call("value", [node])
+        elif isinstance(node, nodes.Getitem):
+            return _call("value" if isinstance(node.arg, nodes.Slice) else "timed", [node])
+        elif isinstance(node, nodes.Operand):
+            node.expr = _call("timed", [node.expr])
         return node
 
 
 def _tick(body: Sequence[nodes.Node]) -> nodes.Call:
     """Return a call of `BoundedEnvironment.tick` for one pass through the statements of a body."""
     written = sum(len(text.data) for node in body for text in node.find_all(nodes.TemplateData))
-    return nodes.Call(nodes.EnvironmentAttribute("tick"), [nodes.Const(ITERATION + written)], [], None, None)
+    return _call("tick", [nodes.Const(ITERATION + written)])
+
+
+def _call(method: str, arguments: list[nodes.Expr]) -> nodes.Call:
+    """Return a call of a method of `BoundedEnvironment`."""
+    return nodes.Call(nodes.EnvironmentAttribute(method), arguments, [], None, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,8 @@ DEFAULT_TOKENS = 16
 """Default of `max_tokens` for completions, as in OpenAI's API."""
 MOST_SCORES = 1 << 18
 """Maximum number of log-probabilities in a response."""
+compiled = lru_cache(maxsize=8)(ChatTemplate)
+"""The template of a text, compiled once."""
 
 
 def prepare_completion(engine: Engine, body: CompletionBody, generation: GenerationRequest) -> PendingResponse:
@@ -185,7 +187,7 @@ def _chat_model(loaded: LoadedCheckpoint) -> ChatModel:
             "model",
             "no_chat_template",
         )
-    return ChatModel(loaded.text_model.model, loaded.tokenizer, loaded.text_model.config, ChatTemplate(template))
+    return ChatModel(loaded.text_model.model, loaded.tokenizer, loaded.text_model.config, compiled(template))
 
 
 def _encode_prompt(loaded: LoadedCheckpoint, prompt: str | Sequence[int]) -> list[int]:
