@@ -439,3 +439,28 @@ def test_messages_that_a_template_does_not_write_are_named_in_training(tmp_path:
     assert said in notes
     assert must_be_seen(said)
     assert not any("does not write" in note for note in prepared(tmp_path, rows, chat_template=FIRST_SYSTEM).notes)
+
+
+@pytest.mark.parametrize("name", ["messages", "conversations"])
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+@pytest.mark.parametrize("others", [{}, {"id": "0"}, {"id": "0", "system": SYSTEM}])
+def test_messages_that_are_json_text_are_read(tmp_path: Path, name: str, ending: str, others: dict[str, str]) -> None:
+    row = {**others, name: json.dumps(TALK[1:3])}
+    path = tmp_path / f"talks.{ending}"
+    if ending == "jsonl":
+        path.write_text(f"{json.dumps(row)}\n" * 4, encoding="utf-8")
+    else:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, row.keys())
+            writer.writeheader()
+            writer.writerows([row] * 4)
+    with open_source(RECORD_KINDS["chat"], DataConfig(source=str(path)), tmp_path) as source:
+        found = [record.texts[0] for record in source.records(Tally())]
+    system = f"system{END_MARK}{SYSTEM}{END_MARK}" if "system" in others else ""
+    assert found == [f"{system}user{END_MARK}What is 1 + 1?{END_MARK}assistant{END_MARK}2."] * 4
+
+
+def test_messages_that_are_another_text_are_refused(tmp_path: Path) -> None:
+    rows = [{"id": "0", "messages": str(TALK)}] * 4  # Python's notation, as some tables have it
+    with pytest.raises(GlassError, match=r"line 1 of talks.jsonl: the messages are a text that is not JSON: .*\nWrite"):
+        prepared(tmp_path, rows)

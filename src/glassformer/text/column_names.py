@@ -24,7 +24,7 @@ OTHER_NAMES = _word_set(
     "tamil chinese japanese korean vietnamese indonesian dialogue abstract tweet sms email query prompt response "
     "completion context system system_prompt reference lang language score rating url"
 )
-USUAL_NAMES = SOURCE_NAMES | TARGET_NAMES | LABEL_NAMES | OTHER_NAMES
+USUAL_NAMES = MESSAGES_NAMES | SOURCE_NAMES | TARGET_NAMES | LABEL_NAMES | OTHER_NAMES
 LANGUAGES = _word_set(
     "af am ar as az be bg bn bs ca cs cy da de el en eo es et eu fa fi fr ga gl gu ha he hi hr hu hy id ig is it ja "
     "ka kk km kn ko ky lo lt lv mk ml mn mr ms mt my nb ne nl nn no or pa pl ps pt ro ru sd si sk sl so sq sr sv sw "

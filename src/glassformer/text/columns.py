@@ -17,6 +17,7 @@ from glassformer.text.column_names import (
     TARGET_NAMES,
     reads_like_text,
 )
+from glassformer.text.conversations import JSON_MESSAGES
 from glassformer.text.records import RecordKind
 from glassformer.text.tables import Table
 
@@ -106,7 +107,7 @@ def choose_pair(table: Table, source: str | None, target: str | None, conversati
 
 
 def choose_conversation(table: Table, column: str | None, answer: str | None) -> ChosenColumns:
-    """Choose the messages column (in JSONL), or else the columns of questions and answers.
+    """Choose the messages column (lists in JSONL, or texts with a JSON list), or else the questions and answers.
 
     Columns that are not named are found by their usual names, such as instruction, input and output, or else as
     `choose_pair` does. A column with the name system is read too: it contains system messages.
@@ -135,14 +136,9 @@ def choose_conversation(table: Table, column: str | None, answer: str | None) ->
 
 
 def _message_columns(table: Table, column: str | None) -> list[tuple[int, str]]:
-    """Return the messages column of a JSONL table and its use; an empty list if there is none."""
-    if table.format != "jsonl":
-        return []
-    list_columns = [index for index in range(len(table.names)) if _holds_lists(table, index)]
-    if column is None:
-        list_columns = [index for index in list_columns if _has_name(table, index, MESSAGES_NAMES)]
-    else:
-        list_columns = [index for index in _column_indices(table, column) if index in list_columns]
+    """Return the messages column of a table and its use; an empty list if there is none."""
+    indices = _with_name(table, MESSAGES_NAMES) if column is None else _column_indices(table, column)
+    list_columns = [index for index in indices if _holds_lists(table, index) or _holds_json(table, index)]
     return [(index, "messages") for index in list_columns[:1]]
 
 
@@ -171,9 +167,15 @@ def _with_name(table: Table, names: frozenset[str]) -> list[int]:
 
 
 def _holds_lists(table: Table, index: int) -> bool:
-    """Return whether most values of a column are None, which `Table` stores for lists, objects and missing values."""
+    """Return whether most values of a JSONL column are None: lists, objects or missing values."""
     values = table.columns[index]
-    return 2 * sum(value is not None for value in values) < len(values)
+    return table.format == "jsonl" and 2 * sum(value is not None for value in values) < len(values)
+
+
+def _holds_json(table: Table, index: int) -> bool:
+    """Return whether most texts of a column begin like a JSON list of messages."""
+    texts = [value for value in table.columns[index] if isinstance(value, str) and value.strip()]
+    return 2 * sum(JSON_MESSAGES.match(text) is not None for text in texts) > len(texts)
 
 
 def choose_labelled(table: Table, label: str | None, text: str | None) -> ChosenColumns:

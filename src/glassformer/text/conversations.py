@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -17,6 +19,8 @@ SHOWN_CHARACTERS = 100
 ROLES = ("system", "user", "assistant")
 OTHER_NAMES = {"human": "user", "gpt": "assistant", "bot": "assistant", "developer": "system"}
 """The role for each alternative name of a role in the data of ShareGPT and OpenAI."""
+JSON_MESSAGES = re.compile(r"\s*\[\s*\{")
+"""The beginning of a list of messages that is written as text."""
 CHAT_COLUMNS = Mapping[str, Sequence[object]]
 """The values of a row, by their use: `messages`, or `question`, `context` and `answer`; and `system`."""
 
@@ -158,7 +162,10 @@ def conversation_records(
 def _messages_of_row(values: CHAT_COLUMNS, position: str, tally: Tally) -> list[Message] | None:
     """Return the conversation in a row, or None if there is none."""
     if "messages" in values:
-        messages = messages_of(values["messages"][0], position, tally)
+        value = values["messages"][0]
+        if isinstance(value, str) and JSON_MESSAGES.match(value):
+            value = _from_json(value, position)
+        messages = messages_of(value, position, tally)
         if messages is None:
             return None
     else:
@@ -172,3 +179,14 @@ def _messages_of_row(values: CHAT_COLUMNS, position: str, tally: Tally) -> list[
     if not system.strip() or (first.get("role"), first.get("content")) == ("system", system):
         return messages
     return messages_of([{"role": "system", "content": system}, *messages], position, tally)
+
+
+def _from_json(text: str, position: str) -> object:
+    """Return the messages that a text contains as JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise GlassError(
+            f"{position}: the messages are a text that is not JSON: {str(error)[:SHOWN_CHARACTERS]}",
+            'Write them as JSON: [{"role": "user", "content": "..."}, ...].',
+        ) from None
