@@ -64,3 +64,23 @@ def test_a_file_in_the_encoding_of_the_training_data_is_read(
     path.write_bytes(("text\n" + lines(russian)).encode("cp1251"))
     with pytest.raises(GlassError, match="is not valid UTF-8"):
         texts_of(path, Config.from_dict({"train": {"task": "classify"}, "data": {"source": "t.csv"}}), {})
+
+
+def test_a_question_is_formed_as_in_training() -> None:
+    names = ("id", "instruction", "input", "output", "system")
+    rows = [names, ("1", "the old dog", "red tree", "it sleeps", "be brief"), ("2", "a cat", "", "it runs", "be brief")]
+    questions = ["the old dog\nred tree", "a cat"]
+    assert texts("chat", rows) == questions
+    assert texts("chat", rows, "instruction,input") == questions
+    assert texts("chat", rows, column="instruction,input") == questions
+    assert texts("chat", rows, "instruction") == ["the old dog", "a cat"]
+    assert texts("chat", [row[:3] for row in rows]) == questions  # without answers
+    content = lines(",".join(row) for row in rows)
+    _, notes = texts_of_table(lambda: iter([content]), "csv", "t.csv", RECORD_KINDS["chat"], DataConfig(), None)
+    assert notes[0].startswith("t.csv: columns instruction, input read as input; columns that are not read: system")
+
+
+def test_conversations_are_not_questions() -> None:
+    talk = '[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]'.replace('"', '""')
+    with pytest.raises(GlassError, match=r"column messages of t.csv has conversations, not questions"):
+        texts("chat", [("id", "messages"), ("1", talk), ("2", talk)])

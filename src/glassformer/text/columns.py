@@ -219,15 +219,16 @@ def choose_input(table: Table, kind: RecordKind, data: DataConfig, column: str |
         table: the table to choose from.
         kind: the kind of records that the model learned from.
         data: the settings of its training data; its `column` is the choice if the table has this column.
-        column: name or number of the column; for texts to classify, several are separated by commas. None: the choice
-            of `data`, or else an automatic choice.
+        column: name or number of the column; for texts to classify and questions, several are separated by commas.
+            None: the choice of `data`, or else an automatic choice.
 
     Raises:
         GlassError: there is no such column, or the choice is not clear.
     """
     indices: list[int] | None = None
     if column is not None:
-        indices = _column_indices(table, column) if kind.labels != "none" else [_column_index(table, column)]
+        several = kind.labels != "none" or kind.loss_spans
+        indices = _column_indices(table, column) if several else [_column_index(table, column)]
     elif data.column is not None:
         with suppress(GlassError):  # the table need not have the columns of the training data
             indices = _column_indices(table, data.column)
@@ -236,16 +237,38 @@ def choose_input(table: Table, kind: RecordKind, data: DataConfig, column: str |
             if kind.labels != "none":
                 indices = list(choose_labelled(table, _name_in(table, data.label_column), None).indices[1:])
             elif kind.loss_spans:
-                indices = list(choose_conversation(table, None, _name_in(table, data.target_column)).indices[:1])
+                indices = _asked_columns(table, _name_in(table, data.target_column))
             else:
                 indices = list(choose_pair(table, None, _name_in(table, data.target_column)).indices[:1])
         if indices is not None and all(_holds_numbers(table, index) for index in indices):  # such as an id
             indices = None
     if indices is None:
         return choose_text(table, None)
+    if kind.loss_spans and _has_name(table, indices[0], MESSAGES_NAMES) and _holds_json(table, indices[0]):
+        raise GlassError(
+            f"column {table.names[indices[0]]} of {table.name} has conversations, not questions",
+            "Name a column of questions with --data.column.",
+        )
     names = ", ".join(table.names[index] for index in indices)
     plural = "columns" if len(indices) > 1 else "column"
-    return ChosenColumns(tuple(indices), f"{table.name}: {plural} {names} read as input" + _header_note(table))
+    systems = _with_name(table, SYSTEM_NAMES) if kind.loss_spans else []
+    unread = ", ".join(table.names[index] for index in systems if index not in indices)
+    not_read = f"; columns that are not read: {unread}" if unread else ""
+    return ChosenColumns(tuple(indices), f"{table.name}: {plural} {names} read as input{not_read}{_header_note(table)}")
+
+
+def _asked_columns(table: Table, answer: str | None) -> list[int]:
+    """Return the columns that form a question in training; without an answer column, those with the usual names.
+
+    Raises:
+        GlassError: the choice is not clear.
+    """
+    questions = _with_name(table, QUESTION_NAMES)
+    contexts = _with_name(table, CONTEXT_NAMES)
+    if answer is None and not _with_name(table, ANSWER_NAMES) and len(questions) == 1 and len(contexts) <= 1:
+        return [*questions, *contexts]
+    chosen = choose_conversation(table, None, answer)
+    return [index for index, use in zip(chosen.indices, chosen.uses, strict=True) if use not in ("answer", "system")]
 
 
 def _holds_numbers(table: Table, index: int) -> bool:
