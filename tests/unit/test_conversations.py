@@ -464,3 +464,23 @@ def test_messages_that_are_another_text_are_refused(tmp_path: Path) -> None:
     rows = [{"id": "0", "messages": str(TALK)}] * 4  # Python's notation, as some tables have it
     with pytest.raises(GlassError, match=r"line 1 of talks.jsonl: the messages are a text that is not JSON: .*\nWrite"):
         prepared(tmp_path, rows)
+
+
+@pytest.mark.parametrize(
+    ("row", "settings", "remedy"),
+    [
+        ({"prompt": TALK[1:2], "completion": TALK[2:3]}, {}, "write all messages as one list"),
+        ({"messages": [TALK[1], {**TALK[2], "weight": 0}]}, {}, "Give at least one answer of each conversation"),
+        ({"messages": TALK}, {"chat_template": "{{ '' }}"}, "Give a template that writes the messages."),
+        ({"messages": TALK}, {"min_words": 99}, "Lower data.min_words."),
+        ({"messages": TALK}, {"max_words": 1}, "Raise data.max_words."),
+        ({"messages": TALK[:2]}, {}, "a conversation with answers"),
+    ],
+)
+def test_the_remedy_for_data_without_examples_is_for_its_cause(
+    tmp_path: Path, row: dict[str, Any], settings: dict[str, Any], remedy: str
+) -> None:
+    with pytest.raises(GlassError, match="contains no example that can be used") as refused:
+        prepared(tmp_path, [row] * 3, **settings)
+    assert remedy in refused.value.remedy
+    assert ("data." in refused.value.remedy) == ("data." in remedy)

@@ -53,7 +53,7 @@ def test_records_with_spans_are_split_whole() -> None:
     found = Survey(KIND)
     for facts, number, whole in facts_of([*records(), RecordPiece(40, ("  ",), position="line 40")], data):
         found.add(number, facts, whole, data)
-    assert found.left_out == {"rows with an empty text": 1}
+    assert found.left_out == {"conversations that the chat template leaves empty": 1}
     sides = list(split_records(found, data, "talk").split_pieces(records()))
     assert [(each.texts, each.loss_spans) for each in sides] == [(each.texts, each.loss_spans) for each in records()]
     assert {each.split for each in sides} == {"train", "validation"}

@@ -106,6 +106,7 @@ def test_a_list_or_an_object_is_not_a_missing_label(label: Any, suffix: str, tmp
     with pytest.raises(GlassError) as caught:
         records("classify", source, tmp_path)
     assert "left out 5 rows with a list or an object as label" in caught.value.problem
+    assert caught.value.remedy == "Write each label as text."
 
 
 def test_a_list_of_words_is_not_an_empty_text(write: Write, tmp_path: Path) -> None:

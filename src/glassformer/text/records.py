@@ -66,8 +66,8 @@ class RecordKind:
         """
         if self.running_text:
             return f"empty {self.noun}"
-        if len(self.roles) == 1 and self.labels == "none":
-            return "rows with an empty text"
+        if self.loss_spans:
+            return f"{self.noun} that the chat template leaves empty"
         if self.labels != "none":
             return "rows without a label" if any(blank[len(self.roles) :]) else "rows with an empty text"
         if all(blank):

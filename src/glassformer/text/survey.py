@@ -23,6 +23,15 @@ from glassformer.text.source import Source
 MOST_MARKS = 8_000_000  # documents of running text whose hashes are kept to count duplicates (64 MB)
 MOST_LABELS = 65_536
 BUCKETS = 1 << 16
+REMEDIES = {
+    "with fewer than": "Lower data.min_words.",
+    "with more than": "Raise data.max_words.",
+    "whose weight is not 0": "Give at least one answer of each conversation the weight 1, or no weight.",
+    "object as label": "Write each label as text.",
+    "object instead of a text": "Write each text as text; for train.task = chat, write all messages as one list.",
+    "that the chat template leaves empty": "Give a template that writes the messages.",
+}
+"""What to do if no example is kept, by a part of the reason to leave examples out."""
 REPEATED = {"exact": "duplicate documents", "near": "duplicate or near-duplicate documents"}
 
 
@@ -187,11 +196,9 @@ class Survey:
                 f"{name} contains no text{left_out}",
                 "Give a source with some text, lower data.min_words or data.min_characters, or raise data.max_words.",
             )
-        raise GlassError(
-            f"{name} contains no example that can be used{left_out}",
-            "Give a text, and its target or label, in each row (for train.task = chat: a conversation with answers), "
-            "lower data.min_words or raise data.max_words.",
-        )
+        remedies = [remedy for part, remedy in REMEDIES.items() if part in reasons]
+        usual = "Give a text, and its target or label, in each row (train.task = chat: a conversation with answers)."
+        raise GlassError(f"{name} contains no example that can be used{left_out}", " ".join(remedies or [usual]))
 
 
 def survey(source: Source, seed: int | None = None) -> Survey:
