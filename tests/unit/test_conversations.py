@@ -105,6 +105,9 @@ def test_templates_that_fail_are_refused() -> None:
         ChatTemplate("{{ 1 / 0 }}").training_text(TALK)
     with pytest.raises(GlassError, match="the chat template refuses this conversation: no"):
         ChatTemplate("{{ raise_exception('no') }}").training_text(TALK)
+    with pytest.raises(GlassError, match="the chat template fails: UnicodeEncodeError") as refused:
+        ChatTemplate("{{ '\\ud800' }}").training_text(TALK)
+    assert len(str(refused.value).splitlines()) == 2
     with pytest.raises(GlassError, match="is not valid"):
         ChatTemplate("{% if")
 

@@ -99,7 +99,9 @@ class ChatTemplate:
             WORK: Work(sum(len(message["content"]) for message in messages)),
         }
         try:
-            return self._template.render(variables)
+            text = self._template.render(variables)
+            text.encode("utf-8")  # a template may write a lone surrogate
+            return text
         except TemplateError as error:
             problem = f"the chat template refuses this conversation: {str(error)[:200]}"
             raise GlassError(problem, "Give messages that the template accepts, or another template.") from None
