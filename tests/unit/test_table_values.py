@@ -13,6 +13,7 @@ from glassformer.app.cli.main import main
 from glassformer.base.config import DataConfig, Task
 from glassformer.base.errors import GlassError
 from glassformer.interop.sklearn import TransformerClassifier
+from glassformer.text.data_notes import alike_notes
 from glassformer.text.left_out import Tally
 from glassformer.text.records import RECORD_KINDS
 from glassformer.text.source import open_source
@@ -124,7 +125,19 @@ ALIKE = {
     "a no-break space": ("real estate", "real\u00a0estate"),
     "width": ("spam", "ｓｐａｍ"),
     "a byte order mark": ("spam", "\ufeffspam"),
+    "a variation selector": ("\u2764", "\u2764\ufe0f"),
+    "a grapheme joiner": ("spam", "sp\u034fam"),
+    "a filler": ("spam", "spam\u3164"),
+    "a control character": ("spam", "spam\x07"),
+    "a hyphen": ("e-mail", "e\u2010mail"),
+    "a no-break hyphen": ("e-mail", "e\u2011mail"),
+    "an apostrophe": ("don't", "don\u2019t"),
 }
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+def test_labels_that_look_alike_have_a_note(kind: str) -> None:
+    assert alike_notes(dict.fromkeys((*ALIKE[kind], "other"), 1)) != []
 
 
 @pytest.mark.thorough

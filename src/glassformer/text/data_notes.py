@@ -11,6 +11,7 @@ from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
+import regex
 
 from glassformer.base.config import DataConfig
 from glassformer.base.wording import counted, listed
@@ -24,6 +25,9 @@ from glassformer.text.tokenizers import Tokenizer
 
 SHOWN_LABELS = 12
 AT_ONCE = 65_536  # number of training records whose hashes are compared together
+INVISIBLE = regex.compile(r"[\p{Cf}\p{Default_Ignorable_Code_Point}]|(?!\s)\p{Cc}")
+DASH = regex.compile(r"\p{Pd}")
+APOSTROPHE = re.compile("[\u2018\u2019\u02bc]")
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 UNINTENDED = ("left out", " not read", " is read as data", " is read as Windows-1252", " two byte order marks")
 """Words of notes on data that is left out or that is probably not as intended."""
@@ -61,9 +65,12 @@ def alike_notes(counts: Mapping[str, int]) -> list[str]:
 
 
 def _look(label: str) -> str:
-    """Return what labels that look alike share: case, composition, width and invisible characters do not count."""
-    visible = "".join(c for c in unicodedata.normalize("NFKC", label.casefold()) if unicodedata.category(c) != "Cf")
-    return " ".join(visible.split())
+    """Return what labels that look alike share.
+
+    Case, composition, width, invisible characters, the kind of dash and the kind of apostrophe do not count.
+    """
+    visible = INVISIBLE.sub("", unicodedata.normalize("NFKC", label.casefold()))
+    return " ".join(APOSTROPHE.sub("'", DASH.sub("-", visible)).split())
 
 
 def must_be_seen(note: str) -> bool:
