@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 import glassformer
+from glassformer.app.cli.main import main
 from glassformer.runs.folder import CHAT_TEMPLATE_FILE
 from glassformer.runs.opening import OpenedRun
 from tests.journey.commands import glass as process
@@ -34,6 +37,15 @@ def test_a_conversation_continues_line_by_line(task_home: Path) -> None:
     asked += [{"role": "assistant", "content": first}, {"role": "user", "content": "who is it ?"}]
     assert second == "".join(model.reply(asked, settings))
     assert third == "".join(model.reply(asked[-1:], settings))  # after /new nothing is remembered
+
+
+def test_questions_that_are_not_utf_8_are_refused(
+    task_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(task_home)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xffhi\n"), encoding="utf-8"))
+    assert main(["chat", "runs/chat"]) == 2
+    assert "standard input is not utf-8" in capsys.readouterr().err.splitlines()[-2]
 
 
 def test_messages_that_do_not_fit_are_dropped_and_reported(task_home: Path) -> None:

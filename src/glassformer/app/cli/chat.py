@@ -122,7 +122,10 @@ def _questions() -> Iterator[str]:
     while True:
         if sys.stdin.isatty():
             print(PROMPT, end="", flush=True)
-        line = sys.stdin.readline()
+        try:
+            line = sys.stdin.readline()
+        except UnicodeDecodeError:
+            raise GlassError(f"standard input is not {sys.stdin.encoding}", "Convert it to UTF-8.") from None
         if not line:
             return
         if line.strip():
