@@ -325,30 +325,31 @@ class Transformer:
         self._warn_of_symbols([text])
         return classified
 
-    def chat(self, messages: str | Sequence[Mapping[str, str]]) -> str:
+    def chat(self, messages: str | Sequence[Mapping[str, Any]]) -> str:
         """Return the model's next answer in a conversation.
 
         Calls `glassformer.tasks.ChatModel.reply`.
 
         Args:
-            messages: messages of the conversation, with `role` and `content`; or one user message as a string.
+            messages: messages of the conversation, in a format that training reads, such as `role` and `content`; or
+                one user message as a string.
 
         Raises:
-            GlassError: the run is not a chat model and has no chat template, the template refuses the messages, or the
-                conversation is longer than the context.
+            GlassError: the run is not a chat model and has no chat template, a message is malformed, the template
+                refuses the messages, or the conversation is longer than the context.
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         model = self.run.chat_model
-        tokens = len(model.conversation_ids(messages))
+        checked_messages = messages_of(list(messages), "the conversation") or []
+        tokens = len(model.conversation_ids(checked_messages))
         if tokens > self.config.model.context:
             raise GlassError(
                 f"the conversation has {tokens:,} tokens, but the model reads at most {self.config.model.context:,}",
                 "Leave out the oldest messages.",
             )
-        messages = messages_of(list(messages), "the conversation") or []
-        self._warn_of_symbols([message["content"] for message in messages])
-        return "".join(model.reply(messages, self.config.sample)).strip()
+        self._warn_of_symbols([message["content"] for message in checked_messages])
+        return "".join(model.reply(checked_messages, self.config.sample)).strip()
 
     def attention(
         self,

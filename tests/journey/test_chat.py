@@ -73,9 +73,14 @@ def test_one_question_is_answered_as_text_and_as_json(task_home: Path) -> None:
     told = glass("chat", "runs/chat", QUESTION, "--system", "the dog sings .", "--json", folder=task_home)
     assert told.returncode == 0, told.stderr
     model = glassformer.load(task_home / "runs/chat")
-    settings = {"role": "user", "content": QUESTION}
-    assert model.chat(QUESTION) == model.chat([settings])
-    assert model.chat(QUESTION) == model.chat([{"from": "human", "value": QUESTION}])
+    for message in (
+        {"role": "user", "content": QUESTION},
+        {"role": "user", "content": [{"type": "text", "text": QUESTION}]},
+        {"from": "human", "value": QUESTION},
+    ):
+        assert model.chat([message]) == model.chat(QUESTION)
+    with pytest.raises(glassformer.GlassError, match="the conversation: a message is not"):
+        model.chat([{"role": "user", "text": QUESTION}])
     with pytest.raises(glassformer.GlassError, match=r"must be a list of messages, got int\n\w"):
         model.chat(5)  # type: ignore[arg-type]
 
