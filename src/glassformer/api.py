@@ -335,11 +335,16 @@ class Transformer:
                 one user message as a string.
 
         Raises:
-            GlassError: the run is not a chat model and has no chat template, a message is malformed, the template
-                refuses the messages, or the conversation is longer than the context.
+            GlassError: the run is not a chat model and has no chat template, `messages` is not a sequence, a message is
+                malformed, the template refuses the messages, or the conversation is longer than the context.
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
+        if not isinstance(messages, Sequence):
+            raise GlassError(
+                f"the conversation must be a list of messages, got {type(messages).__name__}",
+                'Write each message as {"role": "user", "content": "..."}.',
+            )
         model = self.run.chat_model
         checked_messages = messages_of(list(messages), "the conversation") or []
         tokens = len(model.conversation_ids(checked_messages))

@@ -57,15 +57,9 @@ class ChatModel(TextModel):
         """Return the ids that the model reads before it generates the assistant's next answer.
 
         Raises:
-            GlassError: `messages` is not a sequence, there is no message, a message is malformed, the last message is
-                the assistant's, the template writes a message like one of another role or not at all, or it refuses the
-                conversation or fails.
+            GlassError: there is no message, a message is malformed, the last message is the assistant's, the template
+                writes a message like one of another role or not at all, or it refuses the conversation or fails.
         """
-        if not isinstance(messages, Sequence):
-            raise GlassError(
-                f"the conversation must be a list of messages, got {type(messages).__name__}",
-                'Write each message as {"role": "user", "content": "..."}.',
-            )
         if not messages:
             raise GlassError("the conversation has no messages", "Give at least one question.")
         before = frame_of(self.tokenizer, self.config).before
