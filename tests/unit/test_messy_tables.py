@@ -489,26 +489,32 @@ def test_sentences_with_commas_are_not_columns(write: Write, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "rows",
+    ("rows", "tasks"),
     [
-        ["Hello, my world is big", "Bye, my world is small"],
-        [f"In {1950 + n}, the house number {n} was old" for n in range(50)],
-        [f"Yes; and the dog number {n} sleeps" for n in range(50)],
-        [f"{'pos' if n % 2 else 'neg'},a film of {n} hours, no more" for n in range(50)],
+        (["Hello, my world is big", "Bye, my world is small"], ("lm",)),
+        ([f"In {1950 + n}, the house number {n} was old" for n in range(50)], ("lm",)),
+        ([f"Yes; and the dog number {n} sleeps" for n in range(50)], ("lm",)),
+        ([f"{'pos' if n % 2 else 'neg'},a film of {n} hours, no more" for n in range(50)], TASKS),
     ],
 )
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
 def test_sentences_with_equally_many_commas_are_not_columns(
-    name: str, rows: list[str], write: Write, tmp_path: Path
+    name: str, rows: list[str], tasks: tuple[str, ...], write: Write, tmp_path: Path
 ) -> None:
     source = write(name, lines(rows))
-    for task in TASKS:
+    for task in tasks:
         with pytest.raises(GlassError, match="as sentences do") as caught:
             made(tmp_path, task, source=source) if task != "lm" else running_text(source, tmp_path)
         assert ".txt" in caught.value.remedy
         assert "data.delimiter" in caught.value.remedy
     assert running_text(source, tmp_path, column="2")[0][0] == rows[0].replace(";", ",").split(",")[1]
     assert running_text(source, tmp_path, delimiter="pipe")[0] == rows
+
+
+def test_labels_with_a_space_after_the_comma_are_labels(write: Write, tmp_path: Path) -> None:
+    rows = [("pos" if n % 2 else "neg", f" a film of {n} hours") for n in range(50)]
+    source = write("t.csv", lines(",".join(row) for row in rows))
+    assert sorted(made(tmp_path, "classify", source=source).labels) == ["neg", "pos"]
 
 
 @pytest.mark.parametrize(("name", "delimiter"), [("pipe", "|"), ("tab", "\t"), ("semicolon", ";")])

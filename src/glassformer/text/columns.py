@@ -19,7 +19,7 @@ from glassformer.text.column_names import (
 )
 from glassformer.text.conversations import JSON_MESSAGES
 from glassformer.text.records import RecordKind
-from glassformer.text.tables import Table
+from glassformer.text.tables import Table, begin_with_spaces, sentences
 
 QUESTION_NAMES = frozenset(("instruction", "question", "prompt", "query"))
 CONTEXT_NAMES = frozenset(("input", "context"))
@@ -54,6 +54,9 @@ def choose_text(table: Table, column: str | None) -> ChosenColumns:
         GlassError: there is no such column, or the choice is not clear; the error names the columns.
     """
     if column is None:
+        spaced = begin_with_spaces(table.columns[1:])
+        if not table.header and table.dialect is not None and table.extra_fields == "refuse" and spaced and all(spaced):
+            raise sentences(table.name, [len(table.names)], table.dialect.delimiter, "each")
         index = _only_text(table)
         note = f"{table.name}: column {table.names[index]!r} is read, the only one with text"
         return ChosenColumns((index,), note + _header_note(table))

@@ -265,19 +265,29 @@ def _refuse_wide_rows(rows: Sequence[Sequence[str]], width: int, name: str) -> N
 def _refuse_sentences(rows: Sequence[Sequence[str]], delimiter: str, name: str, numbered: bool) -> None:
     """Raise a `GlassError` if the delimiters seem to be punctuation in sentences, which must not be split.
 
-    In rows of several widths, a space follows each delimiter. In rows of one width, a space follows the delimiter
-    before one of the columns in every row; they are read if the settings name a column by its number (`numbered`).
+    In rows of several widths, a space follows each delimiter. In rows of one width, a space follows some delimiters in
+    every row, but not all; they are read if the settings name a column by its number (`numbered`).
     """
     widths = sorted(set(map(len, rows)))
-    columns = [[row[index] for row in rows if len(row) > index and row[index]] for index in range(1, widths[-1])]
-    spaced = [all(cell.startswith(" ") for cell in cells) for cells in columns if cells]
-    if delimiter == "\t" or not spaced or not (all(spaced) if len(widths) > 1 else any(spaced) and not numbered):
-        return
-    which = "each" if all(spaced) else "the same"
-    raise GlassError(
+    spaced = begin_with_spaces([[row[index] for row in rows if len(row) > index] for index in range(1, widths[-1])])
+    is_prose = all(spaced) if len(widths) > 1 else any(spaced) and not all(spaced) and not numbered
+    if delimiter != "\t" and spaced and is_prose:
+        raise sentences(name, widths, delimiter, "each" if all(spaced) else "the same")
+
+
+def begin_with_spaces(columns: Iterable[Sequence[object]]) -> list[bool]:
+    """Return for each column that is not empty whether all its cells begin with a space, as after a comma in prose."""
+    texts = [[cell for cell in cells if isinstance(cell, str) and cell] for cells in columns]
+    return [all(cell.startswith(" ") for cell in cells) for cells in texts if cells]
+
+
+def sentences(name: str, widths: Sequence[int], delimiter: str, which: Literal["each", "the same"]) -> GlassError:
+    """Return the error for rows that seem to be sentences, from the ascending numbers of their fields."""
+    return GlassError(
         f"the rows of {name} have {' to '.join(map(str, dict.fromkeys((widths[0], widths[-1]))))} fields, and a space "
         f"after {which} {delimiter!r}, as sentences do",
-        "Put each text in quotes, or rename the file to .txt; to read it as columns, set data.delimiter.",
+        "Put each text in quotes, or rename the file to .txt; to read it as columns, set data.column or "
+        "data.delimiter.",
     )
 
 
