@@ -77,7 +77,8 @@ def table(runs: list[dict[str, Any]]) -> str:
     lines = ["| text | minutes | 5-gram | nanoGPT | default | default / 5-gram |", "|---|---:|---|---|---|---:|"]
     for text, minutes in dict.fromkeys((run["text"], run["minutes"]) for run in runs if run["minutes"] is not None):
         counted = {run["choice"]: run["bits_per_byte"] for run in runs if run["text"] == text and run["seed"] is None}
-        best = min((value, name) for name, value in counted.items() if value is not None)
+        known = [(value, name) for name, value in counted.items() if value is not None]
+        best = min(known, default=(math.nan, "not counted"))
         cells = []
         for choice in ("nanoGPT", AS_CHOSEN):
             key = {"text": text, "minutes": minutes, "choice": choice}
