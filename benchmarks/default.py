@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from isa import add_isa, restrict
 from peers.reaching import run_nanogpt
-from vocabulary import AS_CHOSEN, CHOICES, TEXTS, glass, read, trained, written
+from vocabulary import AS_CHOSEN, CHOICES, TEXTS, glass, machine, read, trained, written
 
 from glassformer.base.config import Config
 from glassformer.runs.run_text import prepare_run_text
@@ -74,18 +74,22 @@ def table(runs: list[dict[str, Any]]) -> str:
 
     The column of the 5-gram model has the value of its best choice.
     """
-    lines = ["| text | minutes | 5-gram | nanoGPT | default | default / 5-gram |", "|---|---:|---|---|---|---:|"]
-    for text, minutes in dict.fromkeys((run["text"], run["minutes"]) for run in runs if run["minutes"] is not None):
+    lines = ["| text | minutes | machine | 5-gram | nanoGPT | default | default / 5-gram |"]
+    lines.append("|---|---:|---|---|---|---|---:|")
+    timed = [run for run in runs if run["minutes"] is not None]
+    rows = dict.fromkeys((run["text"], run["minutes"], run["processor"], run["cores"]) for run in timed)
+    for text, minutes, processor, cores in rows:
         counted = {run["choice"]: run["bits_per_byte"] for run in runs if run["text"] == text and run["seed"] is None}
         known = [(value, name) for name, value in counted.items() if value is not None]
         best = min(known, default=(math.nan, "not counted"))
         cells = []
         for choice in ("nanoGPT", AS_CHOSEN):
-            key = {"text": text, "minutes": minutes, "choice": choice}
+            key = {"text": text, "minutes": minutes, "processor": processor, "cores": cores, "choice": choice}
             cells.append([run["bits_per_byte"] for run in runs if key.items() <= run.items()])
         shown = [f"{mean(each):.3f} ({', '.join(f'{x:.3f}' for x in each)})" if each else "-" for each in cells]
         excess = f"{mean(cells[-1]) / best[0] - 1:+.1%}" if cells[-1] else "-"
-        lines.append(f"| {text} | {minutes:g} | {best[0]:.3f} ({best[1]}) | {' | '.join(shown)} | {excess} |")
+        where = f"{processor}, {cores} core{'s' * (cores > 1)}"
+        lines.append(f"| {text} | {minutes:g} | {where} | {best[0]:.3f} ({best[1]}) | {' | '.join(shown)} | {excess} |")
     return "\n".join(lines)
 
 
@@ -118,7 +122,7 @@ def main() -> int:
             for choice in KNESER_NEY:
                 add(partial(five_gram, path, choice), text=text, minutes=None, choice=choice, seed=None)
             for seed in options.seeds:
-                key = {"text": text, "minutes": options.minutes, "seed": seed}
+                key = {"text": text, "minutes": options.minutes, "seed": seed, **machine()}
                 add(partial(trained, path, options.minutes, AS_CHOSEN, seed), choice=AS_CHOSEN, **key)
                 if options.nanogpt is not None:
                     add(partial(nanogpt, path, options.nanogpt, options.minutes, seed), choice="nanoGPT", **key)

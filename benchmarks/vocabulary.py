@@ -4,19 +4,21 @@ The texts are the first 0.1 MB of tinyshakespeare, all of it, Tagore's stories i
 dynasty, the King James Bible, and 20 MB of the Python files of this interpreter's standard library. Settings that a
 choice does not name are those of `auto`. The bits per byte are those of `glass evaluate` on the whole validation split.
 
-Each finished run is a line of the file `--out`, and is not repeated: the script can be stopped at any time. The runs of
-20 minutes need those of 5 minutes on the same text, whose three best choices they use.
+Each finished run is a line of the file `--out`, and is not repeated: the script can be stopped at any time. Results of
+another kind of processor or number of cores count for themselves: a cell is measured on one machine. The runs of 20
+minutes need those of 5 minutes on the same text, whose three best choices they use.
 
     python benchmarks/vocabulary.py data --out benchmarks/results/vocabulary.jsonl
     python benchmarks/vocabulary.py data --out benchmarks/results/vocabulary.jsonl --table
     python benchmarks/vocabulary.py data --out look.jsonl --texts tagore --choices characters "as chosen" --minutes 1
+    taskset -c 0 python benchmarks/vocabulary.py data --out one-core.jsonl --texts tang
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
+import os
 import subprocess
 import sys
 import sysconfig
@@ -26,6 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from isa import add_isa, restrict
 
 TEXTS = {
@@ -122,6 +125,11 @@ def read(path: Path) -> list[Run]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
+def machine() -> dict[str, Any]:
+    """Return what the results depend on besides the choices: the processor's vector instructions, and its cores."""
+    return {"processor": torch.backends.cpu.get_cpu_capability(), "cores": len(os.sched_getaffinity(0))}
+
+
 def wanted_runs(options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
     """Yield the text, the minutes and the choice of each run; later runs depend on the results of earlier ones."""
     cells = [cell for cell in CELLS if cell[0] in options.texts and options.minutes in (None, cell[1])]
@@ -130,20 +138,21 @@ def wanted_runs(options: argparse.Namespace) -> Iterator[tuple[str, float, str]]
     for text, minutes in cells:
         choices = options.choices
         if minutes == LONG:
-            best = sorted(found(read(options.out), text, 5.0).items(), key=lambda each: each[1])
+            best = sorted(found(read(options.out), text, 5.0, machine()).items(), key=lambda each: each[1])
             choices = [*[name for name, _ in best if name in CHOICES][:BEST], AS_CHOSEN]
         for choice in choices:
             yield text, minutes, choice
 
 
-def found(runs: list[Run], text: str, minutes: float) -> dict[str, float]:
-    """Return choice -> mean bits per byte over the seeds of the runs of a cell.
+def found(runs: list[Run], text: str, minutes: float, where: dict[str, Any]) -> dict[str, float]:
+    """Return choice -> mean bits per byte over the seeds of the runs of a cell; `where` is a `machine()`.
 
     A choice to which characters of the held-out text are unknown has no bits per byte, and is left out.
     """
+    cell = {"text": text, "minutes": minutes, **where}
     values: dict[str, list[float]] = {}
     for run in runs:
-        if run["text"] == text and run["minutes"] == minutes and run["bits_per_byte"] is not None:
+        if cell.items() <= run.items() and run["bits_per_byte"] is not None:
             values.setdefault(run["choice"], []).append(run["bits_per_byte"])
     return {name: sum(each) / len(each) for name, each in values.items()}
 
@@ -151,20 +160,26 @@ def found(runs: list[Run], text: str, minutes: float) -> dict[str, float]:
 def table(runs: list[Run]) -> str:
     """Return the results as a Markdown table: a row for each cell, the best choice in bold and last its equals."""
     names = [*CHOICES, AS_CHOSEN]
-    lines = ["| text | minutes | " + " | ".join(names) + " | best |", "|---|---" + "|---:" * len(names) + "|---|"]
-    for text, minutes in dict.fromkeys((run["text"], run["minutes"]) for run in runs):
-        values = found(runs, text, minutes)
+    lines = ["| text | minutes | machine | " + " | ".join(names) + " | best |"]
+    lines.append("|---|---|---" + "|---:" * len(names) + "|---|")
+    cells = dict.fromkeys((run["text"], run["minutes"], run["processor"], run["cores"]) for run in runs)
+    for text, minutes, processor, cores in cells:
+        values = found(runs, text, minutes, {"processor": processor, "cores": cores})
         ranked = sorted((value, name) for name, value in values.items() if name != AS_CHOSEN)
         winners = [name for value, name in ranked if value <= ranked[0][0] * (1 + TIE)]
-        cells = []
+        row = []
         for name in names:
             shown = f"{values[name]:.3f}" if name in values else "–"
-            cells.append(f"**{shown}**" if ranked and name == ranked[0][1] else shown)
+            row.append(f"**{shown}**" if ranked and name == ranked[0][1] else shown)
         verdict = ", ".join(winners)
         if ranked and AS_CHOSEN in values:
             excess = values[AS_CHOSEN] / ranked[0][0] - 1
             verdict += f" (as chosen: {excess:+.1%})"
-        lines.append(f"| {text} | {minutes:g} | " + " | ".join(cells) + f" | {verdict} |")
+        lines.append(
+            f"| {text} | {minutes:g} | {processor}, {cores} core{'s' * (cores > 1)} | "
+            + " | ".join(row)
+            + f" | {verdict} |"
+        )
     return "\n".join(lines)
 
 
@@ -188,13 +203,12 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as name:
             for text, minutes, choice in wanted_runs(options):
                 for seed in options.seeds:
-                    key = {"text": text, "minutes": minutes, "choice": choice, "seed": seed}
+                    key = {"text": text, "minutes": minutes, "choice": choice, "seed": seed, **machine()}
                     if any(key.items() <= run.items() for run in read(options.out)):
                         continue
                     run = trained(written(text, options.data.resolve(), Path(name)), minutes, choice, seed)
-                    machine = {"isa": options.isa or platform.machine()}
                     with options.out.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps({**key, **run, **machine}) + "\n")
+                        file.write(json.dumps({**key, **run}) + "\n")
                     print(f"{text}, {minutes:g} minutes, {choice}: {run['bits_per_byte']}", flush=True)
     print(table(read(options.out)))
     return 0

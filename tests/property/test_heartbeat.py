@@ -57,17 +57,17 @@ def test_a_frozen_process_ends_the_others(frozen: int) -> None:
 
 def test_a_busy_group_that_is_frozen_for_a_while_goes_on() -> None:
     """Both the work and the break take longer than the time after which a process is lost."""
-    started, _ = group(4, 4, 4)
+    started, _ = group(14, 14, 14)
     for number in (signal.SIGSTOP, signal.SIGCONT):
         for each in started:
             each.send_signal(number)
-        time.sleep(2)
+        time.sleep(6)
     done = [ended(each) for each in started]
     assert [each.returncode for each in done] == [0, 0, 0], done
 
 
 def test_a_process_that_has_ended_its_work_is_not_lost() -> None:
     """Rank 0 works on for longer than the time after which a process is lost."""
-    started, _ = group(4, 1, 1)
+    started, _ = group(10, 1, 1)
     done = [ended(each) for each in started]
     assert [each.returncode for each in done] == [0, 0, 0], done

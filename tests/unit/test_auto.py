@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from glassformer.base.config import Config
 from glassformer.model.precision import Speeds, cache_speeds
@@ -102,7 +103,8 @@ def test_batch_and_steps_follow_the_measured_speed(
     first: float, real: float, machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Both speeds suggest the smallest model, but different batches."""
-    monkeypatch.setattr(auto_sizes, "FIRST_SPEED", {"cpu": first, "cuda": first, "mps": first})
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(auto_sizes, "FIRST_SPEED", dict.fromkeys(auto_sizes.FIRST_SPEED, first))
     config = long_text(tmp_path, lines=300)
     probed = machine(lambda settings: real)
     sizes = sized(config, tmp_path)
@@ -115,6 +117,21 @@ def test_batch_and_steps_follow_the_measured_speed(
         assert (train.steps or 0) * train.batch * sizes.config.model.context == pytest.approx(whole, rel=0.01)
     else:  # the minutes end the run
         assert train.steps is None
+
+
+@pytest.mark.parametrize(("speed", "measurements"), [(1e8, 2), (1e13, 1)])
+def test_late_measurements_are_only_for_smaller_shapes(
+    speed: float, measurements: int, machine: Any, tmp_path: Path
+) -> None:
+    """In a run of 60 seconds, each measurement takes 15 seconds; a shape that is too large is never trained."""
+    probed = machine(lambda settings: speed)
+    sizes = auto_sizes.size_run(
+        long_text(tmp_path), (), tmp_path / "run", 1.0, lambda text: None, lambda: 15.0 * len(probed)
+    )
+    assert len(probed) == measurements
+    assert shape(sizes.config) == shape(probed[-1])
+    if measurements == 2:
+        assert weights(probed[1]) < weights(probed[0])
 
 
 def test_settings_of_the_user_are_kept(machine: Any, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from glassformer.base.config import EXAMPLES, Config
 from glassformer.base.wording import counted
@@ -39,7 +40,10 @@ MINUTES = 10.0
 TRAINING = 0.85
 """Fraction of the remaining time planned for training steps; evaluations and the work after training take the rest."""
 LONGEST_SHARE = 1 / 5
-"""Fraction of the time limit after which no further shape is measured."""
+"""Fraction of the time limit after which no further shape is measured, unless the measured one is too large."""
+SMALLER_SHARE = 1 / 3
+"""Fraction of the time limit after which no smaller shape is measured. In runs of a minute, training with a shape that
+is too large costs more than the seconds of another measurement."""
 COVERED_FRACTION = 0.999
 """Fraction of the examples that should fit into the context."""
 PRECISION = "train.precision"
@@ -90,7 +94,8 @@ def size_run(
 ) -> Sized:
     """Choose the sizes of a run, measure the training speed with them, and choose again until the choice is stable.
 
-    There are at most `ROUNDS` measurements; only the first may begin after `LONGEST_SHARE` of the time limit.
+    There are at most `ROUNDS` measurements; only the first may begin after `LONGEST_SHARE` of the time limit, or after
+    `SMALLER_SHARE` if the measured shape is too large.
 
     Args:
         config: all settings; settings that are chosen may have any value.
@@ -138,9 +143,12 @@ def _size(
         config = _with_settings(config, data_settings)
         data = prepare_run_text(config, token_cache(folder), note)
     case = _sizing_case(config, data, spent())
-    deadline = LONGEST_SHARE * 60 * (config.train.minutes or MINUTES)
+    time_limit = 60 * (config.train.minutes or MINUTES)
     given_settings = {name: _setting_value(config, name) for name in SIZED if name in given_names}
-    choice = choose_sizes(case, FIRST_SPEED[device.type], given_settings)
+    first_speed = FIRST_SPEED[device.type, config.train.precision]
+    if device.type == "cpu":
+        first_speed *= config.train.threads or torch.get_num_threads()
+    choice = choose_sizes(case, first_speed, given_settings)
     for attempt in range(ROUNDS):
         shape = choice.shape
         candidate = _with_settings(config, choice.settings)
@@ -153,8 +161,12 @@ def _size(
         tokens = plan_run(candidate, data, None).tokens_per_step
         speed = shape.training_flops_per_token(case) * tokens / probe_result.seconds_per_step
         measured_settings = {name: choice.settings[name] for name in MEASURED if name in choice.settings}
+        case = replace(case, seconds=_training_seconds(config, spent()))  # the measurement took time as well
         next_choice = choose_sizes(case, speed, given_settings)
-        if measured_settings.items() <= next_choice.settings.items() or attempt == ROUNDS - 1 or spent() > deadline:
+        is_stable = measured_settings.items() <= next_choice.settings.items()
+        is_too_large = next_choice.shape.weights(case.family) < shape.weights(case.family)
+        share = SMALLER_SHARE if is_too_large else LONGEST_SHARE
+        if is_stable or attempt == ROUNDS - 1 or spent() > share * time_limit:
             break
         choice = next_choice
     # Choose the other settings, such as the steps, for the measured batch.
@@ -210,9 +222,13 @@ def _fitting_context(data: Prepared) -> int | None:
     return math.ceil(np.quantile(lengths, COVERED_FRACTION)) + data.train.frame_length
 
 
+def _training_seconds(config: Config, elapsed: float) -> float:
+    """Return the seconds planned for training steps in a run that has already taken `elapsed` seconds."""
+    return max(1.0, TRAINING * (60 * (config.train.minutes or MINUTES) - elapsed))
+
+
 def _sizing_case(config: Config, data: Prepared, elapsed: float = 0.0) -> SizingCase:
     """Return the input of `choose_sizes` for a run that has already taken `elapsed` seconds."""
-    seconds_left = 60 * (config.train.minutes or MINUTES) - elapsed
     row_tokens = None
     if config.train.task in EXAMPLES or config.data.windows != "stream":
         plan = plan_run(config, data, None)
@@ -223,7 +239,7 @@ def _sizing_case(config: Config, data: Prepared, elapsed: float = 0.0) -> Sizing
         text_tokens=sum(map(len, data.train.tokens.values())),
         vocabulary=vocabulary_sizes_and_classes(config, data)[0],
         row_tokens=row_tokens,
-        seconds=max(1.0, TRAINING * seconds_left),
+        seconds=_training_seconds(config, elapsed),
         task=config.train.task,
         longest=_fitting_context(data),
         like_length=config.train.batch_tokens is not None,

@@ -49,8 +49,16 @@ MATRICES = {"decoder": 12, "encoder": 12, "encoder-decoder": 14}
 """Model family -> mean number of weights that a token uses per layer, in units of width². Attention has 4, feed-forward
 8; in an encoder-decoder, cross-attention adds 2: key and value of a source token, query and output of a target
 token."""
-FIRST_SPEED = {"cpu": 1.5e11, "mps": 1e12, "cuda": 5e13}
-"""FLOP/s assumed before the first measurement; it determines only the first shape to measure."""
+FIRST_SPEED = {
+    ("cpu", "fp32"): 3e10,
+    ("cpu", "bf16"): 7.5e10,
+    ("mps", "fp32"): 1e12,
+    ("mps", "bf16"): 1e12,
+    ("cuda", "fp32"): 5e13,
+    ("cuda", "bf16"): 5e13,
+}
+"""FLOP/s assumed before the first measurement, on a CPU for each thread; it determines only the first shape to
+measure."""
 CONTEXT_STEP = 16
 """For rows that are whole examples, the context is a multiple of this number."""
 LONGEST_CONTEXT = 1024
