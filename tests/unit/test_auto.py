@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -178,6 +179,23 @@ def test_the_tokenizer_suits_the_size_of_the_text(
     assert (sizes.config.tokenizer.kind, sizes.config.tokenizer.vocab_size) == (kind, vocabulary)
     assert sizes.data.tokenizer.kind == kind
     assert not sizes.chosen.keys() & set(said)
+
+
+@pytest.mark.parametrize(("kind", "trained"), [("txt", 1), ("jsonl", 2)])
+def test_a_large_text_is_tokenized_once(kind: str, trained: int, machine: Any, tmp_path: Path) -> None:
+    """The size of a file suggests the vocabulary; a file that has more than its text is tokenized again."""
+    machine(lambda settings: 1e11)
+    config = text_of(tmp_path, 2_000_000)
+    text = Path(config.data.source).read_text(encoding="utf-8")
+    path = tmp_path / f"text.{kind}"
+    if kind == "jsonl":
+        lines = ({"text": text[start : start + 1000], "x": "y" * 2000} for start in range(0, len(text), 1000))
+        path.write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
+    notes: list[str] = []
+    config = config.replace(data=config.data.replace(source=str(path), document=None))
+    sizes = auto_sizes.size_run(config, (), tmp_path / "run", 1.0, notes.append)
+    assert sizes.chosen["tokenizer.vocab_size"] == sizes.config.tokenizer.vocab_size == 4096
+    assert sum("training the tokenizer" in each for each in notes) == trained, notes
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,9 @@ def _size(
     is_open = config.train.precision == "auto"
     config = resolve_precision(config)
     preliminary_settings: dict[str, Any] = {PRECISION: config.train.precision} if is_open else {}
+    estimate = {} if VOCABULARY in given_names else _larger_vocabulary(config, folder)
+    preliminary_settings |= estimate
+    config = _with_settings(config, estimate)
     data = prepare_run_text(config, token_cache(folder), note)
     changes = (
         _tokenizer_to_change(config, data, given_names) if data.kind.running_text else _sizes_to_change(config, data)
@@ -174,6 +177,25 @@ def _size(
     chosen = {**measured_settings, **final_choice.settings}
     why = (*final_choice.why, *([describe_precision(config)] if is_open else []))
     return Sized(_with_settings(config, chosen), data, probe_result, chosen | preliminary_settings, why)
+
+
+def _larger_vocabulary(config: Config, folder: Path) -> dict[str, Any]:
+    """Return a larger vocabulary size if the sizes of the files suggest it, so that a large text is tokenized once.
+
+    Files may contain more than their text: the choice is repeated for the training split (`_tokenizer_to_change`).
+    """
+    source = config.data.source
+    if config.train.task in EXAMPLES or is_encoded(Path(source).expanduser()):
+        return {}
+    if config.tokenizer.kind != ALWAYS_FITTING:  # a vocabulary that proves too large is not reduced
+        return {}
+    with located(source, token_cache(folder)) as location:
+        size = sum(path.stat().st_size for path, _ in location.files)
+    if suits_characters(size, config.train.task):
+        return {}
+    training_share = 1.0 if config.data.validation is not None else 1 - config.data.validation_fraction
+    vocabulary = choose_vocabulary(round(training_share * size), config.train.task)
+    return {} if vocabulary is None or vocabulary <= config.tokenizer.vocab_size else {VOCABULARY: vocabulary}
 
 
 def _tokenizer_to_change(config: Config, data: Prepared, given_names: Collection[str]) -> dict[str, Any]:
