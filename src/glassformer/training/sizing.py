@@ -161,9 +161,10 @@ RULES = {
 }
 """Task -> rules. Language models were measured in runs of 10 seconds, 3 minutes and 12 minutes, with characters as
 tokens and Muon: the best models read 1 to 2 tokens per weight. Their tying and weight decay were measured with 8,192
-byte pairs on 4 MB, their dropout where a text is read 4, 23 and 40 times, and their tokenizers on 0.1 and 1 MB; the
-limits in between are guesses. Translation was measured on Multi30k in 30 minutes, and classification on 6,600 news
-texts in 3 minutes (`benchmarks/results/tried.md`). The other values are guesses."""
+byte pairs on 4 MB, their dropout where a text is read 4, 23 and 40 times, and their tokenizers on six texts of 0.1 to
+20 MB (`benchmarks/results/vocabulary.jsonl`); the limits in between are guesses. Translation was measured on Multi30k
+in 30 minutes, and classification on 6,600 news texts in 3 minutes (`benchmarks/results/tried.md`). The other values are
+guesses."""
 
 
 def rules_of(task: str) -> SizingRules:
