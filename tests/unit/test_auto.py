@@ -192,7 +192,7 @@ def test_a_large_text_is_tokenized_once(kind: str, trained: int, machine: Any, t
         lines = ({"text": text[start : start + 1000], "x": "y" * 2000} for start in range(0, len(text), 1000))
         path.write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
     notes: list[str] = []
-    config = config.replace(data=config.data.replace(source=str(path), document=None))
+    config = config.replace(data=config.data.replace(source=str(path)))
     sizes = auto_sizes.size_run(config, (), tmp_path / "run", 1.0, notes.append)
     assert sizes.chosen["tokenizer.vocab_size"] == sizes.config.tokenizer.vocab_size == 4096
     assert sum("training the tokenizer" in each for each in notes) == trained, notes
