@@ -14,6 +14,8 @@ import torch
 
 from glassformer.base.config import Config
 from glassformer.model.precision import Speeds, cache_speeds
+from glassformer.runs.run_text import prepare_run_text
+from glassformer.text.prepare import Prepared
 from glassformer.training import auto_sizes
 from glassformer.training.sizing import RULES, SHAPES, SIZED, ModelShape, SizingCase
 from glassformer.training.step_measurement import Probe
@@ -181,21 +183,36 @@ def test_the_tokenizer_suits_the_size_of_the_text(
     assert not sizes.chosen.keys() & set(said)
 
 
-@pytest.mark.parametrize(("kind", "trained"), [("txt", 1), ("jsonl", 2)])
-def test_a_large_text_is_tokenized_once(kind: str, trained: int, machine: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("size", "kind", "chosen"),
+    [
+        (2_000_000, "txt", [("bpe", 4096)]),
+        (2_000_000, "jsonl", [("bpe", 8192), ("bpe", 4096)]),
+        (50_000, "jsonl", [("bpe", 512), ("characters", 300)]),
+    ],
+)
+def test_a_large_text_is_tokenized_once(
+    size: int, kind: str, chosen: list[tuple[str, int]], machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The size of a file suggests the vocabulary; a file that has more than its text is tokenized again."""
     machine(lambda settings: 1e11)
-    config = text_of(tmp_path, 2_000_000)
+    config = text_of(tmp_path, size)
     text = Path(config.data.source).read_text(encoding="utf-8")
     path = tmp_path / f"text.{kind}"
     if kind == "jsonl":
-        lines = ({"text": text[start : start + 1000], "x": "y" * 2000} for start in range(0, len(text), 1000))
+        lines = ({"text": text[start : start + 1000], "x": "y" * 3000} for start in range(0, len(text), 1000))
         path.write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
-    notes: list[str] = []
+    prepared: list[tuple[str, int]] = []
+
+    def prepare(config: Config, folder: Path, note: Callable[[str], None]) -> Prepared:
+        prepared.append((config.tokenizer.kind, config.tokenizer.vocab_size))
+        return prepare_run_text(config, folder, note)
+
+    monkeypatch.setattr(auto_sizes, "prepare_run_text", prepare)
     config = config.replace(data=config.data.replace(source=str(path)))
-    sizes = auto_sizes.size_run(config, (), tmp_path / "run", 1.0, notes.append)
-    assert sizes.chosen["tokenizer.vocab_size"] == sizes.config.tokenizer.vocab_size == 4096
-    assert sum("training the tokenizer" in each for each in notes) == trained, notes
+    sizes = sized(config, tmp_path)
+    assert prepared == chosen
+    assert (sizes.config.tokenizer.kind, sizes.config.tokenizer.vocab_size) == chosen[-1]
 
 
 @pytest.mark.parametrize(

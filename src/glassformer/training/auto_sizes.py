@@ -134,16 +134,14 @@ def _size(
     config = resolve_precision(config)
     preliminary_settings: dict[str, Any] = {PRECISION: config.train.precision} if is_open else {}
     estimate = {} if VOCABULARY in given_names else _larger_vocabulary(config, folder)
-    preliminary_settings |= estimate
-    config = _with_settings(config, estimate)
-    data = prepare_run_text(config, token_cache(folder), note)
+    data = prepare_run_text(_with_settings(config, estimate), token_cache(folder), note)
     changes = (
         _tokenizer_to_change(config, data, given_names) if data.kind.running_text else _sizes_to_change(config, data)
     )
     data_settings = {name: value for name, value in changes.items() if name not in given_names}
-    if data_settings:
-        preliminary_settings |= data_settings
-        config = _with_settings(config, data_settings)
+    preliminary_settings |= data_settings
+    config = _with_settings(config, data_settings)
+    if data_settings != estimate:
         data = prepare_run_text(config, token_cache(folder), note)
     case = _sizing_case(config, data, spent())
     time_limit = 60 * (config.train.minutes or MINUTES)
@@ -182,12 +180,12 @@ def _size(
 def _larger_vocabulary(config: Config, folder: Path) -> dict[str, Any]:
     """Return a larger vocabulary size if the sizes of the files suggest it, so that a large text is tokenized once.
 
-    Files may contain more than their text: the choice is repeated for the training split (`_tokenizer_to_change`).
+    It is only an estimate, because files may contain more than their text.
     """
     source = config.data.source
     if config.train.task in EXAMPLES or is_encoded(Path(source).expanduser()):
         return {}
-    if config.tokenizer.kind != ALWAYS_FITTING:  # a vocabulary that proves too large is not reduced
+    if config.tokenizer.kind != ALWAYS_FITTING:  # other kinds refuse a text that proves too small for it
         return {}
     with located(source, token_cache(folder)) as location:
         size = sum(path.stat().st_size for path, _ in location.files)
