@@ -83,11 +83,21 @@ def written(name: str, data: Path, folder: Path) -> Path:
     return path
 
 
+class RefusedError(Exception):
+    """A command ended with an error of its input, such as too small a vocabulary."""
+
+
 def glass(words: list[str], folder: Path) -> dict[str, Any]:
-    """Run a command with --json, and return its result."""
+    """Run a command with --json, and return its result.
+
+    Raises:
+        RefusedError: the command refused its input.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "glassformer", *words, "--json"], cwd=folder, capture_output=True, text=True, check=False
     )
+    if done.returncode == 2:
+        raise RefusedError(done.stderr)
     if done.returncode:
         raise SystemExit(f"glass {' '.join(words)} failed:\n{done.stderr}")
     return dict(json.loads(done.stdout))
@@ -147,7 +157,8 @@ def wanted_runs(options: argparse.Namespace) -> Iterator[tuple[str, float, str]]
 def found(runs: list[Run], text: str, minutes: float, where: dict[str, Any]) -> dict[str, float]:
     """Return choice -> mean bits per byte over the seeds of the runs of a cell; `where` is a `machine()`.
 
-    A choice to which characters of the held-out text are unknown has no bits per byte, and is left out.
+    A choice that the text does not allow, or to which characters of the held-out text are unknown, is left out: it has
+    no bits per byte.
     """
     cell = {"text": text, "minutes": minutes, **where}
     values: dict[str, list[float]] = {}
@@ -206,7 +217,10 @@ def main() -> int:
                     key = {"text": text, "minutes": minutes, "choice": choice, "seed": seed, **machine()}
                     if any(key.items() <= run.items() for run in read(options.out)):
                         continue
-                    run = trained(written(text, options.data.resolve(), Path(name)), minutes, choice, seed)
+                    try:
+                        run = trained(written(text, options.data.resolve(), Path(name)), minutes, choice, seed)
+                    except RefusedError as error:
+                        run = {"bits_per_byte": None, "refused": str(error).splitlines()[-2:]}
                     with options.out.open("a", encoding="utf-8") as file:
                         file.write(json.dumps({**key, **run}) + "\n")
                     print(f"{text}, {minutes:g} minutes, {choice}: {run['bits_per_byte']}", flush=True)

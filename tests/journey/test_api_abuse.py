@@ -294,7 +294,7 @@ def test_requests_that_are_being_answered_are_not_cut_off(narrow: Served) -> Non
 
 @pytest.mark.thorough
 def test_event_streams_that_begin_together_are_limited(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "STREAMS", 3)
+    monkeypatch.setattr(events, "EVENT_STREAMS", 3)
     head = f"GET /api/runs/book/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
     with folder_lock(served.registry.run("book").folder):  # so that the run counts as training
         for _ in range(2):  # the first streams no longer count after they have ended

@@ -47,3 +47,35 @@ def test_a_command_without_torch_says_what_to_install(arguments: list[str], tmp_
         "the package torch is not installed",
         f"Install glassformer with the packages that it needs: {install_command()}",
     ]
+
+
+ONLY = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Refusing(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in ALLOWED | sys.stdlib_module_names:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Refusing())
+from glassformer.app.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_the_course_without_torch_needs_only_the_packages_that_its_page_names(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "learn.md").read_text(encoding="utf-8")
+    (named,) = [line.split()[2:] for line in page.splitlines() if line.startswith("pip install numpy")]
+    requirements = {"markdown_it", "mdurl", "pygments"}  # of rich
+    allowed = {*named, *requirements, "glassformer", "glassformer_course"}
+    for words in ("list", "start 2", "check 2", "progress"):  # the answer to check is not written yet
+        done = subprocess.run(
+            [sys.executable, "-c", f"ALLOWED = {allowed}{ONLY}", "learn", *words.split()],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "is not installed" not in done.stderr, (words, done.stderr)
+        assert done.returncode == (2 if words == "check 2" else 0), (words, done.stdout, done.stderr)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +58,40 @@ def records(task: Task, source: str, folder: Path, **settings: Any) -> tuple[lis
         found = survey(opened)
         kept = kept_records(opened) if not opened.kind.running_text else opened.records(Tally())
         return [piece.texts + piece.labels for piece in kept], "\n".join(found.tally.notes())
+
+
+def offline(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse every use of the network from Python: an audit hook."""
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
+        raise RuntimeError(f"{event} {arguments}")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("suffix", [".csv", *SUFFIXES])
+def test_reading_a_table_uses_no_network(suffix: str, tmp_path: Path) -> None:
+    """In a network namespace of its own, if the machine allows one; Python's sockets are refused in any case."""
+    columns = {"text": ["http://example.org/a", "s3://bucket/b", "plain"], "label": ["a", "b", "a"]}
+    if suffix == ".csv":
+        (tmp_path / "table.csv").write_text("text,label\nhttp://example.org/a,a\ns3://bucket/b,b\nplain,a\n", "utf-8")
+    else:
+        table(tmp_path, suffix, columns)
+    code = (
+        "import sys; from tests.unit.test_table_values import offline; sys.addaudithook(offline)\n"
+        "from glassformer.app.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    alone = ["unshare", "--user", "--map-root-user", "--net"]
+    allowed = shutil.which("unshare") and subprocess.run([*alone, "true"], capture_output=True).returncode == 0
+    words = ["data", "look", f"table{suffix}", "--task", "classify", "--tokenizer.kind", "bytes"]
+    done = subprocess.run(
+        [*(alone if allowed else []), sys.executable, "-c", code, *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "3 labelled texts" in done.stdout + done.stderr
 
 
 @pytest.mark.thorough

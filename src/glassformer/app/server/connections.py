@@ -29,6 +29,8 @@ BODY_SECONDS = 30.0
 """Maximum time to receive the body of a request."""
 READ_SECONDS = 10.0
 """Maximum time for which a client may accept nothing of a response."""
+EVENT_STREAMS = 32
+"""Maximum number of parallel streams of events; see `events`."""
 
 
 class Connection(H11Protocol):

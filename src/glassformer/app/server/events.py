@@ -25,14 +25,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from glassformer.app.server.connections import EVENT_STREAMS
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.runs.folder import Run
 
 SECONDS = 0.5
 """Seconds between two reads of the run's files."""
-STREAMS = 32
-"""Maximum number of parallel streams."""
 MOST_LINES = 2_000
 """Maximum number of lines per read; the next read continues after them."""
 
@@ -115,9 +114,9 @@ async def events_of(request: Request, registry: ModelRegistry, name: str) -> Res
             await anyio.sleep(SECONDS if training else 0)
         yield ServerSentEvent("{}", event="end")
 
-    if getattr(request.app.state, "streams", 0) >= STREAMS:  # without an await before `_EventStream` counts
+    if getattr(request.app.state, "streams", 0) >= EVENT_STREAMS:  # without an await before `_EventStream` counts
         raise RefusedRequestError(
-            f"there are already {STREAMS} event streams", "Close another page of this server.", 429
+            f"there are already {EVENT_STREAMS} event streams", "Close another page of this server.", 429
         )
     return _EventStream(stream())
 
