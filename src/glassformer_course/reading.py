@@ -15,8 +15,6 @@ from glassformer_course.exercise import Exercise
 
 LARGEST = 4_000_000  # bytes of a file
 ANSWER = "answer"  # tag of a notebook's answer cell
-CHECKS = ("glassformer_course", "glassformer.learn")
-"""Modules from which a notebook may import `check`; the second is the name in an earlier version."""
 
 
 def read_answer(path: Path, exercise: Exercise) -> str:
@@ -95,7 +93,7 @@ def _without_commands(source: str) -> str:
 def _is_notebook_statement(node: ast.stmt) -> bool:
     """Return whether a statement is an IPython command, imports the check, or calls `check` or `hint`."""
     if isinstance(node, ast.ImportFrom):
-        return node.module in CHECKS
+        return node.module == "glassformer_course"
     call = node.value if isinstance(node, ast.Expr) else None
     if not isinstance(call, ast.Call):
         return False

@@ -61,7 +61,7 @@ def traced(subject: Subject, name: str) -> tuple[AttentionTrace, int]:
 def weights_of(subject: Subject, name: str) -> Floats:
     """Return the (T, S) weights of a head, NaN where masked."""
     part, place = traced(subject, name)
-    found = part.weights[0, place].masked_fill(~part.allowed[0, 0].expand_as(part.weights[0, place]), math.nan)
+    found = part.pattern[0, place].masked_fill(~part.allowed[0, 0].expand_as(part.pattern[0, place]), math.nan)
     return found.double().numpy()
 
 
@@ -244,7 +244,7 @@ def test_the_alignment_equals_cross_attention(
 ) -> None:
     shown = page("alignment", "en-de", site="dec.0.cross", of=-1 if head is None else head)
     part, _ = traced(subject("en-de"), "dec.0.cross.0")
-    weights = part.weights[0].double().numpy()
+    weights = part.pattern[0].double().numpy()
     expected = weights.mean(axis=0) if head is None else weights[head]
     rows = rows_of(copied(shown))
     found = np.array([float(row["value"]) for row in rows if row["what"] == "weight"]).reshape(expected.shape)

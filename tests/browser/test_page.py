@@ -151,12 +151,6 @@ def test_the_back_button_returns(page: Visit) -> None:
     shown.wait_for_selector("h2:text-is('Attention map')")
 
 
-def test_a_link_with_the_former_name_of_a_view_opens_it(page: Visit) -> None:
-    shown = page("proof", "book")
-    shown.wait_for_selector("h2:text-is('Verification report')")
-    expect_in_url(shown, "#verification?")  # the new name
-
-
 def test_errors_show_a_remedy(page: Visit) -> None:
     shown = page("attention", "book", "the dog " * 60, refused=True)
     lines = shown.locator("[role=alert] p").all_inner_texts()

@@ -31,11 +31,6 @@ def told(name: str, folder: Path, *more: str) -> dict[str, Any]:
     return facts
 
 
-def test_the_earlier_names_of_options_work(task_home: Path) -> None:
-    now = told("lm", task_home, "--view", "occlusion", "--position", "0")
-    assert told("lm", task_home, "--view", "blank", "--place", "0") == now
-
-
 def shown(name: str, folder: Path, *more: str) -> str:
     """Return the output of `glass attribute` without --json for a run and its text in `DOES`."""
     done = here("attribute", f"runs/{name}", DOES[name][1], *more, folder=folder)

@@ -161,13 +161,6 @@ def test_invalid_requests_are_refused(task_home: Path) -> None:
     assert "--sort" in error("--sort", "size")
 
 
-def test_the_former_name_of_an_order_is_accepted_with_a_note(task_home: Path) -> None:
-    former = here("heads", "runs/lm", "--sort", "place", folder=task_home)
-    assert former.returncode == 0
-    assert "--sort place is now --sort layer" in former.stderr
-    assert former.stdout == here("heads", "runs/lm", "--sort", "layer", folder=task_home).stdout
-
-
 def test_self_and_cross_attention_of_a_translator_are_distinguished(task_home: Path) -> None:
     facts, _ = told("runs/two", task_home)
     reasons = {(each["part"], each["role"]): each["reason"] for each in facts["left_out"]}

@@ -124,7 +124,7 @@ def test_a_view_gives_the_librarys_numbers(server: Served) -> None:
     assert answer.headers["content-type"] == "application/octet-stream"
     found = Binary.unpacked(answer.content)
     cells = np.frombuffer(found.data, "<f4").reshape(found.header["shape"])
-    real = opened.subject(TEXT).trace().stack.blocks[0].attention.weights[0, 1].numpy()
+    real = opened.subject(TEXT).trace().stack.blocks[0].attention.pattern[0, 1].numpy()
     np.testing.assert_allclose(np.nan_to_num(cells), real, atol=1e-6)
 
 

@@ -57,10 +57,10 @@ def test_maps_equal_the_attention_weights(family: str) -> None:
             for part, attention in (("self", block.attention), ("cross", block.cross)):
                 if attention is None:
                     continue
-                allowed = attention.allowed.expand(attention.weights.shape)[0].numpy()  # (H, T, S)
+                allowed = attention.allowed.expand(attention.pattern.shape)[0].numpy()  # (H, T, S)
                 for head in range(4):
                     cells = found.maps[HeadSite(Site(name, layer, part), head)]
-                    np.testing.assert_allclose(np.nan_to_num(cells), attention.weights[0, head].numpy(), atol=1e-6)
+                    np.testing.assert_allclose(np.nan_to_num(cells), attention.pattern[0, head].numpy(), atol=1e-6)
                     np.testing.assert_array_equal(np.isnan(cells), ~allowed[head])
                     seen += 1
     assert seen == len(found.maps)
@@ -88,7 +88,7 @@ def test_one_head_can_be_recorded_beside_removed_heads() -> None:
     every = record_attention_maps(what)
     assert [str(head) for head in every.maps] == ["dec.0.self.0", "dec.0.self.2", "dec.0.self.3"]
     one = record_attention_maps(what, find_head(model, "dec.0.self.2"))
-    weights = trace(model, torch.tensor([what.ids])).stack.blocks[0].attention.weights[0, 1]  # the second that is left
+    weights = trace(model, torch.tensor([what.ids])).stack.blocks[0].attention.pattern[0, 1]  # the second that is left
     (cells,) = one.maps.values()
     np.testing.assert_allclose(np.nan_to_num(cells), weights.numpy(), atol=1e-6)
     assert "dec.0.self.2" in {text.get_text().split(":")[0] for text in draw_attention(one).texts}

@@ -245,12 +245,12 @@ def test_a_rollout_equals_the_product_of_its_layers() -> None:
 
     memory = torch.eye(SOURCE, dtype=torch.float64)
     for block in seen.source.blocks:
-        memory = (half(block.attention.weights) + torch.eye(SOURCE) / 2) @ memory
+        memory = (half(block.attention.pattern) + torch.eye(SOURCE) / 2) @ memory
     whole = torch.cat([torch.zeros(LENGTH, SOURCE), torch.eye(LENGTH)], dim=1).double()  # (T, S + T)
     for block in seen.stack.blocks:
-        whole = (half(block.attention.weights) + torch.eye(LENGTH) / 2) @ whole
+        whole = (half(block.attention.pattern) + torch.eye(LENGTH) / 2) @ whole
         assert block.cross is not None
-        from_source = torch.cat([half(block.cross.weights) @ memory, torch.zeros(LENGTH, LENGTH)], dim=1)
+        from_source = torch.cat([half(block.cross.pattern) @ memory, torch.zeros(LENGTH, LENGTH)], dim=1)
         whole = whole / 2 + from_source
     found = rollout(seen)
     assert found.source is not None
@@ -351,7 +351,7 @@ def test_agreement_has_every_layer_and_measure(family: str) -> None:
         assert row.correlation is not None
         assert -1 <= row.correlation <= 1
     first = found.rows[0]
-    weights = seen.stack.blocks[0].attention.weights[0].mean(dim=0)  # (T, T)
+    weights = seen.stack.blocks[0].attention.pattern[0].mean(dim=0)  # (T, T)
     expected = []
     for n, output in enumerate(case.outputs):
         sees = output.reads[-1] + 1 if causal else LENGTH
@@ -402,7 +402,7 @@ def test_a_patched_part_equals_a_single_patch(part: str) -> None:
         for row, site in enumerate(grid.sites):
             column = len(grid.columns[row]) - 1
             name = f"{site}.{grid.columns[row][column]}" if part == "heads" else site
-            clean = record(case.model, asked.clean, asked.target, keep=(f"{site}.mixed" if part == "heads" else site,))
+            clean = record(case.model, asked.clean, asked.target, keep=(f"{site}.z" if part == "heads" else site,))
             value = clean[name]  # (1, T, D) or (1, T, K)
             where = torch.zeros(1, value.shape[1], dtype=torch.bool)
             where[0, column] = True

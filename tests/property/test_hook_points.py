@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.inspection.catalogue import HOOK_POINTS, TENSOR_KINDS, catalogue
-from glassformer.inspection.recording import record
 from glassformer.model.attention import Attention, Mask
 from glassformer.model.cache import Cache
 from glassformer.model.pruned_attention import head_numbers, kv_index
@@ -187,14 +186,6 @@ def test_the_table_of_names_fits_the_model(family: str) -> None:
         if ".cross." in entry.name:
             path = path.replace(".attention.", ".cross.")
         assert path in modules, (entry.name, path)
-
-
-def test_older_names_are_accepted() -> None:
-    model = model_of("decoder")
-    found = record(model, tokens(2, 13), keep=("mixed",))
-    assert set(found) == {f"dec.{layer}.self.z" for layer in range(3)}
-    assert torch.equal(found["dec.0.self.mixed"], found["dec.0.self.z"])
-    assert torch.equal(record(model, tokens(2, 13), keep=("dec.0.self.mixed",))["dec.0.self.z"], found["dec.0.self.z"])
 
 
 SCORES = re.compile(r"@ \w*k\.(transpose|swapaxes|mT)|@ np\.swapaxes\(k|scaled_dot_product_attention\(|hts\", q, k")

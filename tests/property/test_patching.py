@@ -58,10 +58,10 @@ def values(found: Trace, family: str) -> dict[str, Tensor]:
             for part, attention in (("self", block.attention), ("cross", block.cross)):
                 if attention is not None:
                     kept[f"{name}.{n}.{part}"] = attention.output
-                    kept[f"{name}.{n}.{part}.pattern"] = attention.weights
+                    kept[f"{name}.{n}.{part}.pattern"] = attention.pattern
                     for head in range(6):
-                        kept[f"{name}.{n}.{part}.{head}"] = attention.mixed[:, head]
-                        kept[f"{name}.{n}.{part}.{head}.pattern"] = attention.weights[:, head]
+                        kept[f"{name}.{n}.{part}.{head}"] = attention.z[:, head]
+                        kept[f"{name}.{n}.{part}.{head}.pattern"] = attention.pattern[:, head]
     return kept
 
 
@@ -203,11 +203,11 @@ def test_attention_can_be_directed_to_the_first_real_token() -> None:
     with patch(model, {"dec.1.self": KnockOut()}):
         found = trace(model, ids, real=real).stack.blocks[1].attention
     first = torch.stack([found.v[0, :, 0], found.v[1, :, 4]])  # (B, H, K)
-    assert torch.equal(found.mixed, first[:, :, None].expand_as(found.mixed))
+    assert torch.equal(found.z, first[:, :, None].expand_as(found.z))
     with patch(model, {"dec.1.self.2": KnockOut(where=torch.tensor([[True], [False]]))}):
         one = trace(model, ids, real=real).stack.blocks[1].attention
-    assert torch.equal(one.mixed[0, 2], first[0, 2].expand_as(one.mixed[0, 2]))
-    assert not torch.allclose(one.mixed[1, 2, 5:], first[1, 2].expand_as(one.mixed[1, 2, 5:]), atol=1e-3)
+    assert torch.equal(one.z[0, 2], first[0, 2].expand_as(one.z[0, 2]))
+    assert not torch.allclose(one.z[1, 2, 5:], first[1, 2].expand_as(one.z[1, 2, 5:]), atol=1e-3)
 
 
 @pytest.mark.parametrize("positions", POSITIONS)

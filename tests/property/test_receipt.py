@@ -199,7 +199,7 @@ def test_a_head_is_split_by_source_token(kv_heads: int) -> None:
             assert len(sources) == (LENGTH if name == "head" else SOURCE)
             for place, value in enumerate(sources):
                 v = each.v[0, head * kv_heads // 6, place]  # (K)
-                term = each.weights[0, head, PLACE, place] * (columns @ v) @ model.head.weight[TOKEN]
+                term = each.pattern[0, head, PLACE, place] * (columns @ v) @ model.head.weight[TOKEN]
                 assert value == pytest.approx(float(term), abs=1e-12)
             if name == "head":
                 assert set(sources[PLACE + 1 :]) == {0.0}, "from tokens that cannot be seen"

@@ -163,7 +163,7 @@ def test_cached_generation_records_the_last_row_of_the_full_trace(choice: dict[s
         for slot, row in enumerate(step.rows):
             alone = trace(model, torch.tensor([texts[row]])).stack
             for layer, block in enumerate(alone.blocks):
-                want = block.attention.weights[0, :, -1]  # (H, T)
+                want = block.attention.pattern[0, :, -1]  # (H, T)
                 pattern = found[f"dec.{layer}.self.pattern"]  # (B, H, T, S)
                 last = min(len(texts[row]), pattern.shape[2]) - 1  # prompts are padded on the right
                 seen = pattern[slot, :, last]  # (H, S)

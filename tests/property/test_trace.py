@@ -135,14 +135,12 @@ def check_attention(part: AttentionTrace) -> None:
     shown = part.scaled if part.bias is None else part.scaled + part.bias
     assert torch.equal(part.masked, shown.masked_fill(~part.allowed, -math.inf))
     weights = part.masked.softmax(-1).nan_to_num(0.0)  # (B, H, T, S)
-    close(part.weights, weights)
-    assert part.weights is part.pattern
-    assert part.mixed is part.z
-    assert (part.weights[~part.allowed.expand_as(part.weights)] == 0).all()
-    alive = part.allowed.any(-1).expand(part.weights.shape[:-1])  # (B, H, T)
-    close(part.weights.sum(-1), alive.float())
-    close(part.mixed, part.weights @ values)
-    assert len({part.scores.shape, part.scaled.shape, part.weights.shape}) == 1
+    close(part.pattern, weights)
+    assert (part.pattern[~part.allowed.expand_as(part.pattern)] == 0).all()
+    alive = part.allowed.any(-1).expand(part.pattern.shape[:-1])  # (B, H, T)
+    close(part.pattern.sum(-1), alive.float())
+    close(part.z, part.pattern @ values)
+    assert len({part.scores.shape, part.scaled.shape, part.pattern.shape}) == 1
     added = 0.0 if part.output_bias is None else part.output_bias
     close(part.head_outputs.sum(dim=1), part.output - added)
     assert (part.rotation is None) == torch.equal(part.q, part.q_unrotated)
@@ -195,7 +193,7 @@ def test_a_row_of_only_padding_attends_to_nothing(family: str) -> None:
         check_attention(attention)
     padded = (found.source or found.stack).blocks[0].attention
     assert not padded.allowed[1].any()
-    assert not padded.weights[1].any()
+    assert not padded.pattern[1].any()
 
 
 def test_the_causal_mask_and_the_window_are_in_the_trace() -> None:

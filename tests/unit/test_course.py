@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import glassformer_course
-from glassformer import learn
 from glassformer.app.cli.main import COMMANDS, COURSE, command_module, main
 from glassformer.app.course import GROUP, course_module
 from glassformer.base.errors import GlassError
@@ -93,12 +92,3 @@ def test_without_the_course_the_command_says_so_in_two_lines(words: list[str]) -
         [sys.executable, "-I", "-S", "-c", f"{code}main(['--help'])"], capture_output=True, text=True, check=True
     )
     assert all(f"glass {name} " in shown.stdout for name in COMMANDS)
-
-
-def test_notebooks_of_an_earlier_version_find_the_check(capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, object] = {}
-    exec('from glassformer.learn import check, hint\nhint("softmax", 1)', names)
-    assert (names["check"], names["hint"]) == (glassformer_course.check, glassformer_course.hint)
-    assert capsys.readouterr().out.startswith("Hint 1: ")
-    with pytest.raises(AttributeError, match="has no attribute 'checking': it provides only check and hint"):
-        learn.checking  # noqa: B018

@@ -113,7 +113,6 @@ HELPER = cell("import numpy as np\ndef total(x):\n    return np.exp(x).sum(axis=
         [HELPER, cell("%timeit 3\n" + ANSWER + "!ls", "answer"), cell("1 / 0")],
         [HELPER, cell(ANSWER), cell("softmax(np.ones(3)) / 0")],
         [HELPER, cell("%%time\n" + ANSWER + "from glassformer_course import check\ncheck('softmax', softmax)")],
-        [HELPER, cell(ANSWER + "from glassformer.learn import check, hint\ncheck('softmax', softmax)")],
         [HELPER, cell(ANSWER + "get_ipython().run_line_magic('timeit', '1')", "answer"), cell("def softmax(x): 1 / 0")],
     ],
 )

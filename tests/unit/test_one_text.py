@@ -223,7 +223,7 @@ def test_means_are_computed_without_padding(models: dict[str, AnyTextModel], nam
         batch = data.batch([row])
         given = (batch.source, batch.inputs) if name == "turn" else (batch.inputs,)
         site = part.rpartition(".")[0]
-        kept = record(model, *given, keep=[f"{site}.mixed", "dec.0.feedforward"])
+        kept = record(model, *given, keep=[f"{site}.z", "dec.0.feedforward"])
         alone.append((kept[part][0], kept["dec.0.feedforward"][0]))
     for number, each in enumerate((part, "dec.0.feedforward")):
         real = torch.cat([parts[number] for parts in alone]).double().mean(0)

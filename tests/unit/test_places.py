@@ -155,7 +155,7 @@ def test_importance_of_all_outputs_agrees_with_agreement(family: str) -> None:
             row = next(row for row in rows if (row.layer, row.measure, row.side) == (1, measure, name))
             assert row.correlation is not None
             assert (len(known), abs(np.mean(known) - row.correlation) < 1e-12) == (row.outputs, True)
-    part = made.stack.blocks[1].attention.weights[0].double().mean(dim=0)
+    part = made.stack.blocks[1].attention.pattern[0].double().mean(dim=0)
     assert each[3][0].attention is not None
     assert torch.equal(each[3][0].attention, part[3])
     assert torch.equal(each[3][0].blanked, occlusion.row[3])

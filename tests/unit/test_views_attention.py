@@ -88,7 +88,7 @@ def weights_of(trace: Trace, head: str) -> Floats:
     """Return the (T, S) attention weights, NaN where masked."""
     site, _, number = head.rpartition(".")
     here = part(trace, site)
-    found = here.weights[0, here.heads.index(int(number))].masked_fill(~here.allowed[0, 0], math.nan)
+    found = here.pattern[0, here.heads.index(int(number))].masked_fill(~here.allowed[0, 0], math.nan)
     return found.numpy()
 
 
@@ -245,7 +245,7 @@ def test_the_steps_of_a_score_are_returned(registry: ModelRegistry, name: str) -
     here = part(traced(opened), site)
     for place, number in enumerate(here.heads):
         scores = here.scaled[0, place, query]
-        weights = here.weights[0, place, query]
+        weights = here.pattern[0, place, query]
         bias = 0 if here.bias is None else here.bias[0, place, query]
         allowed = here.allowed[0, 0, query]
         for key in (0, 3, len(scores) - 1):
@@ -268,7 +268,7 @@ def test_the_steps_of_a_score_are_returned(registry: ModelRegistry, name: str) -
 @pytest.mark.parametrize("head", [None, 1])
 def test_an_alignment_equals_the_cross_attention(registry: ModelRegistry, head: int | None) -> None:
     opened = registry.open("turn")
-    here = part(traced(opened), "dec.1.cross").weights[0].double()
+    here = part(traced(opened), "dec.1.cross").pattern[0].double()
     real = (here.mean(0) if head is None else here[head]).numpy()
     answer = ask(opened, "alignment", head=head, beams=2)
     header = answer.header

@@ -210,7 +210,7 @@ def test_the_difference_of_two_maps(registry: ModelRegistry) -> None:
     for name, head in (("book", 1), ("post", 0)):
         model = library(registry.open(name))
         attention = subject_of(model, TEXTS[name]).trace().stack.blocks[0].attention
-        maps.append(attention.weights[0, head].numpy())
+        maps.append(attention.pattern[0, head].numpy())
     T = len(maps[0])
     found = np.frombuffer(answer.data, "<f4").reshape(3, T, T)
     hidden = np.triu(np.ones((T, T), dtype=bool), 1)

@@ -227,10 +227,6 @@ def test_runs_without_probabilities_of_a_text_have_no_probes(registry: ModelRegi
 # the report
 
 
-def test_the_view_has_an_alias() -> None:
-    assert find_view("proof") is find_view("verification")
-
-
 @pytest.mark.thorough
 def test_the_report_is_saved_with_the_hash_of_its_weights(
     registry: ModelRegistry, scripts: list[tuple[str, list[float]]]

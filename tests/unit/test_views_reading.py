@@ -194,7 +194,7 @@ def test_importance_equals_the_librarys(run: str, registry: ModelRegistry, subje
     shown = ask(opened, "importance", layer=0)
     rows = list(output.reads)
     rolled = rollout(made)
-    weights = made.stack.blocks[0].attention.weights[0].double().mean(dim=0)[rows].mean(dim=0)
+    weights = made.stack.blocks[0].attention.pattern[0].double().mean(dim=0)[rows].mean(dim=0)
     own = shown["sides"][0]
     assert near(own["attention"], weights)
     assert near(own["rollout"], rolled.row[0][rows].mean(dim=0))

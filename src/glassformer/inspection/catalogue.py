@@ -50,8 +50,6 @@ of `record` selects along T.
 ALL_TENSOR_KINDS = tuple(TENSOR_KINDS)
 ATTENTION_TENSOR_KINDS = ("q", "k", "v", "scores", "pattern", "z", "head_output")
 """Kinds of tensors inside each self- and cross-attention layer."""
-OLDER_NAMES = {"mixed": "z"}
-"""Former names of kinds, which are accepted as input but never returned."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +92,6 @@ The last `resid` is the output of the last block instead of the input of a block
 `encoder` and `decoder`, and cross-attention has the same hook points below `cross`. With rotary positions, q and k
 correspond to TransformerLens' rotated `hook_rot_q` and `hook_rot_k`.
 """
-
-
-def current_name(name: str) -> str:
-    """Replace the former name of a kind by the current one: `dec.0.self.mixed` -> `dec.0.self.z`."""
-    before, dot, last = name.rpartition(".")
-    return f"{before}{dot}{OLDER_NAMES.get(last, last)}"
 
 
 @dataclass(frozen=True)
@@ -200,7 +192,6 @@ def select_entries(model: Model, keep: Sequence[str]) -> list[Recordable]:
                 f"keep contains {each!r}, which is not a name",
                 "Give names of tensors or kinds; to call a function in the forward pass, use a PyTorch hook.",
             )
-    keep = [current_name(name) for name in keep]
     for name in keep:
         if name not in entries and name not in TENSOR_KINDS:
             raise GlassError(f"this model has no tensor {name!r} to record", nearest(name, [*TENSOR_KINDS, *entries]))

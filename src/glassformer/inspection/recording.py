@@ -26,7 +26,7 @@ from torch import Tensor
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
-from glassformer.inspection.catalogue import Recordable, batch_sizes, current_name, select_entries
+from glassformer.inspection.catalogue import Recordable, batch_sizes, select_entries
 from glassformer.inspection.hooks import Tap, tapped
 from glassformer.inspection.sites import attentions, stacks
 from glassformer.inspection.trace import check_inputs, head_outputs
@@ -48,7 +48,7 @@ class Recording(Mapping[str, Tensor]):
     """Tensors of one forward pass by name. Each access returns a copy, so the recording cannot be modified.
 
     Single heads have names, too: `dec.1.self.2` is the head's slice of `z`, `dec.1.self.2.pattern` its slice of
-    `pattern`, and so on, except `k` and `v`, which several heads may share. `mixed` is a former name of `z`.
+    `pattern`, and so on, except `k` and `v`, which several heads may share.
 
     Args:
         values: tensors by name, on the CPU.
@@ -60,7 +60,6 @@ class Recording(Mapping[str, Tensor]):
         self._heads = heads
 
     def __getitem__(self, name: str) -> Tensor:
-        name = current_name(name)
         if name in self._values:
             return self._values[name].clone()
         components = name.split(".")

@@ -65,16 +65,6 @@ class AttentionTrace:
         """Unscaled scores q kᵀ, (B, H, T, S): √K times `scaled`, because the model divides the queries by √K."""
         return self.scaled * math.sqrt(self.q.shape[-1])
 
-    @property
-    def weights(self) -> Tensor:
-        """Attention weights, (B, H, T, S): the older name of `pattern`."""
-        return self.pattern
-
-    @property
-    def mixed(self) -> Tensor:
-        """Weighted values, (B, H, T, K): the older name of `z`."""
-        return self.z
-
 
 @dataclass(frozen=True, eq=False)
 class FeedForwardTrace:

@@ -80,7 +80,7 @@ class Trained:
 
     def attention_weights(self, ids: Sequence[int], layer: int = 0) -> Tensor:
         """Return the attention weights of one decoder layer on some tokens: (H, T, T)."""
-        return trace(self.model, torch.tensor([list(ids)])).stack.blocks[layer].attention.weights[0]
+        return trace(self.model, torch.tensor([list(ids)])).stack.blocks[layer].attention.pattern[0]
 
     def labels(self, ids: Sequence[int]) -> list[str]:
         """Return the token texts that label the rows and columns of a map."""

@@ -5,8 +5,6 @@ import { LEVELS } from "./levels";
 export type Theme = "system" | "light" | "dark";
 
 const FIRST_VIEW = "write";
-/** Views that were renamed, by their former names, so that existing links still work. */
-const FORMER_NAMES: Record<string, string> = { proof: "verification" };
 
 class PageState {
   view = $state(FIRST_VIEW);
@@ -71,7 +69,7 @@ class PageState {
   #read(): void {
     const [view, query] = location.hash.slice(1).split("?", 2);
     const given = new URLSearchParams(query ?? "");
-    this.view = FORMER_NAMES[view!] ?? (view || FIRST_VIEW);
+    this.view = view || FIRST_VIEW;
     const run = given.get("run") ?? this.run;
     this.text = given.get("text") ?? (run === this.run ? this.text : ""); // another run starts with its own prompt
     this.run = run;

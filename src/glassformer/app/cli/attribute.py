@@ -41,8 +41,6 @@ USES = {
     "patching": ("target", "token", "against", "position", "corrupt", "part"),
 }
 """Options of each view, by view name."""
-EARLIER_VIEWS = {"blank": "occlusion"}
-"""Former name of a view -> its current name."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="explain only the answer at this position (default: depends on the view)",
     )
-    parser.add_argument("--place", dest="position", type=int, help=argparse.SUPPRESS)  # earlier name
     parser.add_argument(
         "--layer",
         type=int,
@@ -96,7 +93,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute the attribution and print the chosen view."""
-    arguments.view = EARLIER_VIEWS.get(arguments.view, arguments.view)
     _check(arguments)
     request = _request(arguments)
     facts, lines = VIEWS[arguments.view](request)

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from glassformer.tasks import AnyTextModel
 
 SORTS = ("layer", "role", "entropy")
-FORMER_SORT = "place"
-"""Former name of the order "layer", which is still accepted."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--importance", action="store_true", help="also measure how much the validation loss depends on each head"
     )
     parser.add_argument(
-        "--sort", type=_current_sort, choices=SORTS, help="order of the heads (default: layer, then number)"
+        "--sort", choices=SORTS, help="order of the heads (default: layer, then number)"
     )
     parser.add_argument("--plot", type=output_path, metavar="FILE", help="write a picture of all scores: .png or .svg")
     parser.add_argument("--checkpoint", choices=("best", "last"), help="checkpoint to load (default: best)")
@@ -154,14 +152,6 @@ def _is_file(text: str) -> bool:
         return Path(text).is_file()
     except (OSError, ValueError):
         return False
-
-
-def _current_sort(name: str) -> str:
-    """Return the current name of an order of the heads."""
-    if name == FORMER_SORT:
-        _note(f"--sort {FORMER_SORT} is now --sort layer")
-        return "layer"
-    return name
 
 
 def _sort_key(head_report: HeadReport, sort: str | None) -> tuple[float, ...] | tuple[str, float]:

@@ -118,4 +118,4 @@ def _average(correlations: list[float]) -> float | None:
 
 def _mean_weights(attention_trace: AttentionTrace) -> Tensor:
     """Return the attention weights of the first row, mean over heads, (T, S) float64."""
-    return attention_trace.weights[0].cpu().double().mean(dim=0)
+    return attention_trace.pattern[0].cpu().double().mean(dim=0)

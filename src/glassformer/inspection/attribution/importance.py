@@ -98,7 +98,7 @@ def _importance(
     n_visible: int,
 ) -> Importance:
     weights = (
-        read_by(attention_trace.weights[0].cpu().double().mean(dim=0), reads)[0] if attention_trace.heads else None
+        read_by(attention_trace.pattern[0].cpu().double().mean(dim=0), reads)[0] if attention_trace.heads else None
     )  # (S)
     output_rollout = read_by(rollouts, reads)[0]  # (S)
     measures = dict(zip(MEASURES, (weights, output_rollout, effects.abs()), strict=True))

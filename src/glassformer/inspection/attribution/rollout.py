@@ -110,9 +110,9 @@ def _mean_weights(attention_trace: AttentionTrace, uniform: bool) -> Tensor | No
     With `uniform`, return equal weights over the allowed keys instead, even if all heads were removed.
     """
     if uniform:
-        allowed = attention_trace.allowed[0, 0].cpu().double().expand(attention_trace.weights.shape[2:])  # (T, S)
+        allowed = attention_trace.allowed[0, 0].cpu().double().expand(attention_trace.pattern.shape[2:])  # (T, S)
         return allowed / allowed.sum(dim=-1, keepdim=True)
-    return attention_trace.weights[0].cpu().double().mean(dim=0) if attention_trace.heads else None
+    return attention_trace.pattern[0].cpu().double().mean(dim=0) if attention_trace.heads else None
 
 
 def read_by(values: Tensor, reads: Sequence[Sequence[int]]) -> Tensor:

@@ -86,7 +86,7 @@ def _head(trace: AttentionTrace, layer: Attention, head: int, captions: Attentio
         steps.append(_rotation(trace, head, kv_head, captions))
     steps += _scores(trace, head, captions)
     steps.append(_mixing(trace, layer, head, captions))
-    notes = [_largest_weights(trace.weights[0, head], captions)]
+    notes = [_largest_weights(trace.pattern[0, head], captions)]
     sharing_heads = [
         other
         for other, other_kv_head in zip(trace.heads, trace.kv_index, strict=True)
@@ -204,7 +204,7 @@ def _scores(trace: AttentionTrace, head: int, captions: AttentionCaptions) -> li
         scores = sum_of("M")
     else:
         steps.append(Section("open", "Mask", notes=("No score is masked.",)))
-    weights = Matrix("A", Softmax(scores), numbers(trace.weights[0, head]), captions.queries, captions.keys, "weights")
+    weights = Matrix("A", Softmax(scores), numbers(trace.pattern[0, head]), captions.queries, captions.keys, "weights")
     steps.append(Section("softmax", "Softmax", (weights,)))
     return steps
 
@@ -219,7 +219,7 @@ def _mixing(trace: AttentionTrace, layer: Attention, head: int, captions: Attent
         "mixing",
         "Weighted sum of values, and the output of the head",
         (
-            Matrix("Z", projection("A", "V", None), numbers(trace.mixed[0, head]), captions.queries),
+            Matrix("Z", projection("A", "V", None), numbers(trace.z[0, head]), captions.queries),
             Matrix("W_O", None, parameters(head_weight.T), role="parameters"),
             Matrix(
                 f"O{trace.heads[head]}",

@@ -113,7 +113,7 @@ def _probed_layers(
                 continue
             key_inputs = memory_inputs if part == "cross" else None
             arrays = make_attention_arrays(
-                attention.weights,
+                attention.pattern,
                 inputs.ids,
                 None if key_inputs is None else key_inputs.ids,
                 allowed=attention.allowed,

@@ -292,7 +292,7 @@ def _attention(
     matrix = double(layer.output.weight).unflatten(1, (layer.heads, layer.value_width))  # (D, H, U)
     head_directions = torch.einsum("pd,dhu->hpu", u, matrix)  # (H, P, U), u in the value space of each head
     v = double(trace.v[0, list(trace.kv_index)])  # (H, S, U)
-    weights = double(trace.weights[0, :, rows])  # (H, P, S)
+    weights = double(trace.pattern[0, :, rows])  # (H, P, S)
     sources = weights * (head_directions @ v.transpose(-2, -1))  # (H, P, S)
     for head, head_sources in zip(trace.heads, sources, strict=True):
         yield DirectionPart(kind, head_sources.sum(dim=-1), number, head, head_sources)

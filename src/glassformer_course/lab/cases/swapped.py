@@ -73,7 +73,7 @@ def cross_map(trained: Trained, name: str) -> Map:
     assert model_trace.source is not None
     source_ids = model_trace.source.ids[0].tolist()  # after the model swapped them
     target_ids = model_trace.stack.ids[0].tolist()
-    return Map(name, trained.labels(target_ids), trained.labels(source_ids), rounded(cross.weights[0, 0]))
+    return Map(name, trained.labels(target_ids), trained.labels(source_ids), rounded(cross.pattern[0, 0]))
 
 
 def observe(trainer: LabTrainer) -> Evidence:

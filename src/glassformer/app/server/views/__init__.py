@@ -80,17 +80,14 @@ VIEWS: dict[str, PageView[Any]] = {
     "verification": verification.VIEW,
 }
 """Views by name."""
-FORMER_NAMES = {"proof": "verification"}
-"""Former name of a view -> its current name, so that existing programs and links still work."""
 
 
 def find_view(name: str) -> PageView[Any]:
-    """Return the view called `name`, which may also be a former name of the view.
+    """Return the view called `name`.
 
     Raises:
         GlassError: there is no such view.
     """
-    name = FORMER_NAMES.get(name, name)
     if name not in VIEWS:
         raise RefusedRequestError(f"there is no view {name!r}", nearest(name, VIEWS), 404)
     return VIEWS[name]

@@ -10,9 +10,8 @@ The response::
      "work": {"state": "idle" | "waiting" | "working" | "failed" | "done", "error": null | {"what", "remedy"}},
      "made": [results of the newest verification so far]}
 
-`ok` is null if a check does not apply to the run, or could not run. The response also has the report under its former
-name, `sheet`. `start` starts a verification in a separate process, which saves the report as `verify.json` in the run
-folder, as `glass verify` does.
+`ok` is null if a check does not apply to the run, or could not run. `start` starts a verification in a separate
+process, which saves the report as `verify.json` in the run folder, as `glass verify` does.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ def answer(opened: ServedModel, question: VerificationQuestion) -> dict[str, Any
     return {
         "names": [check.name for check in CHECKS],
         "report": report_fields,
-        "sheet": report_fields,
         "current": _is_current(opened),
         "work": IDLE if task is None else task.facts(),
         "made": [] if task is None else list(task.results),
