@@ -76,7 +76,7 @@ def test_a_rare_label_and_a_sorted_file_are_reported(folder: Path) -> None:
     assert "1 label occurs only once: odd" in said(*MAILS, folder=folder)
     lines = (folder / "mails.csv").read_text(encoding="utf-8").splitlines()
     (folder / "sorted.csv").write_text("\n".join([lines[0], *sorted(lines[1:])]), encoding="utf-8")
-    notes = here("data", "look", "sorted.csv", "--task=classify", "--data.split=tail", folder=folder).stdout
+    notes = here("data", "look", "sorted.csv", "--task=classify", "--data.split=end", folder=folder).stdout
     assert "data.split = random puts texts of each label in both splits" not in notes  # work is in both
     (folder / "two.csv").write_text("\n".join(["label,text", *sorted(lines[1:])][:97]), encoding="utf-8")
     notes = here(
@@ -84,7 +84,7 @@ def test_a_rare_label_and_a_sorted_file_are_reported(folder: Path) -> None:
         "look",
         "two.csv",
         "--task=classify",
-        "--data.split=tail",
+        "--data.split=end",
         "--set",
         "data.validation_fraction=0.6",
         folder=folder,
@@ -137,7 +137,7 @@ def test_texts_longer_than_the_context_are_reported(what: list[str], task: str, 
     else:
         append(folder / "train.en", f"{LONG}\n" * 3)
         append(folder / "train.de", "das Ende .\n" * 3)
-    own = [*what, "--data.split=tail", "--data.validation_fraction=0.01"]  # 3 of 283, 1 of 147: all long
+    own = [*what, "--data.split=end", "--data.validation_fraction=0.01"]  # 3 of 283, 1 of 147: all long
     side, count = ("validation", "3 of 3") if task == "translate" else ("training", "2 of 146")
     problem = f"{side}: {count} examples are longer than model.context = 40"
     assert f"{problem} (the longest has 63 tokens): cut" in said(*own, folder=folder)
@@ -157,7 +157,7 @@ def test_pairs_in_both_splits_are_reported(folder: Path) -> None:
         lines = (folder / f"train.{language}").read_text(encoding="utf-8").splitlines()
         append(folder / f"train.{language}", "".join(line + "\n" for line in lines[:20]))
         append(folder / f"val.{language}", "".join(line + "\n" for line in lines[:4]))
-    notes = said(*PAIR, "--data.split=tail", folder=folder)
+    notes = said(*PAIR, "--data.split=end", folder=folder)
     assert "20 pairs are duplicates" in notes
     assert "20 of 30 validation pairs also occur in the training split; data.split = random prevents this" in notes
     shutil.rmtree(folder / "run")

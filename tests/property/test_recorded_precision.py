@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from glassformer.model.precision import Speeds, cache_speeds
-from glassformer.runs.opening import OpenedRun
 from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, resume_training
 from glassformer.training.trainer import Trainer
 from tests.products import BfloatProducts
-from tests.property.trainers import last_weights, record_files, resumed, same, small_config, small_trainer
+from tests.property.trainers import small_config, small_trainer
 
 SLOW = Speeds(100.0, 1.0)
 FAST = Speeds(100.0, 500.0)
@@ -116,37 +114,3 @@ def test_a_resume_can_change_the_precision(tmp_path: Path) -> None:
         train(trainer)
     assert products.bfloat16 == 0
     assert products.others > 0
-
-
-@pytest.mark.parametrize("speeds", [SLOW, FAST])
-def test_a_run_of_an_older_version_resumes_bit_for_bit(speeds: Speeds, tmp_path: Path) -> None:
-    """The older version recorded `auto`, which was float32 on a CPU, and no precision of Muon, which was bfloat16."""
-    cache_speeds(SLOW)
-    explicit = {**MUON, "train__precision": "fp32", "train__muon_precision": "bf16"}
-    old = small_trainer(tmp_path, **explicit)
-    train(old)
-    lines = [line for line in config_lines(old) if not line.startswith("muon_precision")]
-    lines = ['precision = "auto"' if line.startswith("precision") else line for line in lines]
-    (tmp_path / "run" / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    record_files(tmp_path / "run")
-    cache_speeds(speeds)
-    older = resumed(tmp_path, **{"train.steps": "12"})
-    train(older)
-    assert precisions(older) == ("fp32", "bf16")
-    train(small_trainer(tmp_path, "straight", **explicit))
-    straight = resumed(tmp_path, "straight", **{"train.steps": "12"})
-    train(straight)
-    assert same(last_weights(older), last_weights(straight))
-
-
-def test_a_run_of_an_older_version_is_evaluated_in_its_precision(tmp_path: Path) -> None:
-    begun(tmp_path, SLOW)
-    path = tmp_path / "run" / "config.toml"
-    text = path.read_text(encoding="utf-8").replace('\nprecision = "fp32"', '\nprecision = "auto"')
-    path.write_text(text.replace('muon_precision = "fp32"\n', ""), encoding="utf-8")
-    record_files(tmp_path / "run")
-    cache_speeds(FAST)
-    opened = OpenedRun.load(tmp_path / "run", device="cpu")
-    assert (opened.config.train.precision, opened.config.train.muon_precision) == ("fp32", "bf16")
-    assert opened.held_out().dtype == torch.float32
-    assert opened.held_out(precision="auto").dtype == torch.bfloat16

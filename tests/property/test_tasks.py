@@ -300,7 +300,7 @@ def test_pooling_reads_the_first_vector_or_all(pooling: str, expected: bool) -> 
 def test_too_long_examples_are_cut_left_out_or_refused(tmp_path: Path) -> None:
     rows = [f"{'a' * n}\t{'b' * n}" for n in (3, 5, 40, 4, 6, 50, 2, 7, 3, 4, 5, 6)]
     (tmp_path / "long.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    said: dict[str, Any] = {"data__source": str(tmp_path / "long.tsv"), "data__split": "tail", "model__context": 9}
+    said: dict[str, Any] = {"data__source": str(tmp_path / "long.tsv"), "data__split": "end", "model__context": 9}
     cut = trainer_of("translate", tmp_path, "cut", **said)
     lengths = [(len(row.source), len(row.ids)) for row in (cut.task.rows(step)[0] for step in range(40))]
     assert max(lengths) == (9, 10)
@@ -351,7 +351,7 @@ def test_too_many_unknown_tokens_are_reported(tmp_path: Path) -> None:
 def test_inference_reads_the_same_tokens_as_training(tmp_path: Path, context: int) -> None:
     """End tokens and truncation are the same in inference and training; otherwise rows would differ."""
     for task in ("translate", "classify"):
-        trainer = trainer_of(task, tmp_path, task, model__context=context, data__split="tail")
+        trainer = trainer_of(task, tmp_path, task, model__context=context, data__split="end")
         trained = trainer.task
         assert isinstance(trained, PairTask | ClassTask)
         texts = [source for source, _ in trained.data.train.texts()]

@@ -30,7 +30,6 @@ WORDS = ["the", "old", "cat", "সে", "ক্ষুদ্র", "নদী", "s
 LINES = {"document": "line"}
 CASES: dict[str, dict[str, Any]] = {
     "one document, cut for validation": {},
-    "one document, held out by the rule of older versions": {"split": "tail"},
     "lines": LINES,
     "paragraphs, cleaned": {"document": "paragraph", "clean": True},
     "drawn at random": {**LINES, "split": "random", "seed": 3},

@@ -45,7 +45,7 @@ def test_stores_contain_the_pairs_as_tokens_and_as_text(write: Write, tmp_path: 
         TokenizerConfig(kind="bpe", vocab_size=300),
         source=write("a.en", lines(s for s, _ in PAIRS)),
         target=write("a.fr", lines(t for _, t in PAIRS)),
-        split="tail",
+        split="end",
     )
     assert texts(found) == PAIRS
     assert (len(found.train), len(found.validation)) == (36, 4)
@@ -94,7 +94,7 @@ def test_every_format_gives_the_same_pairs(write: Write, tmp_path: Path, monkeyp
     }
     for name, form in forms.items():
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(table.encode())))
-        found = made(tmp_path / name, "translate", split="tail", **form)
+        found = made(tmp_path / name, "translate", split="end", **form)
         assert texts(found) == PAIRS, name
         assert not list((tmp_path / name / "cache").glob("incoming-*"))
 
@@ -136,7 +136,7 @@ def test_generated_corpora_have_pairs(tmp_path: Path) -> None:
 
 def test_a_generated_corpus_is_validated_on_other_pairs(tmp_path: Path) -> None:
     found = made(tmp_path, "translate", CHARACTERS, source="reverse", validation="reverse", size=60, seed=3)
-    other = made(tmp_path, "translate", CHARACTERS, source="reverse", size=60, seed=4, split="tail")
+    other = made(tmp_path, "translate", CHARACTERS, source="reverse", size=60, seed=4, split="end")
     assert list(found.validation.texts()) == texts(other)
     assert "reverse: generated corpus, 60 examples, seed 3" in found.notes
     assert "reverse: generated corpus, 60 examples, seed 4" in found.notes

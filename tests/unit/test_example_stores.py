@@ -50,13 +50,13 @@ def write(tmp_path: Path) -> Write:
 def test_tokenizers_are_trained_only_on_the_training_part(write: Write, tmp_path: Path) -> None:
     rows = [*(("aa bb", "cc dd") for _ in range(9)), ("xyz", "uvw")]
     source = write("t.tsv", tsv(rows))
-    joint = made(tmp_path, "translate", CHARACTERS, source=source, split="tail")
+    joint = made(tmp_path, "translate", CHARACTERS, source=source, split="end")
     assert joint.tokenizer is joint.source_tokenizer
     assert joint.tokenizer.vocab_size == len("abcd ") + 2
     assert joint.validation.source.unknown == 3
     assert joint.train.unknown_fraction == 0
     assert "100.000% unknown" in notes(joint)
-    separate = made(tmp_path, "translate", CHARACTERS.replace(joint=False), source=source, split="tail")
+    separate = made(tmp_path, "translate", CHARACTERS.replace(joint=False), source=source, split="end")
     assert separate.source_tokenizer.decode(separate.source_tokenizer.encode("abc")) == "ab\ufffd"
     assert separate.tokenizer.decode(separate.tokenizer.encode("bcd")) == "\ufffdcd"
     assert separate.validation.target.tokenizer_digest == separate.tokenizer.digest
@@ -67,10 +67,10 @@ def test_tokenizers_are_trained_only_on_the_training_part(write: Write, tmp_path
 
 def test_the_unknown_share_is_that_of_the_training_part(write: Write, tmp_path: Path) -> None:
     config = TokenizerConfig(kind="characters", min_count=2)
-    found = made(tmp_path, "translate", config, source=write("t.tsv", "aaz\tbbb\naaa\tbbb\naaa\tbby\n"), split="tail")
+    found = made(tmp_path, "translate", config, source=write("t.tsv", "aaz\tbbb\naaa\tbbb\naaa\tbby\n"), split="end")
     assert found.train.unknown_fraction == pytest.approx(1 / 12)
     labelled = write("l.tsv", "one\taaz\ntwo\taaa\none\taaa\ntwo\taab\n")
-    found = made(tmp_path, "classify", config, source=labelled, split="tail", label_column="1", column="2")
+    found = made(tmp_path, "classify", config, source=labelled, split="end", label_column="1", column="2")
     assert found.train.unknown_fraction == pytest.approx(1 / 9)
 
 
@@ -92,7 +92,7 @@ def test_prepared_data_is_reused_until_something_changes(write: Write, tmp_path:
         {"column": "2"},
         {"min_words": 1},
         {"max_words": 9},
-        {"split": "tail"},
+        {"split": "end"},
         {"validation_fraction": 0.2},
         {"validation_limit": 9},
         {"seed": 2},
@@ -244,7 +244,7 @@ def test_evaluation_examples_from_the_training_data_are_counted(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notes_module, "AT_ONCE", 7)
-    train = made(tmp_path, "translate", source=write("t.tsv", tsv(PAIRS)), split="tail")
+    train = made(tmp_path, "translate", source=write("t.tsv", tsv(PAIRS)), split="end")
     tokenizers = (train.tokenizer, train.tokenizer)
     other = [(PAIRS[1][0], "autre"), ("autre", PAIRS[1][1]), PAIRS[-1]]  # the last of PAIRS is held out
 

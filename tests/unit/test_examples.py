@@ -123,7 +123,7 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
     ("translate", "source=pairs.tsv column=1 target_column=1", "are the same column", "to two of: 1, 2"),
     ("translate", "source=three.jsonl", "has the columns en, fr, de; the source and target", "data.target_column"),
     ("translate", "source=one.csv", "has only the column 1; the source", "one for the target"),
-    ("translate", "source=gaps.txt target=gaps.txt split=tail", "1 example is too few", "data.validation"),
+    ("translate", "source=gaps.txt target=gaps.txt split=end", "1 example is too few", "data.validation"),
     ("translate", "source=same.txt target=3.txt", "all 3 examples have the same source", "split = end"),
     ("classify", "source=only.tsv", "all 40 examples of .*only.tsv have the label 'spam'", "two labels"),
     ("classify", "source=ids.tsv label_column=1", "40 distinct labels in 40 examples", "values repeat"),
@@ -134,8 +134,8 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
     ("classify", "source=mail.csv column=title,boby", "no column 'boby'", "Did you mean body"),
     ("classify", "source=mail.csv label_column=labell", "no column 'labell'", "Did you mean label"),
     ("classify", "source=short.csv label_column=1", "none except the label reads like text", "data.column"),
-    ("classify", "source=spam.tsv split=tail validation_fraction=0.7", "only one label: 'spam'", "split to random"),
-    ("classify", "source=news.tsv split=tail validation_fraction=0.01", "no validation example has a label", "random"),
+    ("classify", "source=spam.tsv split=end validation_fraction=0.7", "only one label: 'spam'", "split to random"),
+    ("classify", "source=news.tsv split=end validation_fraction=0.01", "no validation example has a label", "random"),
     ("classify", "source=same.tsv label_column=1", "each label has only one distinct text", "Give more texts"),
     ("classify", "source=bad.jsonl", "line 2 of bad.jsonl is not JSON", "Correct that line"),
     ("classify", "source=spam.tsv validation=spam.tv", "spam.tv does not exist", "Did you mean .*spam.tsv"),
@@ -195,7 +195,7 @@ def test_rows_that_cannot_be_used_are_counted(write: Write, tmp_path: Path) -> N
         "",
         "a seven\tb seven",
     ]
-    found = made(tmp_path, "translate", source=write("t.tsv", lines(rows)), split="tail")
+    found = made(tmp_path, "translate", source=write("t.tsv", lines(rows)), split="end")
     assert texts(found) == [("a one", "b one"), ("a six", "b six"), ("a seven", "b seven")]
     for note in (
         "left out 1 pair with an empty source",
@@ -207,7 +207,7 @@ def test_rows_that_cannot_be_used_are_counted(write: Write, tmp_path: Path) -> N
         assert note in found.notes
     english = write("a", "a one\n\na three\n\n")
     french = write("b", "b one\nb two\nb three\n\n")
-    found = made(tmp_path, "translate", source=english, target=french, split="tail")
+    found = made(tmp_path, "translate", source=english, target=french, split="end")
     assert texts(found) == [("a one", "b one"), ("a three", "b three")]
     assert "left out 1 pair with both sides empty" in found.notes
     rows = ["ham\tone text", "\ttwo text", "spam\t ", " ham \tfour text", "spam \tfive text", "spam\tsix text", "only"]
@@ -225,7 +225,7 @@ def test_rows_that_cannot_be_used_are_counted(write: Write, tmp_path: Path) -> N
 
 def test_json_rows_without_text_are_counted(write: Write, tmp_path: Path) -> None:
     rows = [{"en": "a one", "fr": "b one"}, {"en": "a two"}, {"en": "a", "fr": [3]}, {"en": "a four", "fr": "b four"}]
-    found = made(tmp_path, "translate", source=write("t.jsonl", jsonl(rows)), split="tail")
+    found = made(tmp_path, "translate", source=write("t.jsonl", jsonl(rows)), split="end")
     assert texts(found) == [("a one", "b one"), ("a four", "b four")]
     assert "left out 1 row without text in both columns" in found.notes
     assert "left out 1 row with a list or an object instead of a text" in found.notes
@@ -233,7 +233,7 @@ def test_json_rows_without_text_are_counted(write: Write, tmp_path: Path) -> Non
 
 def test_words_of_the_source_are_limited(write: Write, tmp_path: Path) -> None:
     rows = [("one", "b"), *PAIRS[:5], ("one two three four five six", "c")]
-    found = made(tmp_path, "translate", source=write("t.tsv", tsv(rows)), min_words=2, max_words=5, split="tail")
+    found = made(tmp_path, "translate", source=write("t.tsv", tsv(rows)), min_words=2, max_words=5, split="end")
     assert texts(found) == PAIRS[:5]
     assert "left out 1 example with fewer than 2 words" in found.notes
     assert "left out 1 example with more than 5 words" in found.notes
@@ -242,7 +242,7 @@ def test_words_of_the_source_are_limited(write: Write, tmp_path: Path) -> None:
 def test_duplicates_within_and_across_splits_are_counted(write: Write, tmp_path: Path) -> None:
     rows = [*PAIRS[:18], PAIRS[0], (PAIRS[1][0], "une autre")]
     source = write("t.tsv", tsv(rows))
-    told = notes(made(tmp_path, "translate", source=source, split="tail"))
+    told = notes(made(tmp_path, "translate", source=source, split="end"))
     assert "1 pair is a duplicate" in told
     assert "1 source has several targets" in told
     assert "1 of 2 validation pairs also occurs in the training split; data.split = random prevents this" in told
@@ -294,7 +294,7 @@ def test_labels_that_occur_only_in_validation_are_reported(write: Write, tmp_pat
     note = f"{left_out}; known labels: ham, spam"
     assert note in found.notes
     rows = [*((b, a) for a, b in SPAM), ("spam", "one more of them"), ("news", "of today")]
-    found = made(tmp_path, "classify", source=write("s.tsv", tsv(rows)), split="tail", validation_fraction=0.05)
+    found = made(tmp_path, "classify", source=write("s.tsv", tsv(rows)), split="end", validation_fraction=0.05)
     assert list(found.validation.texts()) == [("one more of them", "spam")]
     assert (
         "left out 1 text with labels that the training split does not have: news (1); known labels: ham, spam"
@@ -320,7 +320,7 @@ def survey_of(examples: Sequence[tuple[int, object]], characters: int = 10) -> S
     examples=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 4)), min_size=2, max_size=80),
     fraction=st.floats(0.01, 0.99),
     limit=st.integers(1, 1000),
-    split=st.sampled_from(["tail", "random"]),
+    split=st.sampled_from(["end", "random"]),
     labelled=st.booleans(),
 )
 def test_every_split_keeps_its_promises(
@@ -342,7 +342,7 @@ def test_every_split_keeps_its_promises(
     assert (
         held.sum() <= limit // 10 or held.sum() == 1 or (split == "random" and len(drawn) == 1)
     )  # sources are not split
-    if split == "tail":
+    if split == "end":
         assert held.tolist() == sorted(held.tolist())
         return
     sides = [{s for (s, _), side in zip(examples, held, strict=True) if side == which} for which in (True, False)]

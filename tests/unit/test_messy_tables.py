@@ -55,7 +55,7 @@ def rows_read(task: Task, source: str, folder: Path, **settings: Any) -> tuple[l
         documents, said = running_text(source, folder, **{"column": "2", **settings})
         return [(text,) for text in documents], said
     columns = {"label_column": "1", "column": "2"} if task == "classify" else {"column": "1", "target_column": "2"}
-    found = made(folder, task, source=source, split="tail", **{**columns, **settings})
+    found = made(folder, task, source=source, split="end", **{**columns, **settings})
     rows = texts(found)
     return [(label, text) for text, label in rows] if task == "classify" else list(rows), notes(found)
 
@@ -300,17 +300,17 @@ def test_a_header_that_is_repeated_below_is_left_out(write: Write, tmp_path: Pat
 
 def test_a_repeated_column_name_is_still_a_name(write: Write, tmp_path: Path) -> None:
     source = write("t.csv", "label,text,text\n" + lines(f"{a},title of it all,{b}" for a, b in ROWS[:40]))
-    found = made(tmp_path, "classify", source=source, split="tail", column="text.2")
+    found = made(tmp_path, "classify", source=source, split="end", column="text.2")
     assert [(label, text) for text, label in texts(found)] == ROWS[:40]
     assert "t.csv: row 1 names two columns text; the second is called text.2" in notes(found)
-    both = made(tmp_path, "classify", source=source, split="tail")
+    both = made(tmp_path, "classify", source=source, split="end")
     assert texts(both)[0] == (f"title of it all\n{ROWS[0][1]}", ROWS[0][0])
 
 
 @pytest.mark.parametrize("header", ["auto", "yes"])
 def test_a_column_without_a_name_is_reported_by_number(header: str, write: Write, tmp_path: Path) -> None:
     source = write("t.csv", ",label,text\n" + lines(f"{n},{a},{b}" for n, (a, b) in enumerate(ROWS[:40])))
-    found = made(tmp_path, "classify", source=source, split="tail", header=header)
+    found = made(tmp_path, "classify", source=source, split="end", header=header)
     assert [(label, text) for text, label in texts(found)] == ROWS[:40]
     assert "(row 1 contains the names 1, label, text)" in notes(found)
 
@@ -325,7 +325,7 @@ def test_names_above_numbers_are_a_header(write: Write, tmp_path: Path) -> None:
 def test_names_above_whole_sentences_are_a_header(write: Write, tmp_path: Path) -> None:
     rows = [(f"That is sentence {n}.", f"Das ist der Satz {n}.") for n in range(9)]
     source = write("t.tsv", tsv([("englisch", "deutsch"), *rows]))
-    assert texts(made(tmp_path, "translate", source=source, split="tail")) == rows
+    assert texts(made(tmp_path, "translate", source=source, split="end")) == rows
     assert running_text(source, tmp_path, column="2")[0] == [german for _, german in rows]
 
 
@@ -339,12 +339,12 @@ def test_a_header_alone_is_refused(task: Task, content: str, write: Write, tmp_p
 
 def test_the_header_setting_is_respected(write: Write, tmp_path: Path) -> None:
     source = write("t.tsv", tsv([("englisch", "deutsch"), ("Go", "Los"), ("Run", "Lauf"), ("Hi", "Hallo")]))
-    found = made(tmp_path, "translate", source=source, split="tail")
+    found = made(tmp_path, "translate", source=source, split="end")
     assert texts(found)[0] == ("englisch", "deutsch")
     assert "t.tsv: row 1 (englisch, deutsch) is read as data; data.header = yes reads it as column names" in notes(
         found
     )
-    found = made(tmp_path, "translate", source=source, split="tail", header="yes")
+    found = made(tmp_path, "translate", source=source, split="end", header="yes")
     assert texts(found) == [("Go", "Los"), ("Run", "Lauf"), ("Hi", "Hallo")]
     with pytest.raises(GlassError, match="no column 'englisch'"):
         made(tmp_path, "translate", source=source, header="no", column="englisch")
@@ -376,7 +376,7 @@ def test_scripts_without_spaces_are_text(script: str, write: Write, tmp_path: Pa
     with pytest.raises(GlassError, match="the source and target are not clear"):
         made(tmp_path, "translate", source=write("p.csv", "here,there,comment\n" + pairs))
     labelled = lines(f"{'ab'[n % 2]},{text},12" for n, text in enumerate(texts_in_script))
-    assert texts(made(tmp_path, "classify", source=write("l.csv", "label,body,n\n" + labelled), split="tail"))[0] == (
+    assert texts(made(tmp_path, "classify", source=write("l.csv", "label,body,n\n" + labelled), split="end"))[0] == (
         texts_in_script[0],
         "a",
     )
@@ -546,7 +546,7 @@ def test_line_breaks_in_quotes_do_not_hide_the_delimiter(
 def test_the_delimiter_setting_is_respected(write: Write, tmp_path: Path) -> None:
     source = write("t.csv", "ham,hello|you there\nspam,win now|and here\nham,more of|it all\nspam,we all|win\n")
     assert rows_read("classify", source, tmp_path, delimiter="comma")[0][0] == ("ham", "hello|you there")
-    found = made(tmp_path, "translate", source=source, split="tail", delimiter="pipe")
+    found = made(tmp_path, "translate", source=source, split="end", delimiter="pipe")
     assert texts(found)[0] == ("ham,hello", "you there")
 
 
@@ -557,7 +557,7 @@ def test_comment_lines_above_a_table_are_skipped_and_reported(write: Write, tmp_
         assert rows == meant(task, ROWS)
         assert "t.csv: lines 1 to 2 begin with # and are left out" in said
     tweets = [("#love of the game", "ham"), *((text, label) for label, text in ROWS)]
-    found = made(tmp_path, "classify", source=write("tweets.tsv", tsv(tweets)), split="tail")
+    found = made(tmp_path, "classify", source=write("tweets.tsv", tsv(tweets)), split="end")
     assert texts(found) == tweets
 
 
@@ -640,7 +640,7 @@ def test_a_column_that_is_filled_late_is_found(write: Write, tmp_path: Path) -> 
     assert documents == [f"message number {n}" for n in range(30)]
     assert "left out 3,000 rows without text in that column" in said
     rows = [*({"label": "x"} for _ in range(3000)), *({"label": label, "body": text} for label, text in ROWS)]
-    found = made(tmp_path, "classify", source=write("l.jsonl", jsonl(rows)), column="body", split="tail")
+    found = made(tmp_path, "classify", source=write("l.jsonl", jsonl(rows)), column="body", split="end")
     assert len(texts(found)) == 300
     with pytest.raises(GlassError, match="no column 'txet'; it has id, text"):
         running_text(write("t.jsonl", jsonl(late)), tmp_path, column="txet")
@@ -684,7 +684,7 @@ def test_blank_lines_at_the_end_of_one_of_two_files_are_left_out(write: Write, t
     one = write("a.en", "one\ntwo\nthree\n")
     other = write("a.de", "eins\nzwei\ndrei\n\n \n")
     for source, target in ((one, other), (other, one)):
-        found = made(tmp_path, "translate", source=source, target=target, split="tail")
+        found = made(tmp_path, "translate", source=source, target=target, split="end")
         assert len(texts(found)) == 3
         assert "2 blank lines at the end of a.de, where the other file has none" in notes(found)
     with pytest.raises(GlassError, match=r"b\.en has 1 line and b\.de has 2, so they are not parallel"):
@@ -694,7 +694,7 @@ def test_blank_lines_at_the_end_of_one_of_two_files_are_left_out(write: Write, t
 def test_the_same_file_as_source_and_target_is_reported(write: Write, tmp_path: Path) -> None:
     source = write("a.en", "one\ntwo\nthree\n")
     assert "a.en and a.en are the same text: the model learns to copy" in notes(
-        made(tmp_path, "translate", source=source, target=source, split="tail")
+        made(tmp_path, "translate", source=source, target=source, split="end")
     )
 
 
@@ -716,7 +716,7 @@ def test_other_reading_settings_give_a_separate_store(write: Write, tmp_path: Pa
     table = write("e.tsv", tsv([("englisch", "deutsch"), *PAIRS]))
     pairs = [made(tmp_path, "translate", source=table, header=header).folder for header in ("auto", "yes")]
     assert pairs[0] != pairs[1]
-    book = DataConfig(source=write("book.txt", "a text of words\n" * 9), split="tail")
+    book = DataConfig(source=write("book.txt", "a text of words\n" * 9), split="end")
     key = prepare(LM, book, config, tmp_path / "cache").folder.name
     assert (
         key == "10e78fd2f64f8702bf3630c706b58961"

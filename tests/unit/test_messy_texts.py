@@ -193,11 +193,6 @@ def test_whole_files_never_exceed_the_limit(tmp_path: Path) -> None:
     assert split_files(tmp_path, sizes, validation_limit=104)[0]["validation"] == [104]
 
 
-def test_older_runs_keep_their_split(tmp_path: Path) -> None:
-    assert split_files(tmp_path, [100_000, 27], split="tail")[0] == {"train": [100_000], "validation": [27]}
-    assert split_files(tmp_path, [500, 500], split="tail")[0] == {"train": [500], "validation": [500]}
-
-
 def test_starts_of_very_many_documents_are_subsampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glassformer.text.survey.MOST_MARKS", 8)
     text = tmp_path / "lines.txt"
@@ -224,9 +219,6 @@ def test_the_note_gives_the_held_out_amount(tmp_path: Path) -> None:
         "validation: the end of the text, with one document cut in two (2 documents, 1,000 characters, 10.0%)" in notes
     )
     assert "data.validation_fraction" not in notes
-    settings = Config.from_dict({"data": {"source": str(tmp_path / "texts"), "split": "tail"}})
-    notes = "\n".join(prepare(LM, settings.data, settings.tokenizer, tmp_path / "cache").notes)
-    assert "0.3% of the characters are held out, with data.validation_fraction = 0.1" in notes
 
 
 def several_files(folder: Path) -> Path:
@@ -238,19 +230,15 @@ def several_files(folder: Path) -> Path:
     return texts
 
 
-@pytest.mark.parametrize("recorded", [True, False])
-def test_an_older_run_resumes_on_its_own_split(tmp_path: Path, recorded: bool) -> None:
-    """The run has split = "tail"; the encoded text is missing, and the tokenizer is the same for every split."""
+def test_a_run_without_its_encoded_text_resumes_on_its_own_split(tmp_path: Path) -> None:
+    """The tokenizer is the same for every split."""
     changes = {
         "data__source": str(several_files(tmp_path)),
-        "data__split": "tail",
         "data__document": "file",
         "tokenizer__kind": "bytes",
     }
     first = small_trainer(tmp_path, "resumed", **changes)
     stop_after(first, 10)
-    if not recorded:  # as older versions wrote it
-        change_manifest(tmp_path / "resumed", lambda manifest: manifest["data"].pop("parts"))
     shutil.rmtree(tmp_path / ".tokens")
     second = resumed(tmp_path, "resumed")
     train(second)

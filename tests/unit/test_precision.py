@@ -17,7 +17,6 @@ from glassformer.model import precision
 from glassformer.model.precision import (
     MARGIN,
     Speeds,
-    as_recorded,
     bfloat16_is_faster,
     cache_speeds,
     choose_precision,
@@ -196,17 +195,6 @@ def test_importing_times_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "GLASS_CACHE": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
     assert not list(tmp_path.iterdir())
-
-
-def test_runs_of_older_versions_keep_their_meaning(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache_speeds(FAST)
-    old = of(optimizer="muon")
-    train = as_recorded(old, CPU).train
-    assert (train.precision, train.muon_precision) == ("fp32", "bf16")
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
-    assert as_recorded(old, CUDA).train.precision == "bf16"
-    new = resolve_precision(old)
-    assert as_recorded(new, CPU) == new
 
 
 @pytest.mark.parametrize(

@@ -69,19 +69,6 @@ def test_last_documents_are_held_out_whole(tmp_path: Path) -> None:
     assert len(sides["validation"]) == 5  # 59 characters have room for five documents of ten
 
 
-def test_a_long_last_document_is_split_as_in_older_versions(tmp_path: Path) -> None:
-    sides, note = split("a" * 60 + "\n" + "b" * 40, tmp_path, document="line", split="tail")
-    assert sides == {"train": ["a" * 60], "validation": ["b" * 40]}  # whole, though more than a tenth
-    assert note == "validation: the last document"
-    sides, note = split(
-        "a" * 40 + "\n" + "b" * 60, tmp_path, document="line", split="tail"
-    )  # more than half: cut inside
-    assert sides == {"train": ["a" * 40, "b" * 50], "validation": ["b" * 10]}
-    assert "too long to be held out whole" in note
-    sides, _ = split("a" * 60 + "\n" + "b" * 40, tmp_path, document="line", validation_limit=7, split="tail")
-    assert sides == {"train": ["a" * 60, "b" * 33], "validation": ["b" * 7]}
-
-
 @settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**64 - 1),
@@ -135,7 +122,7 @@ def test_random_split_of_documents_in_pieces(block: int, tmp_path: Path, monkeyp
     assert sum(map(len, whole["validation"])) == 90
 
 
-def test_random_split_of_one_document_is_a_tail_split(tmp_path: Path) -> None:
+def test_random_split_of_one_document_holds_out_the_end(tmp_path: Path) -> None:
     sides, note = split("x" * 50, tmp_path, split="random")
     assert [len(sides["train"][0]), len(sides["validation"][0])] == [45, 5]
     assert "one document cannot be split at random" in note

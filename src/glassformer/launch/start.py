@@ -12,8 +12,6 @@ from pathlib import Path
 from glassformer.base.config import Config
 from glassformer.base.wording import quoted
 from glassformer.launch.request import RunRequest
-from glassformer.model.device import choose_device
-from glassformer.model.precision import as_recorded
 from glassformer.runs.folder import open_run
 from glassformer.runs.parent import Parent
 from glassformer.training.clock import since
@@ -114,7 +112,6 @@ def resume_run(
     with report_errors_once():
         run = folder or newest_run(Path("runs"))
         config = open_run(run).config().with_changes(changes)
-        config = as_recorded(config, choose_device(config.train.device))
 
     def open_resumed(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
         return resume_training(

@@ -106,25 +106,7 @@ def resolve_precision(config: Config) -> Config:
     device = choose_device(config.train.device)
     names = {dtype: name for name, dtype in DTYPES.items()}
     chosen = {field: names[choose_precision(getattr(config.train, field), device)] for field in FIELDS}
-    return _with_train(config, chosen)
-
-
-def as_recorded(config: Config, device: torch.device) -> Config:
-    """Return the settings of a recorded run with every precision `auto` replaced by the precision that was used.
-
-    New runs record `fp32` or `bf16`. Older runs may have recorded `auto`, which was float32 except on a CUDA GPU with
-    bfloat16, and had no `muon_precision`: Muon orthogonalized in bfloat16.
-    """
-    chosen: dict[str, str] = {}
-    if config.train.precision == "auto":
-        chosen["precision"] = "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
-    if config.train.muon_precision == "auto":
-        chosen["muon_precision"] = "bf16"
-    return _with_train(config, chosen)
-
-
-def _with_train(config: Config, changes: dict[str, str]) -> Config:
-    return config.replace(train={**config.train.model_dump(), **changes}) if changes else config
+    return config.replace(train={**config.train.model_dump(), **chosen})
 
 
 def describe_precision(config: Config) -> str:

@@ -23,9 +23,8 @@ class Settings:
     """Settings of a transformer. Comments give the letters that denote the settings in shapes.
 
     `Settings(**config.model.model_dump())` and `Settings(**tomllib.load(config_file)["model"])` both work: "unset",
-    which means no value in a TOML file, is read as None, and `qk_norm = true` of older files as "head". An encoder with
-    `classes` is a classifier. Vocabulary sizes come from the weights. The three dropout settings and the two of
-    the initialization are accepted and ignored.
+    which means no value in a TOML file, is read as None. An encoder with `classes` is a classifier. Vocabulary sizes
+    come from the weights. The three dropout settings and the two of the initialization are accepted and ignored.
 
     Raises:
         ValueError: a setting has a value that is not allowed.
@@ -77,8 +76,6 @@ class Settings:
         for field in fields(self):
             if getattr(self, field.name) == "unset":
                 object.__setattr__(self, field.name, None)
-        if isinstance(self.qk_norm, bool):
-            object.__setattr__(self, "qk_norm", "head" if self.qk_norm else "none")
         object.__setattr__(self, "removed_heads", tuple(self.removed_heads))
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:

@@ -79,8 +79,8 @@ Folder = str | PathLike[str]
 READINGS = 100
 """Maximum number of checkpoints that a reader tries while training replaces them."""
 Value = TypeVar("Value")
-FORMAT = 1
-"""Format version of run folders, stored in `manifest.json`. It increases when older versions cannot read newer runs."""
+FORMAT = 2
+"""Format version of run folders, stored in `manifest.json`. Other numbers are refused."""
 CREATING = "glassformer.creating"
 """Name of a file that is present while a run folder is created, and remains if the process is killed."""
 CREATING_TEXT = "This run is being created. If the process was killed, run the same command again to start over.\n"

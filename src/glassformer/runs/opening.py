@@ -19,7 +19,7 @@ from glassformer.base.config import LABELLED, Config
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
-from glassformer.model.precision import as_recorded, choose_precision
+from glassformer.model.precision import choose_precision
 from glassformer.model.shapes_only import shapes_only
 from glassformer.model.transformer import Model
 from glassformer.model.weights import check_shapes, check_sizes, load_weights, shapes_in
@@ -92,7 +92,7 @@ class OpenedRun:
         """
         run = open_run(folder)
         torch_device = choose_device(device)
-        config = as_recorded(run.config(), torch_device)
+        config = run.config()
         if (loss := run.other_loss()) is not None:
             warnings.warn(f"{folder} was trained with another loss: {loss}", stacklevel=2)
         labels = run.labels()

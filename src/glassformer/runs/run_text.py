@@ -135,8 +135,7 @@ def find_or_encode_text(
     data = prepare_run_text(current_config, token_cache(run.folder), note, tokenizers)
     if data.text_hash != run.manifest()["data"]["text_hash"]:
         raise GlassError(f"{files} changed while being read", "Run the same command again.")
-    parts = run.manifest()["data"].get("parts")  # missing in older runs, whose settings determine the split
-    if parts is not None and parts != split_hashes(data):
+    if run.manifest()["data"]["parts"] != split_hashes(data):
         raise GlassError(
             f"the training and validation splits of {files} differ from those of {run.folder}",
             "Install the version of glassformer that the run's manifest.json names, or start a new run.",

@@ -39,7 +39,7 @@ def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
     """Return the settings of `data` and `tokenizer` with which an encoded text was made; empty for other sources.
 
     Raises:
-        GlassError: an older version wrote the folder, or it is damaged or altered.
+        GlassError: the folder is damaged or altered.
     """
     folder = Path(source).expanduser()
     if source == "-" or not is_encoded(folder):
@@ -52,7 +52,7 @@ def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
         return {name: dict(settings[name]) for name in ("data", "tokenizer")}
     except (OSError, *MALFORMED):
         raise GlassError(
-            f"prepared.json in {folder} has no settings of data and tokenizer: it is damaged or from an older version",
+            f"prepared.json in {folder} has no settings of data and tokenizer: it is damaged",
             "Encode the text again: glass data encode DATA --out OUT",
         ) from None
 

@@ -42,10 +42,12 @@ RUNNING_TEXT_SETTINGS = (
     "split",
     "validation_fraction",
     "validation_limit",
+    "min_characters",
+    "clean",
+    "duplicates",
+    *ONLY_TABLES,
 )
-"""Settings of `data` that determine the stores of running text, together with `seed` and `OMITTED_WHEN_DEFAULT`."""
-OMITTED_WHEN_DEFAULT = {"min_characters": 0, "clean": False, "duplicates": "keep"} | dict.fromkeys(ONLY_TABLES, "auto")
-"""Settings that older versions lacked. Their defaults are left out of the cache key, so older results stay valid."""
+"""Settings of `data` that determine the stores of running text, together with `seed`."""
 EXAMPLE_SETTINGS = ("column", "target_column", "label_column", "encoding", "min_words", "max_words")
 """Settings of `data` that determine the stores of other records, together with `SPLIT_SETTINGS`, `seed` and, for chat,
 `chat_template`."""
@@ -231,7 +233,7 @@ def _cache_inputs(
     tokenizer: TokenizerConfig,
     existing_tokenizers: tuple[Tokenizer, ...],
 ) -> dict[str, Any]:
-    """Return all inputs that determine the result, in a form that gives the same folder names as older versions.
+    """Return all inputs that determine the result.
 
     The settings `windows` and `too_long` are not included, because they only affect how rows are made later.
     """
@@ -244,26 +246,19 @@ def _cache_inputs(
     if kind.running_text:
         settings = data.model_dump(include=set(RUNNING_TEXT_SETTINGS))
         settings["seed"] = data.seed if data.split == "random" else None
-        newer_settings = data.model_dump(include=set(OMITTED_WHEN_DEFAULT))
-        settings |= {name: value for name, value in newer_settings.items() if value != OMITTED_WHEN_DEFAULT[name]}
-        inputs |= {"source": source.digest, "data": settings}
-        inputs |= {"tables": readings} if readings else {}
-        inputs |= {"mask": True} if kind.mask_token else {}
-        return inputs
+        return inputs | {"source": source.digest, "data": settings, "tables": readings, "mask": kind.mask_token}
     settings = data.model_dump(include=set(EXAMPLE_SETTINGS))
     if validation_source is None:
         settings |= data.model_dump(
             include={*SPLIT_SETTINGS, "seed"} if data.split == "random" else set(SPLIT_SETTINGS)
         )
-    settings |= {"tables": readings} if readings else {}
     if kind.loss_spans:
         settings["chat_template"] = data.chat_template
-        if data.chat_template != DataConfig.model_fields["chat_template"].default:
-            settings["answers_end"] = "at tokens"  # older versions: after the text that follows the token
     return inputs | {
         "task": kind.task,
         "sources": [source.digest, validation_source.digest if validation_source else None],
         "data": settings,
+        "tables": readings,
     }
 
 
@@ -442,7 +437,7 @@ def write_text_facts(
     folder: Path, source: Source, tokenizer_origin: TokenizerOrigin, tokenizer: Tokenizer, notes: list[str]
 ) -> None:
     """Write the metadata of running text beside its stores; a training run adopts its `settings`."""
-    data = source.data.model_dump(include={*RUNNING_TEXT_SETTINGS, *OMITTED_WHEN_DEFAULT, "seed"})
+    data = source.data.model_dump(include={*RUNNING_TEXT_SETTINGS, "seed"})
     settings: dict[str, dict[str, Any]] = {"data": data, "tokenizer": tokenizer_origin.config.model_dump()}
     if tokenizer_origin.file is not None:
         tokenizer_settings = {

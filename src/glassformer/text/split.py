@@ -4,11 +4,9 @@
 most about `validation_limit`: whole documents if their size is near enough, otherwise one document is cut in two.
 `random` holds out `validation_fraction` of the documents, but at most `validation_limit` characters. It chooses
 documents by a hash of their text, so that equal documents are in the same split; if there is only one document, it is
-cut in two. `tail` is how older versions chose the end: whole documents, unless the last document is too long. Runs and
-encoded texts of those versions record `tail`, so that reading the text again splits it at the same position. `rows`
-keeps all text in both splits; `batches.DocumentRows` divides its rows.
+cut in two. `rows` keeps all text in both splits; `batches.DocumentRows` divides its rows.
 
-`RecordSplit` is the split of other records. `end` and `tail` hold out the last records. `random` chooses by a hash of
+`RecordSplit` is the split of other records. `end` holds out the last records. `random` chooses by a hash of
 the first text, so that equal sources are in the same split, even with different targets; of labelled texts, it holds
 out about the same fraction of each label. The validation split has at most `validation_limit` characters, counting only
 first texts, unless its only record (or, with `random`, its only group of equal sources) is longer.
@@ -61,9 +59,8 @@ class DocumentSplit:
     """The split of running text. Characters and buckets are numbered as in `Survey`.
 
     Attributes:
-        held_from: for `end` and `tail`, documents that start at this character or later are held out.
-        inside: for `end` and `tail`, whether the document that contains the character `held_from` is cut there.
-        clusters: for `end`, whether the cut is between grapheme clusters.
+        held_from: for `end`, documents that start at this character or later are held out.
+        inside: for `end`, whether the document that contains the character `held_from` is cut there.
         bucket: for `random`, documents in this or a lower bucket of hashes are held out; -1: split by position.
         limit: for `random`, the maximum number of validation characters.
         both: for `rows`, whether all text is in both splits, whose rows are divided later.
@@ -73,7 +70,6 @@ class DocumentSplit:
     held_from: int
     inside: bool
     note: str
-    clusters: bool = False
     bucket: int = -1
     limit: int = 0
     both: bool = False
@@ -106,7 +102,7 @@ class DocumentSplit:
                 crossed = start >= self.held_from
             if self.inside and not crossed and position + len(text) > self.held_from:
                 near = self.held_from - position
-                cut = cluster_cut(text, near) if self.clusters else clean_cut(text, near)
+                cut = clean_cut(text, near)
                 yield SplitPiece("train", (text[:cut],), (), True)
                 yield SplitPiece("validation", (text[cut:],), (), last)
                 crossed = True
@@ -182,21 +178,12 @@ def split_documents(survey: Survey, data: DataConfig) -> DocumentSplit:
             f"training {total - held_out:,}",
             "Give a longer text, or lower data.validation_fraction.",
         )
-    return _tail_of_text(survey, data, held_out) if data.split == "tail" else _end_of_text(survey, data, held_out)
-
-
-def _end_of_text(survey: Survey, data: DataConfig, held_out: int) -> DocumentSplit:
-    """Hold out about `held_out` characters, starting at a document boundary if one is near, else inside a document."""
-    exception = "; one document cannot be split at random" if data.split == "random" else ""
     if survey.records == 1:
-        clusters = data.split == "end"
-        return DocumentSplit(
-            survey.characters - held_out, True, f"validation: the end of the text{exception}", clusters=clusters
-        )
+        exception = "; one document cannot be split at random" if data.split == "random" else ""
+        return DocumentSplit(total - held_out, True, f"validation: the end of the text{exception}")
     boundary = _near_boundary(survey, held_out, data.validation_limit)
     if boundary is None:
-        note = "validation: the end of the text, with one document cut in two"
-        return DocumentSplit(survey.characters - held_out, True, note, clusters=True)
+        return DocumentSplit(total - held_out, True, "validation: the end of the text, with one document cut in two")
     which = "document" if boundary == survey.last_start else "documents"
     return DocumentSplit(boundary, False, f"validation: the last {which}")
 
@@ -215,19 +202,6 @@ def _near_boundary(survey: Survey, held_out: int, limit: int) -> int | None:
         if abs(total - start - held_out) <= NEAR_ENOUGH * held_out and 0 < total - start <= limit
     ]
     return min(near, key=lambda start: abs(total - start - held_out), default=None)
-
-
-def _tail_of_text(survey: Survey, data: DataConfig, held_out: int) -> DocumentSplit:
-    """Split as older versions did: whole documents, unless the last one is too long."""
-    total = survey.characters
-    start = total - held_out
-    several = survey.records > 1
-    if several and survey.last_start >= start:
-        return DocumentSplit(start, False, "validation: the last documents")
-    if several and survey.last_length <= min(data.validation_limit, total // 2):
-        return DocumentSplit(survey.last_start, False, "validation: the last document")
-    which = "of the last document (too long to be held out whole)" if several else "of the text"
-    return DocumentSplit(start, True, f"validation: the end {which}")
 
 
 def _random_documents(survey: Survey, data: DataConfig) -> DocumentSplit:
@@ -249,20 +223,10 @@ def _random_documents(survey: Survey, data: DataConfig) -> DocumentSplit:
 
 
 def clean_cut(text: str, near: int) -> int:
-    """Return the last position at or before `near` that separates neither a letter from its mark nor `\\r` from `\\n`.
+    """Return the last position at or before `near` that is not inside a grapheme cluster, such as a flag.
 
-    Return `near` if there is no such position within `LOOK_BACK` characters.
-    """
-    for position in range(near, max(0, near - LOOK_BACK), -1):
-        if _is_clean(text, position):
-            return position
-    return near
-
-
-def cluster_cut(text: str, near: int) -> int:
-    """Return the last clean position at or before `near` that is not inside a grapheme cluster, such as a flag.
-
-    Return `near` if there is no such position within `LOOK_BACK` characters.
+    A letter is not separated from its mark or joiner either, nor `\\r` from `\\n`. Return `near` if there is no such
+    position within `LOOK_BACK` characters.
     """
     begin = max(0, near - 2 * LOOK_BACK)
     while begin > 0 and text[begin] in REGIONAL_INDICATORS:

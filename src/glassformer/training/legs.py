@@ -88,13 +88,13 @@ def _difference(previous: dict[str, Any], current: dict[str, Any]) -> str | None
     changed = [
         f"{label} {previous[name]} -> {current[name]}"
         for name, label in NUMERIC.items()
-        if name in previous and previous[name] != current[name]
+        if previous[name] != current[name]
     ]
-    versions = {**previous.get("packages", {}), "glassformer": previous.get("glassformer", current["glassformer"])}
+    versions = {**previous["packages"], "glassformer": previous["glassformer"]}
     changed += [
         f"{name} {versions[name]} -> {version}"
         for name, version in {**current["packages"], "glassformer": current["glassformer"]}.items()
-        if versions.get(name, version) != version
+        if versions[name] != version
     ]
     if not changed:
         return None

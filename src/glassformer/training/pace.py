@@ -41,7 +41,7 @@ class Pace:
     def follow(self, state: TrainState) -> None:
         """Continue from a state of the run, including the times of earlier legs.
 
-        If the state has no wall times (older version, or a run without a time limit), its training seconds are used.
+        If the state has no wall times (a run without a time limit), its training seconds are used.
         """
         self.state = state
         self.clock.earlier = state.train_seconds + state.times.other
@@ -174,8 +174,8 @@ class Pace:
     def is_final_part_known(self) -> bool:
         """Return whether the rows of the final evaluation were chosen when the last step was saved.
 
-        The rows were not chosen if an older version saved this step, or if training was not yet over when it was saved,
-        for example because a signal stopped the run.
+        The rows were not chosen if training was not yet over when this step was saved, for example because a signal
+        stopped the run.
         """
         return self.state.times.final_rows is not None
 

@@ -21,7 +21,7 @@ from glassformer.corpora import CORPORA
 from glassformer.corpora.truth import true_nats
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
-from glassformer.model.precision import as_recorded, describe_precision, resolve_precision, slower_choices
+from glassformer.model.precision import describe_precision, resolve_precision, slower_choices
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Run, create_run, list_runs, open_run, refuse_existing, step_of
 from glassformer.runs.opening import model_shapes
@@ -356,8 +356,7 @@ def _settings_to_resume(run: Run, changes: dict[str, str]) -> tuple[Config, list
     Precisions keep their recorded values unless they are in `changes`. The notes list the settings that changed, and
     the precisions that are slow on this machine.
     """
-    config = run.config().with_changes(changes)
-    recorded = as_recorded(run.config(), choose_device(config.train.device))
+    recorded = run.config()
     config = resolve_precision(recorded.with_changes(changes))
     notes = [note] if (note := note_of_changes(recorded, config)) is not None else []
     for name in PRECISIONS:

@@ -49,9 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--importance", action="store_true", help="also measure how much the validation loss depends on each head"
     )
-    parser.add_argument(
-        "--sort", choices=SORTS, help="order of the heads (default: layer, then number)"
-    )
+    parser.add_argument("--sort", choices=SORTS, help="order of the heads (default: layer, then number)")
     parser.add_argument("--plot", type=output_path, metavar="FILE", help="write a picture of all scores: .png or .svg")
     parser.add_argument("--checkpoint", choices=("best", "last"), help="checkpoint to load (default: best)")
     parser.add_argument("--device", help="auto, cpu, cuda, cuda:N or mps (default: auto)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -169,12 +169,6 @@ class ModelConfig(BaseSettings):
     def _sort_removed_heads(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         """Sort the names, with dec.10 after dec.9, so that the same heads always give equal settings."""
         return tuple(sorted(names, key=lambda name: [(len(part), part) for part in name.split(".")]))
-
-    @field_validator("qk_norm", mode="before")
-    @classmethod
-    def _convert_switch(cls, value: Any) -> Any:
-        """Convert true and false, which run folders of older versions contain, to the current names."""
-        return {True: "head", False: "none"}[value] if isinstance(value, bool) else value
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:

@@ -107,11 +107,11 @@ class DataConfig(BaseSettings):
         "keep",
         description="lm, masked: of equal or nearly equal (MinHash) documents, keep all or only the first",
     )
-    split: Literal["end", "random", "tail", "rows"] = Field(
+    split: Literal["end", "random", "rows"] = Field(
         "end",
         description="validation split; end: the end of the text, or the last examples; random: randomly chosen "
-        "documents or examples; tail: the end as chosen by older versions; rows: with windows = prefixes, randomly "
-        "chosen rows of the whole text, so that most validation tokens are also in training rows",
+        "documents or examples; rows: with windows = prefixes, randomly chosen rows of the whole text, so that most "
+        "validation tokens are also in training rows",
     )
     validation_fraction: float = Field(
         0.1, gt=0, lt=1, description="fraction of the text, documents or examples to hold out for validation"

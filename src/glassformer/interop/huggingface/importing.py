@@ -177,7 +177,7 @@ def _config(imported: ImportedModel, imported_tokenizer: ImportedTokenizer, fold
                 "source": str(folder),
                 **({"windows": "documents"} if _uses_document_windows(imported, imported_tokenizer) else {}),
             },
-            "train": {"task": imported.task},
+            "train": {"task": imported.task, "precision": "fp32", "muon_precision": "fp32"},
         },
         str(folder),
     )
