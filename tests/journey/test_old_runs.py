@@ -1,11 +1,14 @@
-"""Run folders of version 0.1.0 open, answer as before, and resume bit for bit, or within `LIMITS` on other processors.
+"""Stored run folders open, answer as before, and resume bit for bit, or within `LIMITS` on other processors.
+
 `tests/fixtures/runs` contains the folders. `tests/fixtures/expected` contains their expected answers, and the expected
-weights after three more steps. `tests/fixtures/make_runs.py` describes how they were made.
+weights after three more steps. `tests/fixtures/make_runs.py` describes how they were made. A folder of another format
+is refused.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
 import warnings
 from dataclasses import dataclass
@@ -16,7 +19,19 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from tests.fixtures.replaying import EXPECTED, RUNS, Done, copy_runs, digest, facts, fingerprint, glass_all, weights
+from glassformer.base.config import TASK_FACTS
+from tests.fixtures.replaying import (
+    EXPECTED,
+    RUNS,
+    Done,
+    copy_runs,
+    digest,
+    facts,
+    fingerprint,
+    glass,
+    glass_all,
+    weights,
+)
 
 LIMITS = {"fp32-adamw": 1e-5, "bf16-adamw": 1e-3, "fp32-muon": 2e-2, "bf16-muon": 5e-2}
 """Largest allowed `distance` on a processor whose results differ in bits from the recorded ones.
@@ -61,7 +76,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Replayed]:
 
 
 def test_every_stored_run_has_its_expectations() -> None:
-    assert len(NAMES) >= 24
+    assert sorted(TASK_FACTS) == NAMES
     assert [path.stem for path in sorted(EXPECTED.glob("*.json"))] == NAMES
     assert [path.stem for path in sorted(EXPECTED.glob("*.safetensors"))] == NAMES
 
@@ -94,11 +109,33 @@ def test_an_old_run_resumes_bit_for_bit(name: str, replayed: dict[str, Replayed]
     assert apart < limit
 
 
+@pytest.mark.parametrize(
+    "command", [["generate", "format-1", "Dear"], ["evaluate", "format-1"], ["verify", "format-1"]]
+)
+def test_a_run_of_another_format_is_refused(command: list[str], tmp_path: Path) -> None:
+    shutil.copytree(EXPECTED.parent / "format-1", tmp_path / "format-1")
+    done = glass(command, tmp_path)
+    assert done.code == 2
+    assert done.err.splitlines() == [
+        "glass: format-1 was made by another version of glassformer: its format is 1, but this version (0.1.0) reads "
+        "format 2",
+        "Use the version that made it, or train the run again.",
+    ]
+
+
+def test_a_run_of_another_format_is_not_resumed(tmp_path: Path) -> None:
+    shutil.copytree(EXPECTED.parent / "format-1", tmp_path / "format-1")
+    files = {path: path.read_bytes() for path in (tmp_path / "format-1").rglob("*") if path.is_file()}
+    done = glass(["train", "--resume", "--out", "format-1", "--steps", "9"], tmp_path)
+    assert done.code == 2
+    assert "its format is 1" in done.err
+    assert all(path.read_bytes() == content for path, content in files.items())
+
+
 def kind(name: str) -> str:
-    """Return the precision and the optimizer of a stored run; in version 0.1.0, `auto` meant fp32 on CPUs."""
+    """Return the precision and the optimizer of a stored run."""
     train = tomllib.loads((RUNS / name / "config.toml").read_text(encoding="utf-8"))["train"]
-    precision = "bf16" if train["precision"] == "bf16" else "fp32"
-    return f"{precision}-{train['optimizer']}"
+    return f"{train['precision']}-{train['optimizer']}"
 
 
 def distance(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> float:

@@ -21,7 +21,7 @@ import glassformer as gf
 from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
 from tests.fixtures.replaying import RUNS
 
-NAMES = ("lm-fp32-adamw", "masked-fp32-adamw", "classify-fp32-muon", "translate-fp32-muon", "summarize-fp32-adamw")
+NAMES = ("lm", "masked", "classify", "translate", "summarize")
 TEXTS = st.text(alphabet="adehlost .", min_size=3, max_size=12)
 PAIRS = ("translate", "summarize")
 LABEL = "sport"

@@ -490,13 +490,13 @@ def test_a_resume_without_a_step_is_not_recorded(folder: Path) -> None:
 
 def test_a_run_of_a_later_version_is_recognized(folder: Path) -> None:
     """The settings contain a name that this version does not know, which is not an error of the user."""
-    edit("run/manifest.json", '"format": 1', '"format": 2')(folder)
+    edit("run/manifest.json", '"format": 2', '"format": 3')(folder)
     edit("run/config.toml", "\nlayers = ", "\ndepth = ")(folder)
     for command in (RESUME, ("generate", "run", "the"), ("evaluate", "run")):
         done = here(*command, folder=folder)
         assert done.returncode == 2
-        assert "run was made by another version of glassformer: its format is 2" in done.stderr
-        assert "Install the version of glassformer" in done.stderr
+        assert "run was made by another version of glassformer: its format is 3" in done.stderr
+        assert "Use the version that made it" in done.stderr
 
 
 def test_a_run_resumed_with_another_save_every_ends_with_the_same_weights(tmp_path: Path) -> None:

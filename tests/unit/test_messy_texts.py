@@ -219,6 +219,9 @@ def test_the_note_gives_the_held_out_amount(tmp_path: Path) -> None:
         "validation: the end of the text, with one document cut in two (2 documents, 1,000 characters, 10.0%)" in notes
     )
     assert "data.validation_fraction" not in notes
+    settings = Config.from_dict({"data": {"source": str(tmp_path / "texts"), "validation_limit": 100}})
+    notes = "\n".join(prepare(LM, settings.data, settings.tokenizer, tmp_path / "cache").notes)
+    assert "1.0% of the characters are held out, with data.validation_fraction = 0.1" in notes
 
 
 def several_files(folder: Path) -> Path:

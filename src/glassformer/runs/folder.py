@@ -294,7 +294,7 @@ class Run:
                 raise GlassError(
                     f"{self.folder} was made by another version of glassformer: its format is {version}, but this "
                     f"version ({__version__}) reads format {FORMAT}",
-                    "Install the version of glassformer that manifest.json names.",
+                    "Use the version that made it, or train the run again.",
                 )
         return read_sealed(path, COPY)
 
