@@ -307,7 +307,7 @@ def test_surprisal_adds_up() -> None:
         assert sum(part.tokens for part in parts) == found.tokens
         assert sum(part.fraction_of_nats for part in parts) == pytest.approx(1)
         assert sum(part.nats * part.tokens for part in parts) / found.tokens == pytest.approx(found.mean)
-    first = found.parts["place in the row"][0]
+    first = found.parts["position in the row"][0]
     assert (first.name, first.tokens) == ("1", 9)
     assert first.nats == pytest.approx(np.mean([part[0] for part in nats]))
     early, late = found.ends

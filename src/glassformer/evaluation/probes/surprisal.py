@@ -23,8 +23,6 @@ LISTED = 10_000
 SHOWN = 60
 """Maximum length of a given text, in tokens, for which the text report lists all tokens one by one."""
 TENS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
-TITLES = {"place in the row": "position in the row", "seen earlier in its row": "same bigram earlier in the row"}
-"""Key of a grouping in the JSON facts -> title in the text report, where the two differ."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ class SurprisalResult:
         about: description of the measured text.
         mean: mean surprisal in nats per token.
         tokens: number of tokens.
-        parts: three groupings of the tokens: "place in the row", "times in ...", "seen earlier in its row".
+        parts: three groupings of the tokens: "position in the row", "times in ...", "same bigram earlier in the row".
         learning: in-context learning: mean surprisal at position `ends[1]` minus mean surprisal at `ends[0]`, negative
             if more context helps (Olsson et al. 2022); None if rows are too short.
         ends: an early and a late position: the late position is the median row length, the early position a tenth of it
@@ -113,8 +111,7 @@ class SurprisalResult:
         lines = [f"{self.name}: {self.about}", *self.notes, f"mean: {self.mean:.4f} nats over {self.tokens:,} tokens"]
         if len(self.each) == self.tokens <= SHOWN:
             lines += [f"{listed.nats:>9.4f}  {listed.token}" for listed in self.each]
-        for key, parts in self.parts.items():
-            title = TITLES.get(key, key)
+        for title, parts in self.parts.items():
             width = max(20, len(title))
             lines.append(f"{title:<{width}}{'nats':>9}{'of all nats':>13}{'tokens':>12}")
             for part in parts:
@@ -174,9 +171,9 @@ def grouped(
     hits = np.concatenate([seen_earlier(row) for row in rows])  # (N,)
     powers = [2**power for power in range(int(positions.max()).bit_length() + 1)]
     parts = {
-        "place in the row": _group_by_range(all_nats, positions, powers, powers[-1]),
+        "position in the row": _group_by_range(all_nats, positions, powers, powers[-1]),
         f"times in {counted_in}": _group_by_range(all_nats, times, TENS, None),
-        "seen earlier in its row": [
+        "same bigram earlier in the row": [
             _make_part(name, all_nats, hits == hit)
             for name, hit in (("hits", True), ("other tokens", False))
             if np.any(hits == hit)

@@ -3,7 +3,7 @@
 The response::
 
     {"text": {"mean": 1.73, "tokens": 57, "target": null | "…", "before": "T", "about": …, "notes": […],
-              "parts": {"place in the row": [{"group": "1", "tokens": 3, "nats": 2.1, "share_of_nats": 0.1}], …},
+              "parts": {"position in the row": [{"group": "1", "tokens": 3, "nats": 2.1, "share_of_nats": 0.1}], …},
               "in_context_learning": -0.2 | null, "in_context_places": [5, 57],
               "each": {"token": […], "nats": […], "place": […], "times": […], "hit": […]}},
      "counts": "ready" | "counting" | "absent", "why": null | "…",
