@@ -8,12 +8,13 @@
 Public names are imported on first use, because most of them import torch.
 """
 
+from glassformer.base.version import __version__
+
 TYPE_CHECKING = False  # replaces typing.TYPE_CHECKING: importing `typing` takes longer than the rest of this file
 if TYPE_CHECKING:
     from glassformer.api import TextTokens, Transformer, fit, import_model, load
     from glassformer.base.errors import GlassError
 
-__version__ = "0.1.0"
 __all__ = ["GlassError", "TextTokens", "Transformer", "__version__", "fit", "import_model", "load"]
 
 _MODULES = {"GlassError": "glassformer.base.errors"} | dict.fromkeys(

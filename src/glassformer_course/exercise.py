@@ -25,6 +25,7 @@ from glassformer_course.cases import Case, Function, Mistake
 from glassformer_course.drawing import Picture
 
 HINTS = 3
+ANSWER = "answer"  # tag of a notebook's answer cell
 WORDS_PER_MINUTE = 100  # of the task
 MINUTES_PER_LINE = 2  # of the shipped solution
 EASY, MEDIUM = 5, 10  # maximum numbers of lines of the shipped solution

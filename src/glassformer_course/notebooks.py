@@ -6,8 +6,7 @@ import base64
 
 from glassformer.base.errors import GlassError
 from glassformer.base.packages import install_command
-from glassformer_course.exercise import Exercise
-from glassformer_course.reading import ANSWER
+from glassformer_course.exercise import ANSWER, Exercise
 
 
 def notebook(exercise: Exercise, level: str) -> str:

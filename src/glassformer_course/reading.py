@@ -11,10 +11,9 @@ from pathlib import Path
 
 from glassformer.base.errors import GlassError, nearest_file
 from glassformer_course.cases import Function
-from glassformer_course.exercise import Exercise
+from glassformer_course.exercise import ANSWER, Exercise
 
 LARGEST = 4_000_000  # bytes of a file
-ANSWER = "answer"  # tag of a notebook's answer cell
 
 
 def read_answer(path: Path, exercise: Exercise) -> str:

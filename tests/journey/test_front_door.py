@@ -112,9 +112,7 @@ def test_texts_equal_those_of_the_command_line(models: dict[str, gf.Transformer]
         written = models[task].generate(TEXT, tokens=7, seed=3, temperature=0.9)
         assert done.stdout == (TEXT if task == "lm" else "") + written + "\n"
     searched = models["translate"].generate(TEXT, beams=3, tokens=5)
-    assert here("generate", "translate", TEXT, "--beams", "3", "--tokens", "5", folder=home).stdout == (
-        searched + "\n"
-    )
+    assert here("generate", "translate", TEXT, "--beams", "3", "--tokens", "5", folder=home).stdout == (searched + "\n")
     assert models["lm"].generate("", tokens=2)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from glassformer.base.config import ModelConfig
 from glassformer.inspection.heads import HeadProbe, TokenFacts, copying, passes, probes, survey
-from glassformer.inspection.heads.table import table_lines
+from glassformer.inspection.heads.report import table_lines
 from glassformer.inspection.pruning.removal import without_heads
 from glassformer.inspection.sites import attentions, heads
 from glassformer.inspection.trace import trace

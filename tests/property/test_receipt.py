@@ -21,7 +21,7 @@ from glassformer.inspection.receipt import LogitPart, split_logit, write_receipt
 from glassformer.inspection.receipt.draw import explain_draw
 from glassformer.inspection.receipt.naming import label_named, token_named
 from glassformer.inspection.receipt.parts import total
-from glassformer.inspection.receipt.table import table
+from glassformer.inspection.receipt.receipt import table
 from glassformer.inspection.trace import trace
 from glassformer.inspection.traced import Trace
 from glassformer.model.build import build_model

@@ -266,7 +266,7 @@ def test_each_difference_of_optimizer_state_is_named(tmp_path: Path, fault: str)
     }
     named = {"shape": "exp_avg is", "dtype": "float64", "missing": "lacks 0.0.exp_avg", "unknown": "0.0.velocity"}
     with pytest.raises(GlassError, match=re.escape(named[fault])):
-        checkpoints.check_optimizer_state(tmp_path, found, trainer.optimizers)
+        check_optimizer_state(tmp_path, found, trainer.optimizers)
 
 
 # Checkpoints

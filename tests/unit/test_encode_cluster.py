@@ -59,7 +59,7 @@ def folder(tmp_path: Path) -> Path:
 def run_all(job: EncodingJob, order: random.Random) -> None:
     """Run every stage with its tasks in random order; each task gets a copy of the job, as in another process."""
     job.begin()
-    for stage in job.stages():
+    for stage in steps.stages(job):
         ranks = list(range(stage.tasks))
         order.shuffle(ranks)
         for rank in ranks:
@@ -156,7 +156,7 @@ def test_a_pickle_planted_in_the_work_folder_is_refused_and_not_run(folder: Path
     with open_source(LM, data, folder) as source:
         job = plan_job(source, VOCABULARY, folder / "out", 2)
     job.begin()
-    for done in job.stages():
+    for done in steps.stages(job):
         if done.name == stage:
             for plan in (job.work_folder / "plans").iterdir():
                 if plan != job.tokenizer_file:

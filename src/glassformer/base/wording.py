@@ -74,3 +74,12 @@ def listed(names: Sequence[str], max_names: int) -> str:
     """
     more = f" and {len(names) - max_names:,} more" if len(names) > max_names else ""
     return ", ".join(names[:max_names]) + more
+
+
+def visible_text(name: str) -> str:
+    """Return a token's text with spaces made visible, or a symbol if the text is empty.
+
+    >>> visible_text(" cat"), visible_text("")
+    ('␣cat', '∅')
+    """
+    return name.replace(" ", "␣") or "∅"

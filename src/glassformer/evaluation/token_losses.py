@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
-from glassformer.base.wording import span
+from glassformer.base.wording import span, visible_text
 from glassformer.evaluation.probes.row_probabilities import PSEUDO, token_ends
 from glassformer.generation.decoding import check_finite
 from glassformer.generation.logit_readers import next_logits as read_next_logits
-from glassformer.inspection.explain.sections import visible_text
 from glassformer.inspection.explain.subject import Subject
 from glassformer.model.evaluation_mode import inference
 from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifier, TextModel, Translator

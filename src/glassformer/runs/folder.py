@@ -49,7 +49,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args
 
-from glassformer import __version__
 from glassformer.base.config import Config, Task
 from glassformer.base.errors import MALFORMED, GlassError, nearest
 from glassformer.base.files import (
@@ -69,6 +68,7 @@ from glassformer.base.files import (
 from glassformer.base.locks import is_held
 from glassformer.base.sealed import read_sealed, write_sealed
 from glassformer.base.settings import setting_text
+from glassformer.base.version import __version__
 from glassformer.base.wording import quoted
 
 Which = Literal["best", "last"]

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 import regex
 
 from glassformer.base.wording import listed
+from glassformer.tasks.classifying import TextClassifier
+from glassformer.tasks.continuing import TextModel
+from glassformer.tasks.filling import MaskFiller
+from glassformer.tasks.translating import Translator
 from glassformer.text.tokenizers import Tokenizer
 from glassformer.text.tokenizers.layout import WORDS
-
-if TYPE_CHECKING:
-    from glassformer.tasks import AnyTextModel
 
 SHOWN_UNKNOWN = 20
 """Maximum number of unknown characters or words listed in a note."""
 
 
-def text_notes(model: AnyTextModel, texts: Iterable[str], targets: Iterable[str | None] = ()) -> list[str]:
+def text_notes(
+    model: TextModel | Translator | TextClassifier | MaskFiller,
+    texts: Iterable[str],
+    targets: Iterable[str | None] = (),
+) -> list[str]:
     """Return the notes of `symbol_notes` for the texts that a model reads, with the tokenizers of the model.
 
     Args:
@@ -27,8 +31,6 @@ def text_notes(model: AnyTextModel, texts: Iterable[str], targets: Iterable[str 
         texts: texts, questions or sources.
         targets: targets, for a `Translator`; None is left out.
     """
-    from glassformer.tasks import MaskFiller, Translator
-
     if isinstance(model, Translator):
         notes = [*symbol_notes(model.source_tokenizer, texts), *symbol_notes(model.tokenizer, filter(None, targets))]
         return list(dict.fromkeys(notes))

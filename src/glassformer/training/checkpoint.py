@@ -7,7 +7,6 @@ process.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,29 @@ from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import convert_os_errors, sync, write_folder
 from glassformer.model.weights import load_tensors, load_weights, save_tensors
 from glassformer.runs.folder import Run
-from glassformer.training.clock import Times
+from glassformer.training.optimizers import check_optimizer_state, flattened, unflatten
 from glassformer.training.schedules import Plateau
 
-OPTIMIZER_STATE: dict[str, dict[str, bool]] = {
-    "AdamW": {"step": False, "exp_avg": True, "exp_avg_sq": True},
-    "Muon": {"momentum_buffer": True},
-    "WeightAverage": {"other": True, "step": False},
-}
-"""Optimizer class -> name of a state entry -> whether it has the shape of its parameter; otherwise it is a scalar."""
+
+@dataclass
+class Times:
+    """Times that a run with a time limit saves in each checkpoint; other runs leave them at their defaults.
+
+    Attributes:
+        other: wall seconds outside of training; at this checkpoint, the run has taken `train_seconds + other`. The
+            time to write the checkpoint, and at the last checkpoint the work after it, are estimates.
+        evaluations: wall seconds of all evaluations, their samples, the loss on the parent's text, and the measurement
+            of these costs.
+        began: wall-clock seconds of the run when the first step began.
+        rows: number of validation rows in an evaluation during training; None: as in the settings.
+        final_rows: number of validation rows in the final evaluation; None: not decided yet.
+    """
+
+    other: float = 0.0
+    evaluations: float = 0.0
+    began: float = 0.0
+    rows: int | None = None
+    final_rows: int | None = None
 
 
 @dataclass
@@ -147,7 +160,7 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer])
     check_optimizer_state(folder, {name: (value.shape, value.dtype) for name, value in tensors.items()}, optimizers)
     try:
         saved = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        _unflatten(optimizers, tensors, saved["optimizer"])
+        unflatten(optimizers, tensors, saved["optimizer"])
         facts = saved["progress"]
         facts["plateau"] = Plateau(**facts["plateau"])
         facts["times"] = Times(**facts["times"])
@@ -169,93 +182,6 @@ def _read_tensors(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -
         return read_sharded(folder, model, optimizers)
     load_weights(model, folder / "model.safetensors")
     return load_tensors(folder / "optimizer.safetensors")
-
-
-def flattened(optimizers: list[Optimizer]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the optimizer state: its tensors and its plain numbers.
-
-    Names consist of the index of the optimizer, the index of the parameter and the entry, such as `0.3.exp_avg`.
-    """
-    tensors: dict[str, Tensor] = {}
-    numbers: dict[str, Any] = {}
-    for i, optimizer in enumerate(optimizers):
-        for parameter, values in optimizer.state_dict()["state"].items():
-            for name, value in values.items():
-                key = f"{i}.{parameter}.{name}"
-                if isinstance(value, Tensor):
-                    tensors[key] = value
-                else:
-                    numbers[key] = value
-    return tensors, numbers
-
-
-def _unflatten(optimizers: list[Optimizer], tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-    """Load into the optimizers the state that `flattened` returned."""
-    for i, optimizer in enumerate(optimizers):
-        state_dict = optimizer.state_dict()
-        state: dict[int, dict[str, Any]] = {}
-        for key, value in {**tensors, **numbers}.items():
-            optimizer_index, parameter, name = key.split(".", 2)
-            if int(optimizer_index) == i:
-                # Loaded tensors are views of the file; a copy lets the file be closed.
-                copy = value.clone() if isinstance(value, Tensor) else value
-                state.setdefault(int(parameter), {})[name] = copy
-        state_dict["state"] = state
-        optimizer.load_state_dict(state_dict)
-
-
-def check_optimizer_state(
-    folder: Path, saved_tensors: Mapping[str, tuple[torch.Size, torch.dtype]], optimizers: list[Optimizer]
-) -> None:
-    """Raise an error that names the first mismatch if optimizer state does not fit these optimizers.
-
-    PyTorch does not check this when it loads the state, and would crash in the next step.
-
-    Args:
-        folder: the checkpoint, for the message.
-        saved_tensors: tensor name, as in `flattened` -> shape and dtype.
-        optimizers: the optimizers to load into.
-
-    Raises:
-        GlassError: a name, shape or dtype differs.
-    """
-    expected = _expected_state(optimizers)
-    for name, facts in saved_tensors.items():
-        if name not in expected:
-            problem = f"it has {name}, which the optimizer of these settings does not have"
-        elif facts != expected[name]:
-            needed = _format_shape_and_dtype(*expected[name])
-            problem = f"{name} is {_format_shape_and_dtype(*facts)}, but the optimizer of these settings needs {needed}"
-        else:
-            continue
-        raise _optimizer_mismatch(folder, problem)
-    parameters = {name.rpartition(".")[0] for name in saved_tensors}  # parameters that have state
-    for name in expected:
-        if name.rpartition(".")[0] in parameters and name not in saved_tensors:
-            raise _optimizer_mismatch(folder, f"it lacks {name}")
-
-
-def _expected_state(optimizers: list[Optimizer]) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    """Return the shape and dtype of each optimizer tensor after a step; the tensors are named as in `flattened`."""
-    expected: dict[str, tuple[torch.Size, torch.dtype]] = {}
-    for i, optimizer in enumerate(optimizers):
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        for number, parameter in enumerate(parameters):
-            for name, is_like_parameter in OPTIMIZER_STATE[type(optimizer).__name__].items():
-                facts = (parameter.shape, parameter.dtype) if is_like_parameter else (torch.Size(), torch.float32)
-                expected[f"{i}.{number}.{name}"] = facts
-    return expected
-
-
-def _format_shape_and_dtype(shape: torch.Size, dtype: torch.dtype) -> str:
-    return f"{tuple(shape)} {str(dtype).removeprefix('torch.')}"
-
-
-def _optimizer_mismatch(folder: Path, problem: str) -> GlassError:
-    return GlassError(
-        f"the optimizer state in {folder} does not fit this run's settings: {problem}",
-        "Restore the original config.toml of this run, or start a new run.",
-    )
 
 
 def step_seed(seed: int, step: int, rank: int = 0) -> int:

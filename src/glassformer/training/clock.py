@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,27 +16,6 @@ if TYPE_CHECKING:
 
 Seconds = Callable[[], float]
 """Function that returns the seconds since a fixed moment."""
-
-
-@dataclass
-class Times:
-    """Times that a run with a time limit saves in each checkpoint; other runs leave them at their defaults.
-
-    Attributes:
-        other: wall seconds outside of training; at this checkpoint, the run has taken `train_seconds + other`. The
-            time to write the checkpoint, and at the last checkpoint the work after it, are estimates.
-        evaluations: wall seconds of all evaluations, their samples, the loss on the parent's text, and the measurement
-            of these costs.
-        began: wall-clock seconds of the run when the first step began.
-        rows: number of validation rows in an evaluation during training; None: as in the settings.
-        final_rows: number of validation rows in the final evaluation; None: not decided yet.
-    """
-
-    other: float = 0.0
-    evaluations: float = 0.0
-    began: float = 0.0
-    rows: int | None = None
-    final_rows: int | None = None
 
 
 class RunClock:

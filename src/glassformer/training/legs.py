@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from glassformer import __version__
+from glassformer.base.version import __version__
 from glassformer.runs.folder import Run, package_versions
 from glassformer.training.stepping import Stepper
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from glassformer import __version__
+from glassformer.base.version import __version__
 from glassformer.model.device import synchronize
 from glassformer.model.precision import choose_precision, precision_reason, processor_speeds
 from glassformer.training.compiling import find_compiler

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from glassformer import __version__
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.files import sha256
 from glassformer.base.sealed import read_sealed, write_sealed
+from glassformer.base.version import __version__
 from glassformer.base.wording import counted, quoted
 from glassformer.model.device import choose_device
 from glassformer.runs.folder import Run, Which, find_run

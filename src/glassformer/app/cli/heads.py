@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     heads_history.refuse_unused(arguments)
     from glassformer.base.locks import is_held
     from glassformer.inspection.heads.of_run import heads_of_run
-    from glassformer.inspection.heads.table import head_lines, table_lines
+    from glassformer.inspection.heads.report import head_lines, table_lines
     from glassformer.inspection.plots import refuse_no_picture
     from glassformer.inspection.sites import find_head
     from glassformer.runs.folder import open_run

@@ -22,9 +22,9 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
-from glassformer import __version__
 from glassformer.base.errors import GlassError, ReportedElsewhereError, closest, convert_memory_errors, nearest
 from glassformer.base.packages import install_command
+from glassformer.base.version import __version__
 from glassformer.training.clock import process_began
 
 COMMANDS = {

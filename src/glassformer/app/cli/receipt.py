@@ -73,8 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the receipt; with `--snippet`, also write the script to a file, or print the script instead."""
     from glassformer.base.files import new_output, refuse_no_file, write_text
     from glassformer.inspection.receipt import write_receipt
+    from glassformer.inspection.receipt.receipt import table
     from glassformer.inspection.receipt.snippet import snippet
-    from glassformer.inspection.receipt.table import table
     from glassformer.runs.opening import OpenedRun
 
     for name in ("step", "mask", "top"):

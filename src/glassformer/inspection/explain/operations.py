@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from glassformer.inspection.explain.sections import Numbers
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.sites import stacks
 from glassformer.model.transformer import Embedding, Stack
+
+Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from glassformer.inspection.explain.operations import Operation
+from glassformer.inspection.explain.operations import Numbers, Operation
 
-Numbers = npt.NDArray[np.float64]
 Role = Literal["values", "weights", "parameters"]
 Cell = str | int | float
 
@@ -181,15 +178,6 @@ def write_number(value: Cell) -> str:
     if not isinstance(value, float):
         return str(value)
     return f"{value:.4f}" if abs(value) >= 1e-4 or value == 0 else f"{value:.1e}"
-
-
-def visible_text(name: str) -> str:
-    """Return a token's text with spaces made visible, or a symbol if the text is empty.
-
-    >>> visible_text(" cat"), visible_text("")
-    ('␣cat', '∅')
-    """
-    return name.replace(" ", "␣") or "∅"
 
 
 def statistics_line(statistics: dict[str, float], shape: Sequence[int]) -> str:

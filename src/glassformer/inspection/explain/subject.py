@@ -9,9 +9,9 @@ import torch
 
 from glassformer.base.config import TASK_FACTS
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import visible_text
 from glassformer.generation import decoding
 from glassformer.generation.context_window import window_start
-from glassformer.inspection.explain.sections import visible_text
 from glassformer.inspection.trace import Trace, trace
 from glassformer.model.transformer import Model
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from glassformer.base.wording import counted
-from glassformer.inspection.heads.table import display_name
+from glassformer.inspection.heads.report import display_name
 from glassformer.inspection.replay.history import IN_A_ROW, History
 
 BAR = 20

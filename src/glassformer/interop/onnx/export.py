@@ -11,11 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from glassformer import __version__
 from glassformer.base.config import PAIRS
 from glassformer.base.errors import GlassError
 from glassformer.base.files import refuse_taken, write_text
 from glassformer.base.packages import require_packages, version_of
+from glassformer.base.version import __version__
 from glassformer.interop.atomic_output import write_atomically
 from glassformer.interop.export_report import Comparison, ExportReport, ExportRequest
 from glassformer.interop.huggingface.tokenizer_files import write_tokenizer_json

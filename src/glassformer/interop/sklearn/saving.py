@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer import __version__
 from glassformer.base.files import write_folder
+from glassformer.base.version import __version__
 from glassformer.interop.sklearn.inputs import RefusedError
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import Run, create_run

@@ -120,20 +120,6 @@ class EncodingJob:
         """Return the folder where datatrove keeps its records of a stage."""
         return self.work_folder / "logs" / stage.name
 
-    def stages(self) -> tuple[EncodingStage, ...]:
-        """Return all stages in execution order."""
-        from glassformer.text.encode_jobs import steps
-
-        def stage(name: str, tasks: int, function: Callable[[EncodingJob, int], None]) -> EncodingStage:
-            return EncodingStage(name, tasks, EncodingStep(name, self, function))
-
-        return (
-            stage("read", len(self.portions), steps.read),
-            stage("decide", 1, steps.decide),
-            stage("encode", self.parts, steps.encode),
-            stage("merge", 1, steps.merge),
-        )
-
     def digest(self) -> str:
         """Return a hash of all inputs that determine the files in `work_folder`."""
         tokenizer_file = self.tokenizer_origin.file

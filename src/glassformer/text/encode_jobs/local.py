@@ -18,6 +18,7 @@ from glassformer.base.files import no_empty_folders, refuse_taken
 from glassformer.base.packages import require_packages
 from glassformer.base.wording import counted
 from glassformer.text.encode_jobs.job import EncodingJob, EncodingStage, plan_job
+from glassformer.text.encode_jobs.steps import stages
 from glassformer.text.prepare import Prepared, TokenizerOrigin, open_prepared
 from glassformer.text.records import RecordKind
 from glassformer.text.source import open_source
@@ -62,7 +63,7 @@ def encode_with_datatrove(
             stack.enter_context(alone(job.work_folder))
             if job.begin():
                 progress(f"resuming {job.work_folder}")
-            for stage in job.stages():
+            for stage in stages(job):
                 progress(f"{stage.name}: {counted(stage.tasks, 'tasks')}")
                 run_stage(job, stage, workers)
     shutil.rmtree(job.work_folder)

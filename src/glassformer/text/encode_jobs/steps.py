@@ -7,7 +7,7 @@ its part in the whole text, so the joined parts equal the output of one process,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from glassformer.base.files import MANIFEST, new_output, sha256, write_manifest,
 from glassformer.text.data_notes import document_split_notes, survey_notes, token_notes
 from glassformer.text.duplicates import DuplicateFinder
 from glassformer.text.encode import RecordWriter
-from glassformer.text.encode_jobs.job import EncodingJob
+from glassformer.text.encode_jobs.job import EncodingJob, EncodingStage, EncodingStep
 from glassformer.text.encode_jobs.plans import PartPlan, read_plan, write_plan
 from glassformer.text.left_out import Tally
 from glassformer.text.prepare import TrainingTexts, save_tokenizers, write_text_facts
@@ -32,6 +32,20 @@ from glassformer.text.tokenizers import Tokenizer
 
 FACTS = ("characters", "words", "mark", "whole")
 Columns = dict[str, npt.NDArray[np.uint64]]
+
+
+def stages(job: EncodingJob) -> tuple[EncodingStage, ...]:
+    """Return all stages of a job in execution order."""
+
+    def stage(name: str, tasks: int, function: Callable[[EncodingJob, int], None]) -> EncodingStage:
+        return EncodingStage(name, tasks, EncodingStep(name, job, function))
+
+    return (
+        stage("read", len(job.portions), read),
+        stage("decide", 1, decide),
+        stage("encode", job.parts, encode),
+        stage("merge", 1, merge),
+    )
 
 
 def read(job: EncodingJob, rank: int) -> None:

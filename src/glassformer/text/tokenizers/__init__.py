@@ -1,6 +1,6 @@
 """Tokenizers: one class, `Tokenizer`, for seven schemes; each tokenizer is stored in a single `tokenizer.json`."""
 
-from glassformer.text.tokenizers.frames import Frame, frame_of
+from glassformer.text.tokenizers.frames import Frame
 from glassformer.text.tokenizers.roles import number_tokenizer_json
 from glassformer.text.tokenizers.tokenizer import StreamDecoder, Tokenizer
 from glassformer.text.tokenizers.training import train_tokenizer

@@ -8,12 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from glassformer.base.config import CONVERSATIONS, LABELLED, PAIRS, Config
-
-if TYPE_CHECKING:
-    from glassformer.text.tokenizers.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -32,19 +26,3 @@ class Frame:
             return [*self.before, *ids, *self.after]
         truncated = ids[: max(0, longest - len(self))]
         return [*self.before, *truncated, *self.after][:longest]
-
-
-def frame_of(tokenizer: Tokenizer, config: Config) -> Frame:
-    """Return the frame of the texts that a run's model reads (for an encoder-decoder, the frame of its sources).
-
-    Args:
-        tokenizer: tokenizer of the text that the model reads.
-        config: settings of the run.
-    """
-    if tokenizer.frame is not None:
-        return tokenizer.frame
-    if config.train.task in PAIRS:
-        return Frame(after=(tokenizer.end_id,))
-    if config.train.task in (*LABELLED, *CONVERSATIONS) or config.data.windows == "documents":
-        return Frame(before=(tokenizer.start_id,))
-    return Frame()

@@ -15,10 +15,11 @@ import numpy.typing as npt
 import regex
 import tokenizers
 
-from glassformer.base.config import TOKENIZER_KINDS
+from glassformer.base.config import CONVERSATIONS, LABELLED, PAIRS, TOKENIZER_KINDS, Config
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_text
 from glassformer.text.tokenizers import layout
+from glassformer.text.tokenizers.frames import Frame
 from glassformer.text.tokenizers.pieces import cut_before, pieces, utf8
 from glassformer.text.tokenizers.roles import vocabulary_of
 
@@ -75,7 +76,7 @@ class Tokenizer:
         special: ids that represent no text: special tokens, the unknown token, and embedding rows without a token. They
             are the last ids, except in imported tokenizers, which may have them anywhere.
         padding_id: id of the padding token, to which no text encodes; None if there is none.
-        frame: ids around an input text, if an imported tokenizer defines them; see `frames.frame_of`.
+        frame: ids around an input text, if an imported tokenizer defines them; see `frame_of`.
         target_start: ids at the beginning of a text that an encoder-decoder model generates.
         extra_end_ids: further ids that end a generated text, if the model of an imported tokenizer has them.
         drops_space: whether decoding drops the space before the first token.
@@ -325,3 +326,19 @@ def _check_document(document: Any, path: Path) -> None:
         raise GlassError(
             f"{path} was altered after it was written", "Restore the file from a backup, or train the tokenizer again."
         )
+
+
+def frame_of(tokenizer: Tokenizer, config: Config) -> Frame:
+    """Return the frame of the texts that a run's model reads (for an encoder-decoder, the frame of its sources).
+
+    Args:
+        tokenizer: tokenizer of the text that the model reads.
+        config: settings of the run.
+    """
+    if tokenizer.frame is not None:
+        return tokenizer.frame
+    if config.train.task in PAIRS:
+        return Frame(after=(tokenizer.end_id,))
+    if config.train.task in (*LABELLED, *CONVERSATIONS) or config.data.windows == "documents":
+        return Frame(before=(tokenizer.start_id,))
+    return Frame()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 
-from glassformer import __version__
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, ReportedElsewhereError
+from glassformer.base.version import __version__
 from glassformer.model.device import choose_device
 from glassformer.model.precision import FIELDS
 from glassformer.runs.folder import Run, open_run, package_versions

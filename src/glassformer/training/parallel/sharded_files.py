@@ -13,84 +13,21 @@ of reading processes.
 
 from __future__ import annotations
 
-import shutil
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
-from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.base.files import atomic_folder, convert_os_errors
-from glassformer.model.weights import save_tensors
-from glassformer.runs.folder import Run
-from glassformer.training.checkpoint import (
-    TrainState,
-    check_optimizer_state,
-    flattened,
-    point_to,
-    step_name,
-    write_state,
-)
-
-Value = TypeVar("Value")
-
-
-class RankZeroCaller(Protocol):
-    """Members of the interface `Processes` that saving needs."""
-
-    def on_rank_zero(self, make: Callable[[], Value]) -> Value:
-        """Run `make` on process 0, as `Processes` does."""
-
-
-def save_sharded(
-    processes: RankZeroCaller,
-    run: Run,
-    model: nn.Module,
-    optimizers: list[Optimizer],
-    state: TrainState,
-    config: Config,
-) -> None:
-    """Write `checkpoints/step-N` atomically, and update `best` and `last` (see `point_to`).
-
-    The folder gets its name only after every process has written its shards.
-    """
-    final = run.checkpoints_folder / step_name(state.step)
-    tensors, numbers = flattened(optimizers)
-    with ExitStack() as stack:
-        partial = processes.on_rank_zero(lambda: stack.enter_context(atomic_folder(final)))
-        with _clear_errors(partial):
-            weights_writer = HuggingFaceStorageWriter(
-                str(partial / "weights"), save_distributed=True, enable_consolidation=True
-            )
-            save(dict(model.state_dict()), storage_writer=weights_writer)
-            save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(partial), save_distributed=True))
-        processes.on_rank_zero(lambda: _complete_folder(partial, run, state, numbers, config))
-        processes.on_rank_zero(stack.close)  # so that an error on closing is raised in every process
-    processes.on_rank_zero(lambda: point_to(run, state))
-
-
-def _complete_folder(partial: Path, run: Run, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
-    """Rename the files of weights and optimizer tensors, and write `state.json`."""
-    with convert_os_errors(partial):
-        (file,) = (partial / "weights").glob("*.safetensors")
-        file.rename(partial / "model.safetensors")
-        shutil.rmtree(partial / "weights")
-        shards = sorted(partial.glob("shard-*.safetensors"))
-        for number, shard in enumerate(shards, start=1):
-            shard.rename(partial / f"optimizer-{number}-of-{len(shards)}.safetensors")
-        if not shards:  # before the first step there is no optimizer state: write an empty file
-            save_tensors({}, partial / "optimizer.safetensors")
-        write_state(partial, run, state, numbers, config)
+from glassformer.base.files import convert_os_errors
+from glassformer.training.optimizers import check_optimizer_state
 
 
 def read_sharded(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:
@@ -101,14 +38,14 @@ def read_sharded(folder: Path, model: nn.Module, optimizers: list[Optimizer]) ->
     Raises:
         GlassError: the checkpoint belongs to another model or optimizer, or cannot be read.
     """
-    with _clear_errors(folder):
+    with clear_errors(folder):
         metadata = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
     optimizer_keys = metadata.keys() - model.state_dict().keys()
     if foreign := sorted(key for key in optimizer_keys if not key[:1].isdigit()):
         raise GlassError(f"{folder} has a tensor that the model lacks: {foreign[0]}", "Use a checkpoint of this run.")
     shapes = {key: (metadata[key].size, metadata[key].properties.dtype) for key in sorted(optimizer_keys)}  # type: ignore[union-attr]
     check_optimizer_state(folder, shapes, optimizers)
-    with _clear_errors(folder):
+    with clear_errors(folder):
         parameters = [[p for group in optimizer.param_groups for p in group["params"]] for optimizer in optimizers]
         tensors: dict[str, Tensor] = {}
         for key in optimizer_keys:
@@ -123,7 +60,7 @@ def read_sharded(folder: Path, model: nn.Module, optimizers: list[Optimizer]) ->
 
 def read_weights(model: nn.Module, folder: Path) -> None:
     """Load the weights of any checkpoint into a whole or sharded model."""
-    with _clear_errors(folder):
+    with clear_errors(folder):
         _read_tensors(dict(model.state_dict()), folder)
 
 
@@ -135,7 +72,7 @@ def _read_tensors(tensors: dict[str, Tensor], folder: Path) -> None:
 
 
 @contextmanager
-def _clear_errors(folder: Path) -> Iterator[None]:
+def clear_errors(folder: Path) -> Iterator[None]:
     """Return a context that raises the error of one process instead of distributed checkpointing's general error."""
     with convert_os_errors(folder):
         try:

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import copy
-from contextlib import AbstractContextManager, nullcontext
+import shutil
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from glassformer.base.config import Config
+from glassformer.base.files import atomic_folder, convert_os_errors
 from glassformer.model.transformer import Block, Classifier, Model
+from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import Run
 from glassformer.tasks.losses import TrainingLoss
-from glassformer.training.checkpoint import TrainState
+from glassformer.training.checkpoint import TrainState, point_to, step_name, write_state
+from glassformer.training.optimizers import flattened
 from glassformer.training.parallel.processes import LossOfBatch
 from glassformer.training.parallel.replicas import Replicas
-from glassformer.training.parallel.sharded_files import read_weights, save_sharded
+from glassformer.training.parallel.sharded_files import clear_errors, read_weights
 
 
 class Shards(Replicas):
@@ -76,8 +83,23 @@ class Shards(Replicas):
         return model_copy.to(next(model.parameters()).device).eval()
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
-        """Write a checkpoint atomically; every process writes its shards."""
-        save_sharded(self, run, model, optimizers, state, config)
+        """Write `checkpoints/step-N` atomically, and update `best` and `last` (see `point_to`).
+
+        The folder gets its name only after every process has written its shards.
+        """
+        final = run.checkpoints_folder / step_name(state.step)
+        tensors, numbers = flattened(optimizers)
+        with ExitStack() as stack:
+            partial = self.on_rank_zero(lambda: stack.enter_context(atomic_folder(final)))
+            with clear_errors(partial):
+                weights_writer = HuggingFaceStorageWriter(
+                    str(partial / "weights"), save_distributed=True, enable_consolidation=True
+                )
+                save(dict(model.state_dict()), storage_writer=weights_writer)
+                save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(partial), save_distributed=True))
+            self.on_rank_zero(lambda: _complete_folder(partial, run, state, numbers, config))
+            self.on_rank_zero(stack.close)  # so that an error on closing is raised in every process
+        self.on_rank_zero(lambda: point_to(run, state))
 
     def load(self, model: Model, checkpoint: Path) -> None:
         """Load this process's shards of a checkpoint's weights into the model."""
@@ -88,3 +110,17 @@ def _skeleton(model: Model) -> Model:
     """Return a copy of the model whose parameters are on the meta device and take no memory."""
     meta_parameters = {id(p): nn.Parameter(torch.empty_like(p, device="meta")) for p in model.parameters()}
     return copy.deepcopy(model, meta_parameters)
+
+
+def _complete_folder(partial: Path, run: Run, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
+    """Rename the files of weights and optimizer tensors, and write `state.json`."""
+    with convert_os_errors(partial):
+        (file,) = (partial / "weights").glob("*.safetensors")
+        file.rename(partial / "model.safetensors")
+        shutil.rmtree(partial / "weights")
+        shards = sorted(partial.glob("shard-*.safetensors"))
+        for number, shard in enumerate(shards, start=1):
+            shard.rename(partial / f"optimizer-{number}-of-{len(shards)}.safetensors")
+        if not shards:  # before the first step there is no optimizer state: write an empty file
+            save_tensors({}, partial / "optimizer.safetensors")
+        write_state(partial, run, state, numbers, config)

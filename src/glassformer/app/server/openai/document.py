@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from glassformer import __version__
 from glassformer.app.server.openai.request_bodies import ChatBody, CompletionBody
+from glassformer.base.version import __version__
 
 
 def _ref(name: str) -> dict[str, str]:

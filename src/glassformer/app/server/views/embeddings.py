@@ -21,8 +21,8 @@ from torch import Tensor
 
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Name, PageView, ViewQuestion, script
+from glassformer.base.wording import visible_text
 from glassformer.inspection.embeddings import Components, components, neighbours, table_named, tables
-from glassformer.inspection.explain.sections import visible_text
 from glassformer.inspection.receipt.naming import token_named
 from glassformer.tasks import Translator
 from glassformer.text.tokenizers import Tokenizer
