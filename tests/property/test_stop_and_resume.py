@@ -23,6 +23,7 @@ from glassformer.runs.folder import Run, open_run
 from glassformer.tasks.losses import TrainingLoss
 from glassformer.training import checkpoint as checkpoints
 from glassformer.training import legs, loop
+from glassformer.training.optimizers import check_optimizer_state
 from glassformer.training.trainer import Trainer
 from tests.journey.commands import begin, ended, here, start
 from tests.journey.damage import edit, half, train, tree

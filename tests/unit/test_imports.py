@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ ALONE = "numpy_reference"
 """A second implementation, which imports from no other package."""
 COMPARED = ("verification", "app")
 """The packages that may import `ALONE`, to compare their results with it."""
-TOP_MODULES = ("__init__.py", "__main__.py", "learn.py")
+TOP_MODULES = ("__init__.py", "__main__.py")
 """Modules directly in `glassformer`, which forward to `api` or `app`."""
 
 
@@ -130,6 +131,27 @@ def test_the_library_never_names_the_course(path: Path) -> None:
 )
 def test_every_way_to_name_the_course_would_be_found(code: str) -> None:
     assert names_course(code)
+
+
+def test_no_circle_of_files_imports_itself() -> None:
+    """Imports inside functions and for type checkers count too."""
+    files = {module_name(path): path for source in (SOURCE, COURSE) for path in source.rglob("*.py")}
+    graph: dict[str, set[str]] = {}
+    for name, path in files.items():
+        graph[name] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names if alias.name in files}
+            if isinstance(node, ast.ImportFrom):
+                modules = (f"{node.module}.{alias.name}" for alias in node.names)
+                graph[name] |= {module if module in files else str(node.module) for module in modules} & files.keys()
+    TopologicalSorter(graph).prepare()  # raises a CycleError that lists a circle
+
+
+def module_name(path: Path) -> str:
+    """Return the name by which a file is imported."""
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def test_generation_does_not_import_text() -> None:
