@@ -16,7 +16,7 @@ from glassformer.base.config import Config
 from glassformer.inspection.sites import attentions
 from glassformer.model.build import build_model
 from glassformer.model.pruned_attention import head_numbers
-from glassformer.numpy_reference import Inputs, Settings, forward
+from glassformer.numpy_reference import Inputs, forward
 
 V = 11
 SHAPE = {"layers": 2, "width": 12, "head_width": 4, "hidden": 7, "heads": 4, "context": 16}
@@ -120,7 +120,7 @@ def _case(task: str, chosen: dict[str, Any], bits: Bits, seed: int) -> Case:
     inputs = [torch.tensor([source]), torch.tensor([IDS])] if source else [torch.tensor([IDS])]
     with torch.inference_mode():
         own = model(*inputs)[0].numpy()
-    settings = Settings(**{**config.model.model_dump(), "classes": 3 if task == "classify" else None})
+    settings = config.model.replace(classes=3 if task == "classify" else None)
     given = Inputs(np.array([IDS]), source=None if source is None else np.array([source]))
     logits, kept = forward(settings, rounded, given)
     heads = {str(site): head_numbers(layer) for site, layer in attentions(model).items()}

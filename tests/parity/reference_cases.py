@@ -13,7 +13,7 @@ from torch import Tensor
 from glassformer.base.config import Activation, ModelConfig
 from glassformer.model.build import build_model
 from glassformer.model.transformer import EncoderDecoder, Model
-from glassformer.numpy_reference import Inputs, Settings
+from glassformer.numpy_reference import Inputs
 from glassformer.numpy_reference.arrays import Array
 from tests.property.models import POSITIONS, VOCAB, some_heads, tiny
 
@@ -197,11 +197,6 @@ def grown_model(config: ModelConfig) -> Model:
 def weights_of(model: Model) -> dict[str, Array]:
     """Return a copy of the model's weights as NumPy arrays, by name."""
     return {name: value.detach().numpy().copy() for name, value in model.state_dict().items()}
-
-
-def settings_of(config: ModelConfig) -> Settings:
-    """Return the NumPy reference's settings for a model configuration."""
-    return Settings(**config.model_dump())
 
 
 def ragged(rows: int, length: int) -> Tensor:

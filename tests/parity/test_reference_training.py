@@ -19,7 +19,6 @@ from glassformer.numpy_reference import (
     AdamW,
     Inputs,
     NumpyBatch,
-    Settings,
     State,
     adamw,
     gradients,
@@ -43,7 +42,6 @@ from tests.parity.reference_cases import (
     inputs_for,
     one_choice_each,
     say,
-    settings_of,
     weights_of,
 )
 from tests.property.models import VOCAB
@@ -111,7 +109,7 @@ def test_a_hundred_steps_equal_pytorch_and_reduce_the_loss(kind: str) -> None:
     batches = [batch_for(config, kind, step % 5) for step in range(100)]
     start = weights_of(model)
     before = {name: value.copy() for name, value in start.items()}
-    weights, ours = train(settings_of(config), start, batches, RULE, smoothing)
+    weights, ours = train(config, start, batches, RULE, smoothing)
     theirs = torch_losses(model, batches, smoothing)
     assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) <= 1e-8
     assert np.mean(ours[-10:]) < 0.5 * np.mean(ours[:10])
@@ -127,17 +125,16 @@ def test_gradients_are_finite_differences(case: Case) -> None:
     config = config_of(case).replace(layers=1)
     draw = np.random.default_rng(8)
     h = 1e-5
-    settings = settings_of(config)
     weights = weights_of(grown_model(config))
     inputs = inputs_for(config)
     rows = (ROWS,) if case.kind == "classifier" else inputs.tokens.shape
     batch = NumpyBatch(inputs, draw.integers(0, CLASSES if case.kind == "classifier" else VOCAB, rows))
-    _, found = gradients(settings, weights, batch, smoothing=0.1)
+    _, found = gradients(config, weights, batch, smoothing=0.1)
     for name, weight in weights.items():
         direction = draw.normal(size=weight.shape)
         direction /= np.linalg.norm(direction)
         ahead, behind = (
-            gradients(settings, {**weights, name: weight + way * h * direction}, batch, smoothing=0.1)[0]
+            gradients(config, {**weights, name: weight + way * h * direction}, batch, smoothing=0.1)[0]
             for way in (1, -1)
         )
         slope = float((found[name] * direction).sum())
@@ -155,7 +152,7 @@ def test_initial_weights_are_distributed_as_the_models(case: Case) -> None:
     values = {} if config.output_projection else {"value_width": 168 // config.heads}
     config = config.replace(width=168, hidden=256, **values)
     own = None if config.shared_embedding else SOURCE_VOCAB
-    weights = initial_weights(settings_of(config), VOCAB, seed=1, source_vocab_size=own)
+    weights = initial_weights(config, VOCAB, seed=1, source_vocab_size=own)
     theirs = weights_of(build_model(config, seed=1))
     assert {name: value.shape for name, value in weights.items()} == {n: v.shape for n, v in theirs.items()}
     for name, value in theirs.items():
@@ -166,17 +163,16 @@ def test_initial_weights_are_distributed_as_the_models(case: Case) -> None:
     inputs = inputs_for(config)
     classes = CLASSES if case.kind == "classifier" else VOCAB
     targets = np.zeros((ROWS,) if case.kind == "classifier" else inputs.tokens.shape, dtype=int)
-    loss, _ = gradients(settings_of(config), weights, NumpyBatch(inputs, targets), smoothing=1.0)  # any target, equally
+    loss, _ = gradients(config, weights, NumpyBatch(inputs, targets), smoothing=1.0)  # any target, equally
     assert abs(loss / math.log(classes) - 1) < 0.01
 
 
 def test_a_step_is_gradients_then_adam() -> None:
     config = config_of(Case("decoder", {}))
-    settings = settings_of(config)
     weights = weights_of(grown_model(config))
     batch = batch_for(config, "decoder", 0)
-    loss, found = gradients(settings, weights, batch)
-    step = train_step(settings, weights, State.start(weights), batch, RULE)
+    loss, found = gradients(config, weights, batch)
+    step = train_step(config, weights, State.start(weights), batch, RULE)
     wanted, state = adamw(weights, found, State.start(weights), RULE)
     assert (step.loss, step.state.step, state.step) == (loss, 1, 1)
     assert all((step.weights[name] == value).all() for name, value in wanted.items())
@@ -212,13 +208,13 @@ def test_training_without_targets_only_applies_weight_decay() -> None:
     weights = weights_of(grown_model(config))
     batch = batch_for(config, "decoder", 0)
     nothing = NumpyBatch(batch.inputs, np.full_like(batch.targets, IGNORED))
-    found, losses = train(settings_of(config), weights, [nothing], AdamW(weight_decay=0.0))
+    found, losses = train(config, weights, [nothing], AdamW(weight_decay=0.0))
     assert losses == [0.0]
     assert all((found[name] == value).all() for name, value in weights.items())
 
 
-SMALL = Settings(layers=1, width=8, heads=2, context=4)
-PAIR = Settings(family="encoder-decoder", layers=1, width=8, heads=2, context=4)
+SMALL = ModelConfig(layers=1, width=8, heads=2, context=4)
+PAIR = ModelConfig(family="encoder-decoder", layers=1, width=8, heads=2, context=4)
 IDS = np.array([[3, 1, 4]])
 
 
@@ -239,7 +235,7 @@ IDS = np.array([[3, 1, 4]])
         (PAIR, Inputs(IDS, source=np.array([[1], [2]])), "source has 2 rows, but tokens has 1"),
     ],
 )
-def test_inputs_that_do_not_fit_are_refused(settings: Settings, inputs: Inputs, message: str) -> None:
+def test_inputs_that_do_not_fit_are_refused(settings: ModelConfig, inputs: Inputs, message: str) -> None:
     batch = NumpyBatch(inputs, IDS)
     with pytest.raises(ValueError, match=message):
         gradients(settings, initial_weights(settings, 5), batch)
@@ -258,7 +254,7 @@ def test_weights_that_do_not_fit_are_refused() -> None:
             gradients(SMALL, changed, NumpyBatch(Inputs(IDS), IDS))
 
 
-def test_targets_and_settings_that_do_not_fit_are_refused() -> None:
+def test_targets_that_do_not_fit_are_refused() -> None:
     weights = initial_weights(SMALL, 5)
     for targets, message in [
         (IDS[:, 1:], "the number of targets is 2, but the number of predictions is 3"),
@@ -266,9 +262,6 @@ def test_targets_and_settings_that_do_not_fit_are_refused() -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             gradients(SMALL, weights, NumpyBatch(Inputs(IDS), targets))
-    with pytest.raises(ValueError, match="positions = 'rotery' does not exist: choose one of learned, sinusoidal"):
-        Settings(positions="rotery")
-    assert Settings(kv_heads="unset").kv_heads is None  # type: ignore[arg-type]
 
 
 def test_a_loss_that_is_not_finite_ends_training() -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from math import sqrt
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from glassformer.base.config import Activation
 from glassformer.inspection.explain import Matrix, Section, Walk
 from glassformer.inspection.explain.sections import Numbers
 from glassformer.numpy_reference.activations import activate
-from glassformer.numpy_reference.settings import CHOICES
 
-NAMES = {**{name: name for name in CHOICES["activation"]}, "silu": "swiglu"}
+NAMES = {**{name: name for name in get_args(Activation)}, "silu": "swiglu"}
 """Name of an activation in formulas -> its name in the NumPy reference."""
 
 

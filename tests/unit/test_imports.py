@@ -38,7 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 layer. `api` is a single module, the public Python API.
 """
 ALONE = "numpy_reference"
-"""A second implementation, which imports from no other package."""
+"""A second implementation, which imports only the type of the settings, from `base`."""
 COMPARED = ("verification", "app")
 """The packages that may import `ALONE`, to compare their results with it."""
 TOP_MODULES = ("__init__.py", "__main__.py")
@@ -55,7 +55,7 @@ def packages_below(package: str) -> set[str]:
         if package in layer:
             below = {each for lower in LAYERS[:number] for each in lower}
             return below | {ALONE} if package in COMPARED else below
-    return set()
+    return {"base"} if package == ALONE else set()
 
 
 def imports_of(path: Path) -> set[str]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from glassformer.numpy_reference.arrays import Array
 
+GATED = ("swiglu", "geglu")
 TANH_SCALE = math.sqrt(2 / math.pi)
 TANH_CUBE = 0.044715
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from glassformer.numpy_reference.arrays import Array, Bools, Ints, Weights, unde
 from glassformer.numpy_reference.linear import Linear, linear, linear_backward
 from glassformer.numpy_reference.norms import NumpyNorm, norm, norm_backward
 from glassformer.numpy_reference.positions import RotaryAngles, rotate, rotate_backward
-from glassformer.numpy_reference.settings import RMSNORM_EPSILON, Settings
+
+if TYPE_CHECKING:
+    from glassformer.base.config import ModelConfig
 
 
 def self_allowed(positions: Ints, attention_mask: Bools, causal: bool, window: int | None) -> Bools:
@@ -89,7 +91,7 @@ class HeadGroups(NamedTuple):
     kv_heads: int  # G, number of key-value heads
 
 
-def head_groups(settings: Settings, site: str) -> HeadGroups:
+def head_groups(settings: ModelConfig, site: str) -> HeadGroups:
     """Group the query heads of an attention layer: query head h uses key-value head ⌊h G / H⌋ (Ainslie et al. 2023).
 
     Removed query heads are left out, and so are key-value heads that no remaining query head uses.
@@ -118,7 +120,7 @@ class ProjectedHeads(NamedTuple):
 
 
 def project(
-    x: Array, weights: Weights, name: str, heads: int, angles: RotaryAngles | None, settings: Settings
+    x: Array, weights: Weights, name: str, heads: int, angles: RotaryAngles | None, settings: ModelConfig
 ) -> tuple[Array, ProjectedHeads]:
     """Return the queries, keys or values of all heads: projected, normalized and rotated as the settings require.
 
@@ -133,7 +135,7 @@ def project(
     saved_norm = None
     if gain:
         parts = flat.reshape(B, T, -1, len(gain["weight"]))  # (B, T, heads, K) or (B, T, 1, heads K)
-        flat, saved_norm = norm(parts, gain, "rmsnorm", settings.norm_eps or RMSNORM_EPSILON)
+        flat, saved_norm = norm(parts, gain, "rmsnorm", settings.norm_eps or 1e-6)
     width = settings.U if name == "value" else settings.K
     y = flat.reshape(B, T, heads, width).transpose(0, 2, 1, 3)  # (B, heads, T, K or U)
     if angles is not None:
@@ -178,7 +180,7 @@ def attention(
     x: Array,
     source: Array,
     weights: Weights,
-    settings: Settings,
+    settings: ModelConfig,
     site: str,
     allowed: Bools,
     bias: Array | None = None,
@@ -209,7 +211,7 @@ def attention(
     return y, NumpyAttention(settings.heads, groups, query, key, value, saved, output, settings.output_projection)
 
 
-def output_weights(weights: Weights, settings: Settings, groups: HeadGroups) -> Weights:
+def output_weights(weights: Weights, settings: ModelConfig, groups: HeadGroups) -> Weights:
     """Return the weights of the output projection.
 
     Without a projection, its matrix (D, H U) would be the identity, with only the columns of the remaining heads.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from glassformer.numpy_reference.arrays import Array, Bools, Weights, under, with_prefix
 from glassformer.numpy_reference.attention import NumpyAttention, attention, attention_backward
 from glassformer.numpy_reference.feedforward import NumpyFeedForward, feedforward, feedforward_backward
 from glassformer.numpy_reference.norms import NumpyNorm, norm, norm_backward
 from glassformer.numpy_reference.positions import RotaryAngles
-from glassformer.numpy_reference.settings import Settings
+
+if TYPE_CHECKING:
+    from glassformer.base.config import ModelConfig
 
 
 class BlockContext(NamedTuple):
@@ -34,7 +36,7 @@ Part = NumpyAttention | NumpyFeedForward
 
 
 def part(
-    name: str, x: Array, weights: Weights, settings: Settings, shared: BlockContext, site: str
+    name: str, x: Array, weights: Weights, settings: ModelConfig, shared: BlockContext, site: str
 ) -> tuple[Array, Part]:
     """Run one part of a block, "attention", "cross" or "feedforward", without its norm: (B, T, D) -> (B, T, D)."""
     part_weights = under(name, weights)
@@ -73,7 +75,9 @@ class NumpyBlock(NamedTuple):
     residuals: list[Residual]
 
 
-def block(x: Array, weights: Weights, settings: Settings, shared: BlockContext, site: str) -> tuple[Array, NumpyBlock]:
+def block(
+    x: Array, weights: Weights, settings: ModelConfig, shared: BlockContext, site: str
+) -> tuple[Array, NumpyBlock]:
     """Run a block: each part f returns x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), depending on `norm_order`.
 
     These are pre-norm (Xiong et al. 2020), post-norm (Vaswani et al. 2017) and output norm (Team OLMo 2025).

@@ -5,7 +5,7 @@ The families differ only in the causal mask, the memory and the head. `forward` 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from glassformer.numpy_reference.arrays import Array, Bools, Ints, Weights, sum_
 from glassformer.numpy_reference.inputs import Inputs, checked_inputs, checked_weights
 from glassformer.numpy_reference.linear import Linear, linear, linear_backward
 from glassformer.numpy_reference.norms import NumpyNorm, norm, norm_backward
-from glassformer.numpy_reference.settings import Settings
 from glassformer.numpy_reference.stack import NumpyStack, stack, stack_backward
+
+if TYPE_CHECKING:
+    from glassformer.base.config import ModelConfig
 
 
 class Transform(NamedTuple):
@@ -27,7 +29,7 @@ class Transform(NamedTuple):
     norm: NumpyNorm
 
 
-def transform(x: Array, weights: Weights, settings: Settings) -> tuple[Array, Transform]:
+def transform(x: Array, weights: Weights, settings: ModelConfig) -> tuple[Array, Transform]:
     """Return norm(f(x Wᵀ + b)), used before BERT's output layer (Devlin et al. 2019): (B, T, D) -> (B, T, D)."""
     projected, saved_linear = linear(x, under("transform", weights))  # (B, T, D)
     activated = activate(projected, settings.activation)  # (B, T, D)
@@ -51,7 +53,7 @@ class NumpyHead(NamedTuple):
     transform: Transform | None
 
 
-def head(x: Array, weights: Weights, settings: Settings) -> tuple[Array, NumpyHead]:
+def head(x: Array, weights: Weights, settings: ModelConfig) -> tuple[Array, NumpyHead]:
     """Return the logits x Wᵀ + b, where W is the head's matrix, or the embedding matrix if tied (Press and Wolf 2017).
 
     With `settings.head_transform`, x first passes through `transform`. x: (B, T, D) -> (B, T, V).
@@ -84,7 +86,7 @@ class TokenModel(NamedTuple):
     head: NumpyHead
 
 
-def token_model(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, TokenModel]:
+def token_model(inputs: Inputs, weights: Weights, settings: ModelConfig) -> tuple[Array, TokenModel]:
     """Return the logits (B, T, V) of a decoder (Radford et al. 2018, equation 2) or encoder (Devlin et al. 2019)."""
     causal = settings.family == "decoder"
     x, saved_stack = stack(
@@ -111,7 +113,7 @@ class NumpyClassifier(NamedTuple):
     head: Linear
 
 
-def classifier(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, NumpyClassifier]:
+def classifier(inputs: Inputs, weights: Weights, settings: ModelConfig) -> tuple[Array, NumpyClassifier]:
     """Return the class logits (B, C): a linear layer on the pooled vector Σ_t a_t x_t of each row.
 
     With mean pooling, a_t is 1 / n for each of the n tokens that are not padding. With first-token pooling, a_t is 1
@@ -151,7 +153,7 @@ class NumpyEncoderDecoder(NamedTuple):
     source_name: str  # name of the source's embedding
 
 
-def encoder_decoder(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, NumpyEncoderDecoder]:
+def encoder_decoder(inputs: Inputs, weights: Weights, settings: ModelConfig) -> tuple[Array, NumpyEncoderDecoder]:
     """Return the logits (B, T, V) of the target, given the source (Vaswani et al. 2017, section 3.1).
 
     The target is padded on the right, so the causal mask already hides the padding from all real tokens.
@@ -197,7 +199,7 @@ def encoder_decoder_backward(dlogits: Array, saved: NumpyEncoderDecoder) -> dict
 Saved = TokenModel | NumpyClassifier | NumpyEncoderDecoder
 
 
-def forward(settings: Settings, weights: Weights, inputs: Inputs) -> tuple[Array, Saved]:
+def forward(settings: ModelConfig, weights: Weights, inputs: Inputs) -> tuple[Array, Saved]:
     """Compute the logits of a model of any family.
 
     Returns:
@@ -225,7 +227,7 @@ def backward(dlogits: Array, saved: Saved) -> dict[str, Array]:
 
 
 def logits(
-    settings: Settings,
+    settings: ModelConfig,
     weights: Weights,
     tokens: Ints,
     attention_mask: Bools | None = None,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from glassformer.numpy_reference.activations import activate, activate_backward
+from glassformer.numpy_reference.activations import GATED, activate, activate_backward
 from glassformer.numpy_reference.arrays import Array, Weights, under, with_prefix
 from glassformer.numpy_reference.linear import Linear, linear, linear_backward
-from glassformer.numpy_reference.settings import GATED
 
 
 class NumpyFeedForward(NamedTuple):

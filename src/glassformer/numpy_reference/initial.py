@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glassformer.numpy_reference.activations import GATED
 from glassformer.numpy_reference.arrays import Array
-from glassformer.numpy_reference.settings import GATED, Settings
+
+if TYPE_CHECKING:
+    from glassformer.base.config import ModelConfig
 
 Shapes = dict[str, tuple[int, ...]]
 
 
 def shapes(
-    settings: Settings, vocab_size: int, source_vocab_size: int | None = None, classes: int | None = None
+    settings: ModelConfig, vocab_size: int, source_vocab_size: int | None = None, classes: int | None = None
 ) -> Shapes:
     """Return the shape of every weight, by the names of the PyTorch model's `state_dict`.
 
@@ -43,14 +47,14 @@ def shapes(
     return weight_shapes
 
 
-def _embedding(settings: Settings, name: str, vocab_size: int) -> Shapes:
+def _embedding(settings: ModelConfig, name: str, vocab_size: int) -> Shapes:
     weight_shapes: Shapes = {f"{name}.tokens.weight": (vocab_size, settings.width)}
     if settings.positions == "learned":
         weight_shapes[f"{name}.positions.table.weight"] = (settings.context, settings.width)
     return weight_shapes | (_norm(settings, f"{name}.norm") if settings.embedding_norm else {})
 
 
-def _stack(settings: Settings, name: str, layers: int, cross: bool) -> Shapes:
+def _stack(settings: ModelConfig, name: str, layers: int, cross: bool) -> Shapes:
     weight_shapes: Shapes = {}
     prefix = {"encoder": "enc", "decoder": "dec"}[name if name != "stack" else settings.family]
     if settings.positions == "relative":
@@ -64,7 +68,7 @@ def _stack(settings: Settings, name: str, layers: int, cross: bool) -> Shapes:
     return weight_shapes | (_norm(settings, f"{name}.norm") if settings.norm_order != "post" else {})
 
 
-def _norm(settings: Settings, name: str) -> Shapes:
+def _norm(settings: ModelConfig, name: str) -> Shapes:
     if settings.norm == "none":
         return {}
     return {
@@ -77,7 +81,7 @@ def _linear(name: str, outputs: int, inputs: int, bias: bool) -> Shapes:
     return {f"{name}.weight": (outputs, inputs)} | ({f"{name}.bias": (outputs,)} if bias else {})
 
 
-def _attention(settings: Settings, name: str, site: str) -> Shapes:
+def _attention(settings: ModelConfig, name: str, site: str) -> Shapes:
     D = settings.width
     K = settings.K
     bias = settings.attention_bias
@@ -93,7 +97,7 @@ def _attention(settings: Settings, name: str, site: str) -> Shapes:
     return weight_shapes | {f"{name}.query_norm.weight": (query_width,), f"{name}.key_norm.weight": (key_width,)}
 
 
-def _feedforward(settings: Settings, name: str) -> Shapes:
+def _feedforward(settings: ModelConfig, name: str) -> Shapes:
     D = settings.width
     F = settings.F
     bias = settings.feedforward_bias
@@ -102,7 +106,7 @@ def _feedforward(settings: Settings, name: str) -> Shapes:
 
 
 def initial_weights(
-    settings: Settings, vocab_size: int, seed: int = 0, source_vocab_size: int | None = None
+    settings: ModelConfig, vocab_size: int, seed: int = 0, source_vocab_size: int | None = None
 ) -> dict[str, Array]:
     """Return random initial weights, with which the loss is about ln V (ln C for a classifier).
 
@@ -127,12 +131,12 @@ def initial_weights(
     return weights
 
 
-def writing_matrices(settings: Settings) -> tuple[str, str]:
+def writing_matrices(settings: ModelConfig) -> tuple[str, str]:
     """Return the ends of the names of matrices that write into the residual stream."""
     return ("output.weight" if settings.output_projection else "value.weight", "down.weight")
 
 
-def _initial_std(name: str, shape: tuple[int, ...], settings: Settings, vocab_size: int, n_writers: int) -> float:
+def _initial_std(name: str, shape: tuple[int, ...], settings: ModelConfig, vocab_size: int, n_writers: int) -> float:
     """Return the standard deviation of a matrix's initial values."""
     std = 1 / math.sqrt(max(1, shape[1]))
     if name == "head.weight":

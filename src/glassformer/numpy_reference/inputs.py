@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glassformer.numpy_reference.arrays import Array, Bools, Ints, Weights
 from glassformer.numpy_reference.initial import shapes
-from glassformer.numpy_reference.settings import Settings
+
+if TYPE_CHECKING:
+    from glassformer.base.config import ModelConfig
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Inputs:
         return self.source, self.source_attention_mask
 
 
-def checked_weights(settings: Settings, weights: Weights) -> dict[str, Array]:
+def checked_weights(settings: ModelConfig, weights: Weights) -> dict[str, Array]:
     """Return the weights in float64; raise an error if names or shapes do not fit the settings."""
     if "embedding.tokens.weight" not in weights:
         raise ValueError("there is no weight embedding.tokens.weight: give a model's state_dict")
@@ -61,7 +64,7 @@ def checked_weights(settings: Settings, weights: Weights) -> dict[str, Array]:
     return {name: np.asarray(weights[name], dtype=np.float64) for name in expected_shapes}
 
 
-def checked_inputs(settings: Settings, weights: Weights, inputs: Inputs) -> Inputs:
+def checked_inputs(settings: ModelConfig, weights: Weights, inputs: Inputs) -> Inputs:
     """Return the inputs as arrays of the right types; raise an error if they do not fit the model."""
     has_source = settings.family == "encoder-decoder"
     if has_source and inputs.attention_mask is not None:

@@ -6,17 +6,19 @@ Only `rotate` and `relative_bias` need a backward pass here; the backward pass o
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from glassformer.numpy_reference.arrays import Array, Bools, Ints, Weights
 from glassformer.numpy_reference.linear import look_up_backward
-from glassformer.numpy_reference.settings import Settings
+
+if TYPE_CHECKING:
+    from glassformer.base.config import ModelConfig
 
 
-def position_vectors(positions: Ints, weights: Weights, settings: Settings) -> Array | None:
+def position_vectors(positions: Ints, weights: Weights, settings: ModelConfig) -> Array | None:
     """Return the vectors added to the embeddings, (B, T) -> (B, T, D); None unless positions are learned or sinusoidal.
 
     `weights` are the weights of the embedding.
@@ -29,7 +31,7 @@ def position_vectors(positions: Ints, weights: Weights, settings: Settings) -> A
 
 
 def score_bias(
-    relative_positions: Ints, weights: Weights, settings: Settings, causal: bool
+    relative_positions: Ints, weights: Weights, settings: ModelConfig, causal: bool
 ) -> tuple[Array | None, Ints | None]:
     """Return the bias added to the scores, (B, T, S) -> (B, H, T, S); None unless `positions` is alibi or relative.
 

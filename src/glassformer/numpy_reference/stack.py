@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from glassformer.numpy_reference.positions import (
     score_bias,
     token_positions,
 )
-from glassformer.numpy_reference.settings import Settings
+
+if TYPE_CHECKING:
+    from glassformer.base.config import ModelConfig
 
 
 class NumpyEmbedding(NamedTuple):
@@ -32,7 +34,7 @@ class NumpyEmbedding(NamedTuple):
     weights: Weights
 
 
-def embed(tokens: Ints, positions: Ints, weights: Weights, settings: Settings) -> tuple[Array, NumpyEmbedding]:
+def embed(tokens: Ints, positions: Ints, weights: Weights, settings: ModelConfig) -> tuple[Array, NumpyEmbedding]:
     """Return x = scale · E[token] + P[position], with scale √D or 1 (Vaswani et al. 2017, sections 3.4 and 3.5).
 
     P is learned (Gehring et al. 2017, section 3.1), sinusoidal, or absent for other position methods. A norm may follow
@@ -80,7 +82,7 @@ def stack(
     attention_mask: Bools,
     embedding: Weights,
     weights: Weights,
-    settings: Settings,
+    settings: ModelConfig,
     causal: bool,
     memory: Array | None = None,
     memory_attention_mask: Bools | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from glassformer.numpy_reference.arrays import Array, Ints, Weights
 from glassformer.numpy_reference.families import backward, forward
 from glassformer.numpy_reference.inputs import Inputs
 from glassformer.numpy_reference.loss import cross_entropy, cross_entropy_backward
-from glassformer.numpy_reference.settings import Settings
+
+if TYPE_CHECKING:
+    from glassformer.base.config import ModelConfig
 
 
 class NumpyBatch(NamedTuple):
@@ -28,7 +30,7 @@ class NumpyBatch(NamedTuple):
 
 
 def gradients(
-    settings: Settings, weights: Weights, batch: NumpyBatch, smoothing: float = 0.0
+    settings: ModelConfig, weights: Weights, batch: NumpyBatch, smoothing: float = 0.0
 ) -> tuple[float, dict[str, Array]]:
     """Return the mean loss of a batch in nats, and the gradients of all weights by name."""
     logits, saved = forward(settings, weights, batch.inputs)  # (B, T, V) or (B, C)
@@ -45,7 +47,7 @@ class TrainingStep(NamedTuple):
 
 
 def train_step(
-    settings: Settings, weights: Weights, state: State, batch: NumpyBatch, rule: AdamW, smoothing: float = 0.0
+    settings: ModelConfig, weights: Weights, state: State, batch: NumpyBatch, rule: AdamW, smoothing: float = 0.0
 ) -> TrainingStep:
     """Take one step of AdamW on one batch; `weights` and `state` are not changed."""
     loss, weight_gradients = gradients(settings, weights, batch, smoothing)
@@ -53,7 +55,7 @@ def train_step(
 
 
 def train(
-    settings: Settings,
+    settings: ModelConfig,
     weights: Weights,
     batches: Iterable[NumpyBatch],
     rule: AdamW | None = None,

@@ -167,7 +167,7 @@ def _reference(subject: VerifiedRun) -> tuple[Any, Any]:
     model = subject.model
     batch = subject.batch
     classes = len(subject.opened.labels) if isinstance(model, Classifier) else None
-    settings = reference.Settings(**{**subject.config.model.model_dump(), "classes": classes})
+    settings = subject.config.model.replace(classes=classes)
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
     has_source = isinstance(model, EncoderDecoder)
     padded = isinstance(model, Encoder | Classifier)

@@ -13,20 +13,20 @@ from glassformer.inspection.receipt.receipt import Receipt
 SCRIPT = '''\
 """One logit of a run, or the difference of two, computed from the run's files with NumPy, without PyTorch."""
 
-import tomllib
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file
 
-from glassformer.numpy_reference import Settings, logits
+from glassformer.base.config import Config
+from glassformer.numpy_reference import logits
 
 RUN = Path({run})
 {comment}
-model = tomllib.loads((RUN / "config.toml").read_text(encoding="utf-8"))["model"]{classes}
+settings = Config.read(RUN / "config.toml").model{classes}
 weights = load_file(RUN / "checkpoints" / {checkpoint} / "model.safetensors")
 {arrays}
-found = logits(Settings(**model), weights, {names})[0{place}]  # ({letter})
+found = logits(settings, weights, {names})[0{place}]  # ({letter})
 print(f"{{{value}:.6f}}")
 '''
 
@@ -57,7 +57,7 @@ def snippet(receipt: Receipt, folder: Path, checkpoint: str) -> str:
         checkpoint=json.dumps(checkpoint),
         arrays="\n".join(arrays),
         names=", ".join(names),
-        classes=f' | {{"classes": {len(prediction.logits)}}}' if labelled else "",
+        classes=f".replace(classes={len(prediction.logits)})" if labelled else "",
         place="" if labelled else f", {prediction.positions[0]}",
         letter="classes" if labelled else "V",
         value=value,

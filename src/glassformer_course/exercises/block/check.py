@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer import numpy_reference as reference
+from glassformer.base.config import ModelConfig
 from glassformer.numpy_reference import feedforward as layer
 from glassformer.numpy_reference.arrays import Array, Weights
 from glassformer.numpy_reference.attention import self_allowed
@@ -35,7 +35,7 @@ def feedforward(x: Array, weights: Weights) -> Array:
 def block(x: Array, weights: Weights) -> Array:
     """Compute a block of the NumPy reference with one head and without position encoding: (T, D) -> (T, D)."""
     D, K = weights["query"].shape
-    settings = reference.Settings(
+    settings = ModelConfig(
         width=D, heads=1, head_width=K, norm="rmsnorm", norm_eps=1e-6, activation="relu", positions="none"
     )
     theirs = {NAMES[name]: weight.T for name, weight in weights.items()}  # a vector's .T is itself

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from glassformer.base.config import ModelConfig
 from glassformer.corpora import find_text_corpus
 from glassformer.numpy_reference import (
     AdamW,
     Inputs,
     NumpyBatch,
-    Settings,
     forward,
     gradients,
     initial_weights,
@@ -25,7 +25,7 @@ from glassformer_course.lab.bench import LabTrainer, comparison_chart, rounded
 from glassformer_course.lab.evidence import Evidence, Map, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
 
-SETTINGS = Settings(family="decoder", layers=1, heads=2, width=24, context=16, tied=False)
+SETTINGS = ModelConfig(family="decoder", layers=1, heads=2, width=24, context=16, tied=False)
 RULE = AdamW(learning_rate=0.01, weight_decay=0.0)
 TEXT = "Once upon a time"
 ROWS = 8
@@ -37,7 +37,7 @@ def fault() -> Iterator[None]:
     original_project = reference_attention.project
     last_weights: list[Any] = []
 
-    def remembering_forward(settings: Settings, weights: Any, inputs: Inputs) -> Any:
+    def remembering_forward(settings: ModelConfig, weights: Any, inputs: Inputs) -> Any:
         last_weights[:] = [weights]
         return forward(settings, weights, inputs)
 
