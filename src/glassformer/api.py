@@ -43,7 +43,7 @@ from glassformer.inspection.patching import Resample, patch, patchable
 from glassformer.inspection.receipt import Receipt, write_receipt
 from glassformer.inspection.receipt.naming import label_named
 from glassformer.inspection.recording import Recording, record
-from glassformer.inspection.sites import advice_on_part, find_head, stacks
+from glassformer.inspection.sites import advice_on_part, find_head
 from glassformer.interop.huggingface import importing
 from glassformer.launch.request import RunRequest, source_settings
 from glassformer.launch.start import start_requested
@@ -380,7 +380,7 @@ class Transformer:
         Raises:
             GlassError: there is no such head, or `record` raises it.
         """
-        site = f"{stack or list(stacks(self.model))[-1]}.{layer}.{part}"
+        site = f"{stack or list(self.model.stacks)[-1]}.{layer}.{part}"
         find_head(self.model, f"{site}.{head}")
         recording = record(self.model, *self._inputs(text, target), keep=(f"{site}.pattern",))
         self._warn_of_symbols([text], target)

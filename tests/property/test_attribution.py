@@ -36,9 +36,9 @@ from glassformer.inspection.attribution.tables import grid_lines
 from glassformer.inspection.patching import Value, patch
 from glassformer.inspection.ranks import spearman
 from glassformer.inspection.receipt import split_logit
-from glassformer.inspection.receipt.parts import split_stream, stack_of
+from glassformer.inspection.receipt.parts import split_stream
 from glassformer.inspection.recording import record
-from glassformer.inspection.sites import stacks
+from glassformer.inspection.sites import last_stack
 from glassformer.inspection.trace import trace
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Model
@@ -136,7 +136,7 @@ def test_removing_a_neuron_changes_the_logit_by_its_value() -> None:
     neuron = int(found.values.abs().argmax())
     before = float(case.logits()[0, 6, output.answer])
     with torch.no_grad():
-        stack_of(case.model).blocks[2].feedforward.down.weight[:, neuron] = 0  # type: ignore[union-attr, index]
+        last_stack(case.model).blocks[2].feedforward.down.weight[:, neuron] = 0  # type: ignore[union-attr, index]
     assert before - float(case.logits()[0, 6, output.answer]) == pytest.approx(float(found.values[neuron]), abs=1e-10)
     assert found.values[neuron] != 0
 
@@ -163,7 +163,7 @@ def test_the_residual_stream_equals_the_sum_of_its_parts(kind: dict[str, Any]) -
 def test_the_last_row_of_the_lens_equals_the_model_bit_for_bit(family: str) -> None:
     for kind in ({}, {"head_transform": True, "norm_order": "output"}) if family != "classifier" else ({},):
         case = made(family, **kind)
-        name, stack = list(stacks(case.model).items())[-1]
+        name, stack = list(case.model.stacks.items())[-1]
         last = f"{name}.{len(stack.blocks)}.resid"
         stream = record(case.model, case.tokens, case.target, keep=(last,))[last]
         model = run_model(case.model, case.tokens, case.target)
@@ -185,7 +185,7 @@ def test_an_early_row_applies_norm_and_head_to_its_stream() -> None:
     case = in_double(made("decoder", norm="layernorm", norm_bias=True))
     seen = case.trace()
     found = lens(case.model, case.tokens, case.outputs)
-    norm = stack_of(case.model).norm
+    norm = last_stack(case.model).norm
     table = case.model.embedding.tokens.weight
     for layer, block in enumerate(seen.stack.blocks):
         x = block.before[0]  # (T, D)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.experiments.grid import REMOVABLE
-from glassformer.inspection.sites import stacks
 from glassformer.model.attention import EVERY_KEY, Mask
 from glassformer.model.cache import LayerCache
 from glassformer.model.positions import Rotation
@@ -68,17 +67,17 @@ class ZeroOutput(nn.Module):
 
 def _remove_causal_mask(model: Model) -> None:
     """Remove the causal mask: each token attends to later tokens, including the token that it has to predict."""
-    for stack in stacks(model).values():
+    for stack in model.stacks.values():
         stack.causal = False
 
 
 def _remove_residuals(model: Model) -> None:
-    for stack in stacks(model).values():
+    for stack in model.stacks.values():
         stack.blocks = nn.ModuleList(BareBlock(block) for block in _blocks(stack.blocks))
 
 
 def _remove_feedforward(model: Model) -> None:
-    for stack in stacks(model).values():
+    for stack in model.stacks.values():
         for block in _blocks(stack.blocks):
             block.feedforward = ZeroOutput()  # type: ignore[assignment]
 

@@ -28,7 +28,7 @@ from glassformer.inspection.catalogue import catalogue
 from glassformer.inspection.hooks import last_values
 from glassformer.inspection.patching import KnockOut, Patch, Pattern, Value, Zero, patch, patchable
 from glassformer.inspection.recording import record
-from glassformer.inspection.sites import advice_on_part, attentions, find_head, heads, stacks
+from glassformer.inspection.sites import advice_on_part, attentions, find_head, heads
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import EncoderDecoder, Model
@@ -102,7 +102,7 @@ class AblationLoss:
 
 def ablatable(model: Model) -> list[str]:
     """List the names of all parts of a model that can be switched off, in order of execution."""
-    masked = {f"{name}.mask" for name, stack in stacks(model).items() if stack.causal}
+    masked = {f"{name}.mask" for name, stack in model.stacks.items() if stack.causal}
     return [name for name in patchable(model) if name in masked or _is_part(name)]
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from glassformer.base.errors import GlassError, nearest
 from glassformer.inspection.hooks import Tap
-from glassformer.inspection.sites import embedding_below, parts, stacks
+from glassformer.inspection.sites import parts
 from glassformer.model.attention import Attention
 from glassformer.model.transformer import Classifier, EncoderDecoder, FeedForward, Model
 
@@ -131,8 +131,8 @@ def catalogue(model: Model) -> dict[str, Recordable]:
 def _entries(model: Model) -> Iterator[Recordable]:
     model_parts = list(parts(model))
     sizes = {"D": model.config.width}
-    for name, stack in stacks(model).items():
-        embedding = embedding_below(model, name)
+    for name, stack in model.stacks.items():
+        embedding = model.embeddings[name]
         yield Recordable(f"{name}.embedding", "embedding", name, "BTD", sizes, Tap(embedding))
         if embedding.positions is not None:
             yield Recordable(f"{name}.positions", "positions", name, "ATD", sizes, Tap(embedding.positions))

@@ -52,7 +52,7 @@ from torch import Tensor, nn
 
 from glassformer.base.errors import GlassError
 from glassformer.inspection.patch_kinds import KnockOut, Mean, Patch, Pattern, Resample, Value, Zero
-from glassformer.inspection.sites import advice_on_part, embedding_below, parts, stacks
+from glassformer.inspection.sites import advice_on_part, parts
 from glassformer.model.attention import Attention
 from glassformer.model.positions import Rotation
 from glassformer.model.pruned_attention import head_numbers
@@ -148,9 +148,9 @@ def _patch_points(model: Model) -> dict[str, Install]:
     """Return the patch function of each activation by name, in order of execution."""
     points: dict[str, Install] = {}
     layers = {str(site): part for site, part in parts(model)}
-    for name, stack in stacks(model).items():
+    for name, stack in model.stacks.items():
         points[f"{name}.mask"] = partial(_patch_mask, stack)
-        points |= _embedding_points(name, stack, embedding_below(model, name))
+        points |= _embedding_points(name, stack, model.embeddings[name])
         for layer, block in enumerate(stack.blocks):
             points[f"{name}.{layer}.resid"] = partial(_patch_input, block)
             for site in [site for site in layers if site.startswith(f"{name}.{layer}.")]:

@@ -15,7 +15,6 @@ from torch import Tensor
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution.case import AttributionCase, check_number
 from glassformer.inspection.attribution.occlusion import MOST_LOGITS
-from glassformer.inspection.sites import embedding_below, stacks
 from glassformer.model.transformer import Embedding, Model, Stack
 
 __all__ = [
@@ -36,10 +35,10 @@ def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
     Raises:
         GlassError: the model has no such stack.
     """
-    named_stacks = stacks(model)
+    named_stacks = model.stacks
     if stack not in named_stacks:
         raise GlassError(f"this model has no stack {stack!r}", f"Choose one of: {', '.join(named_stacks)}.")
-    return named_stacks[stack], embedding_below(model, stack)
+    return named_stacks[stack], model.embeddings[stack]
 
 
 def position_vectors(embedding: Embedding, n_positions: int) -> Tensor | None:

@@ -28,11 +28,11 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.inspection.catalogue import Recordable, batch_sizes, select_entries
 from glassformer.inspection.hooks import Tap, tapped
-from glassformer.inspection.sites import attentions, stacks
+from glassformer.inspection.sites import attentions
 from glassformer.inspection.trace import check_inputs, head_outputs
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.pruned_attention import head_numbers
-from glassformer.model.transformer import EncoderDecoder, Model
+from glassformer.model.transformer import Model
 
 BUDGET = 256 * 10**6
 """Default memory budget of a recording, in bytes."""
@@ -125,16 +125,12 @@ def record(
             tensor of the given kinds or names; or the budget is too small. The error for a small budget suggests a
             selection that fits, if there is one.
     """
-    tokens, target, real = check_inputs(model, tokens, target, real)
+    inputs = check_inputs(model, tokens, target, real)
     B, T = tokens.shape
     target_length = None if target is None else target.shape[1]
     _check_budget(model, keep, budget, (B, T, target_length, rows, dtype, real is not None))
     with inference(model), record_passes(model, keep, rows, dtype, budget) as passes:
-        if isinstance(model, EncoderDecoder):
-            assert target is not None
-            model(tokens, target, real)
-        else:
-            model(tokens, real)
+        model.run(inputs)
     return passes[0]
 
 
@@ -240,7 +236,7 @@ class _PassRecorder:
     @contextmanager
     def attached(self, entries: Sequence[Recordable]) -> Iterator[None]:
         """Record these entries until the context ends, with hooks on their modules and on the stacks."""
-        stack_taps = {name: Tap(stack, "input") for name, stack in stacks(self.model).items()}
+        stack_taps = {name: Tap(stack, "input") for name, stack in self.model.stacks.items()}
         self.entries = {entry.name: entry for entry in entries}
         with (
             tapped(stack_taps, self._begin_stack),

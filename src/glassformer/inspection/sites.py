@@ -14,7 +14,7 @@ from glassformer.base.errors import GlassError, nearest
 from glassformer.base.wording import span
 from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import head_numbers
-from glassformer.model.transformer import Block, Decoder, Embedding, EncoderDecoder, Model, Stack
+from glassformer.model.transformer import Block, Model, Stack
 
 
 @dataclass(frozen=True, order=True)
@@ -51,22 +51,14 @@ class HeadSite:
         return f"{self.site}.{self.head}"
 
 
-def stacks(model: Model) -> dict[str, Stack]:
-    """Return the stacks of a model by name, in order of execution."""
-    if isinstance(model, EncoderDecoder):
-        return {"enc": model.encoder, "dec": model.decoder}
-    return {"dec" if isinstance(model, Decoder) else "enc": model.stack}
-
-
-def embedding_below(model: Model, stack: str) -> Embedding:
-    """Return the embedding that feeds a stack, "enc" or "dec"."""
-    source_embedding = model.source_embedding if isinstance(model, EncoderDecoder) and stack == "enc" else None
-    return model.embedding if source_embedding is None else source_embedding
+def last_stack(model: Model) -> Stack:
+    """Return the stack whose output the head reads."""
+    return list(model.stacks.values())[-1]
 
 
 def parts(model: Model) -> Iterator[tuple[Site, nn.Module]]:
     """Yield all attention and feed-forward layers with their sites, in order of execution."""
-    for name, stack in stacks(model).items():
+    for name, stack in model.stacks.items():
         for layer, block in enumerate(stack.blocks):
             assert isinstance(block, Block)
             yield Site(name, layer, "self"), block.attention
@@ -106,7 +98,7 @@ def advice_on_part(model: Model, name: str, names: Sequence[str]) -> str:
     """
     name = str(name)  # a caller from Python may pass anything
     components = name.split(".")
-    stack = stacks(model).get(components[0])
+    stack = model.stacks.get(components[0])
     if stack is None or len(components) < 3 or not components[1].isdigit():
         return nearest(name, names)
     if int(components[1]) >= len(stack.blocks):

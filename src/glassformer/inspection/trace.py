@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from glassformer.base.errors import GlassError
 from glassformer.generation.decoding import check_finite
 from glassformer.inspection.hooks import Tap, tapped
-from glassformer.inspection.sites import embedding_below
 from glassformer.inspection.traced import AttentionTrace, BlockTrace, FeedForwardTrace, StackTrace, Trace
 from glassformer.model.attention import Attention, Mask
 from glassformer.model.evaluation_mode import evaluation_mode
@@ -31,6 +30,7 @@ from glassformer.model.transformer import (
     FeedForward,
     Head,
     Model,
+    ModelInput,
     Stack,
     activate,
 )
@@ -51,19 +51,16 @@ def trace(model: Model, tokens: Tensor, target: Tensor | None = None, real: Tens
         GlassError: the ids or `real` do not fit the model, a target is missing or not allowed, or the logits are not
             finite.
     """
-    tokens, target, real = check_inputs(model, tokens, target, real)
+    inputs = check_inputs(model, tokens, target, real)
+    real = inputs.attention_mask
     # Tensors created in inference mode cannot be used with autograd later, so no_grad is used instead.
     calls = Calls(model)
     with evaluation_mode(model), torch.inference_mode(False), torch.no_grad(), calls.recorded():
-        if isinstance(model, EncoderDecoder):
-            assert target is not None
-            logits = model(tokens, target, real)  # (B, T, V)
-        else:
-            logits = model(tokens, real)  # (B, T, V) or (B, C)
+        logits = model.run(inputs)  # (B, T, V) or (B, C)
     with torch.inference_mode(False), torch.no_grad():
         check_finite(logits)
         if isinstance(model, EncoderDecoder):
-            source = _stack(calls, model.encoder, embedding_below(model, "enc"), real, call_index=0)
+            source = _stack(calls, model.encoder, model.embeddings["enc"], real, call_index=0)
             target_stack = _stack(calls, model.decoder, model.embedding, None)
             return Trace(target_stack, source, None, _transformed(calls, model.head), logits)
         stack_trace = _stack(calls, model.stack, model.embedding, real)
@@ -77,22 +74,20 @@ def _transformed(calls: Calls, head: Head) -> Tensor | None:
     return None if head.transform is None else calls.output(head.norm)
 
 
-def check_inputs(
-    model: Model, tokens: Tensor, target: Tensor | None, real: Tensor | None
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
+def check_inputs(model: Model, tokens: Tensor, target: Tensor | None, real: Tensor | None) -> ModelInput:
     """Check the arguments of `trace`, and return copies on the model's device.
 
     Raises:
         GlassError: the ids or `real` do not fit the model, or a target is missing or not allowed.
     """
-    if (target is not None) != isinstance(model, EncoderDecoder):
+    if (target is not None) != (len(model.stacks) == 2):
         description = "no target" if target is None else "a target"
         raise GlassError(
             f"{description} was given to the model, which is of type {type(model).__name__}",
             "Give a target if, and only if, the model is an EncoderDecoder.",
         )
     device = model.embedding.tokens.weight.device
-    _check_ids(tokens, embedding_below(model, "enc"))
+    _check_ids(tokens, next(iter(model.embeddings.values())))
     if real is not None and (real.shape != tokens.shape or real.dtype != torch.bool):
         raise GlassError(
             f"`real` of shape {tuple(real.shape)} and type {real.dtype} was given",
@@ -103,7 +98,7 @@ def check_inputs(
     if target is not None:
         _check_ids(target, model.embedding)
         target = target.to(device, torch.long).clone()
-    return tokens, target, real
+    return ModelInput(tokens, target, real)
 
 
 def _check_ids(ids: Tensor, embedding: Embedding) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.base.config import ModelConfig
 from glassformer.model.attention import Attention, Mask, NoProjection
 from glassformer.model.cache import LayerCache
 from glassformer.model.positions import Rotation
-from glassformer.model.transformer import Block, Stack
+from glassformer.model.transformer import Block, Model
 
 
 class PrunedAttention(Attention):
@@ -92,12 +92,9 @@ def mask_of_heads(layer: Attention, mask: Mask) -> Mask:
     return replace(mask, bias=mask.bias[:, head_numbers(layer)])  # (B or 1, H, T, S)
 
 
-def replace_pruned_attentions(model: nn.Module, config: ModelConfig) -> None:
+def replace_pruned_attentions(model: Model, config: ModelConfig) -> None:
     """Replace each attention layer that has a head in `config.removed_heads` by a `PrunedAttention`."""
-    for stack in model.modules():
-        if not isinstance(stack, Stack):
-            continue
-        name = "dec" if stack.causal else "enc"
+    for name, stack in model.stacks.items():
         for layer, block in enumerate(stack.blocks):
             assert isinstance(block, Block)
             self_site = f"{name}.{layer}.self"

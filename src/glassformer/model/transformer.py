@@ -8,7 +8,7 @@ With the default norm order, a decoder's forward pass is `Decoder.forward` -> `S
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -284,6 +284,20 @@ class Head(nn.Module):
         return embedding.tokens.weight if self.weight is None else self.weight  # (V, D)
 
 
+class ModelInput(NamedTuple):
+    """Input of a model of any family, which `run` takes.
+
+    Attributes:
+        tokens: ids (B, T); in an encoder-decoder those of the source, (B, S).
+        target: ids (B, T) of the target of an encoder-decoder; None for other families.
+        attention_mask: bool, of the shape of `tokens`, False at padding; None: no padding.
+    """
+
+    tokens: Tensor
+    target: Tensor | None = None
+    attention_mask: Tensor | None = None
+
+
 class Decoder(nn.Module):
     """Decoder language model: each token attends to itself and earlier tokens, and predicts the next token.
 
@@ -301,6 +315,20 @@ class Decoder(nn.Module):
         self.embedding = Embedding(config, vocab_size)
         self.stack = Stack(config, causal=True)
         self.head = Head(config, vocab_size)
+
+    @property
+    def stacks(self) -> dict[str, Stack]:
+        """The stacks by name, in order of execution."""
+        return {"dec": self.stack}
+
+    @property
+    def embeddings(self) -> dict[str, Embedding]:
+        """The embedding below each stack, by the name of the stack."""
+        return {"dec": self.embedding}
+
+    def run(self, inputs: ModelInput) -> Tensor:
+        """Return the logits (B, T, V) of an input."""
+        return self(inputs.tokens, inputs.attention_mask)  # (B, T, V)
 
     def forward(self, tokens: Tensor, attention_mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """Return the next-token logits (B, T, V) for ids (B, T).
@@ -338,6 +366,20 @@ class Encoder(nn.Module):
         self.stack = Stack(config, causal=False)
         self.head = Head(config, vocab_size)
 
+    @property
+    def stacks(self) -> dict[str, Stack]:
+        """The stacks by name, in order of execution."""
+        return {"enc": self.stack}
+
+    @property
+    def embeddings(self) -> dict[str, Embedding]:
+        """The embedding below each stack, by the name of the stack."""
+        return {"enc": self.embedding}
+
+    def run(self, inputs: ModelInput) -> Tensor:
+        """Return the logits (B, T, V) of an input."""
+        return self(inputs.tokens, inputs.attention_mask)  # (B, T, V)
+
     def forward(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return logits (B, T, V) for ids (B, T).
 
@@ -372,6 +414,20 @@ class Classifier(nn.Module):
         self.stack = Stack(config, causal=False)
         self.dropout = Dropout(config.dropout_residual)
         self.head = nn.Linear(config.width, classes)
+
+    @property
+    def stacks(self) -> dict[str, Stack]:
+        """The stacks by name, in order of execution."""
+        return {"enc": self.stack}
+
+    @property
+    def embeddings(self) -> dict[str, Embedding]:
+        """The embedding below each stack, by the name of the stack."""
+        return {"enc": self.embedding}
+
+    def run(self, inputs: ModelInput) -> Tensor:
+        """Return the logits (B, C) of an input."""
+        return self(inputs.tokens, inputs.attention_mask)  # (B, C)
 
     def forward(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return class logits (B, C) for ids (B, T).
@@ -415,6 +471,20 @@ class EncoderDecoder(nn.Module):
         self.encoder = Stack(config, causal=False, layers=config.encoder_layers)
         self.decoder = Stack(config, causal=True, cross=True)
         self.head = Head(config, vocab_size)
+
+    @property
+    def stacks(self) -> dict[str, Stack]:
+        """The stacks by name, in order of execution."""
+        return {"enc": self.encoder, "dec": self.decoder}
+
+    @property
+    def embeddings(self) -> dict[str, Embedding]:
+        """The embedding below each stack, by the name of the stack."""
+        return {"enc": self.source_embedding or self.embedding, "dec": self.embedding}
+
+    def run(self, inputs: ModelInput) -> Tensor:
+        """Return the logits (B, T, V) of an input."""
+        return self(inputs.tokens, inputs.target, inputs.attention_mask)  # (B, T, V)
 
     def forward(self, source: Tensor, target: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return the next-token logits (B, T, V) for source ids (B, S) and target ids (B, T).

@@ -28,7 +28,7 @@ from glassformer.model.build import build_model
 from glassformer.model.device import autocast
 from glassformer.model.positions import token_positions
 from glassformer.model.threads import threads
-from glassformer.model.transformer import Classifier, EncoderDecoder, Model
+from glassformer.model.transformer import Classifier, Model, ModelInput
 from glassformer.verification.process_state import own_random_numbers
 
 Computed = tuple[Tensor, Tensor | None]
@@ -220,9 +220,8 @@ def _forward(model: Model, inputs: dict[str, Tensor], device: torch.device) -> T
     """Compute logits (B, T, V) or scores (B, C); an encoder-decoder reads the ids as source, and reversed as target."""
     tokens = inputs["tokens"].to(device)  # (B, T)
     attention_mask = inputs["attention_mask"].to(device)  # (B, T)
-    if isinstance(model, EncoderDecoder):
-        return model(tokens, tokens.flip(1), attention_mask)  # (B, T, V)
-    return model(tokens, attention_mask)  # (B, T, V) or (B, C)
+    target = tokens.flip(1) if len(model.stacks) == 2 else None  # (B, T)
+    return model.run(ModelInput(tokens, target, attention_mask))  # (B, T, V) or (B, C)
 
 
 def _logits_and_gradients(

@@ -279,9 +279,9 @@ def _labels(subject: Subject, source: bool) -> tuple[str, ...]:
 def _layer(request: AttributionRequest) -> int:
     """Return the layer number given by `--layer`, or the number of the last layer."""
     from glassformer.inspection.attribution.case import check_number
-    from glassformer.inspection.receipt.parts import stack_of
+    from glassformer.inspection.sites import last_stack
 
-    count = len(stack_of(request.case.model).blocks)
+    count = len(last_stack(request.case.model).blocks)
     layer = request.arguments.layer
     return count - 1 if layer is None else check_number("layer", layer, count)
 

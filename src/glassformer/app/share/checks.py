@@ -16,7 +16,7 @@ from glassformer.base.errors import GlassError
 from glassformer.generation import decoding
 from glassformer.generation.decoding import check_finite
 from glassformer.model.evaluation_mode import inference
-from glassformer.model.transformer import EncoderDecoder
+from glassformer.model.transformer import ModelInput
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 
 TOKENS = 96
@@ -175,11 +175,8 @@ def _logits(model: AnyTextModel, row: ComparedRow) -> Tensor:
         GlassError: the logits are not finite.
     """
     ids = torch.tensor([row.ids])  # (1, T)
+    inputs = ModelInput(ids) if row.source is None else ModelInput(torch.tensor([row.source]), ids)
     with inference(model.model):
-        if isinstance(model.model, EncoderDecoder):
-            logits = model.model(torch.tensor([row.source]), ids)[0]  # (T, V)
-        else:
-            logits = model.model(ids)  # (1, T, V) or (1, C)
-            logits = logits[0] if logits.dim() == 3 else logits
+        logits = model.model.run(inputs)  # (1, T, V) or (1, C)
     check_finite(logits)
-    return logits.double().clone()
+    return logits.double().clone().reshape(-1, logits.shape[-1])

@@ -25,7 +25,6 @@ from glassformer.evaluation.minimal_pairs import Proportion
 from glassformer.evaluation.probes.result import Group, ProbeResult
 from glassformer.evaluation.probes.row_probabilities import ScorableModel, as_written, checked_row, token_ends
 from glassformer.inspection.recording import record
-from glassformer.inspection.sites import stacks
 from glassformer.tasks import MaskFiller
 
 Vectors = npt.NDArray[np.float64]
@@ -104,7 +103,7 @@ def word_vectors(model: ScorableModel, rows: Sequence[Sequence[int]], positions:
     start = model.tokenizer.start_id
     inputs = [[start, *row] if frame is None else list(frame.around(list(row))) for row in rows]
     before = 1 if frame is None else len(frame.before)
-    [(name, stack)] = stacks(model.model).items()
+    [(name, stack)] = model.model.stacks.items()
     keep = [f"{name}.{layer}.resid" for layer in range(len(stack.blocks) + 1)]
     by_length: dict[int, list[int]] = defaultdict(list)
     for number, row in enumerate(inputs):

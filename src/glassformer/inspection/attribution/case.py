@@ -13,7 +13,7 @@ from glassformer.generation.decoding import check_finite
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace, check_inputs, trace
 from glassformer.model.evaluation_mode import evaluation_mode
-from glassformer.model.transformer import Classifier, EncoderDecoder, Model
+from glassformer.model.transformer import Classifier, Model
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,9 @@ class AttributionCase:
 
 def run_model(model: Model, tokens: Tensor, target: Tensor | None = None) -> Tensor:
     """Return the logits of a forward pass, on the CPU: ids (B, T) -> (B, T, V), or (B, C) for a classifier."""
-    tokens, target, _ = check_inputs(model, tokens, target, None)
+    inputs = check_inputs(model, tokens, target, None)
     with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
-        if isinstance(model, EncoderDecoder):
-            assert target is not None
-            logits: Tensor = model(tokens, target)  # (B, T, V)
-        else:
-            logits = model(tokens)  # (B, T, V) or (B, C)
+        logits = model.run(inputs)  # (B, T, V) or (B, C)
     check_finite(logits)
     return logits.cpu()
 

@@ -25,7 +25,7 @@ from glassformer.inspection.attribution.case import run_model
 from glassformer.inspection.attribution.occlusion import MOST_LOGITS
 from glassformer.inspection.patching import Value, patch
 from glassformer.inspection.recording import record
-from glassformer.inspection.sites import attentions, stacks
+from glassformer.inspection.sites import attentions
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Model
 
@@ -112,7 +112,7 @@ def patch_grids(model: Model, inputs: PatchingInputs, part: str = "resid") -> li
             "Give two other texts, or two other answers.",
         )
     scale = Scale(float(clean), float(corrupt))
-    candidates = [_grid(model, name, inputs, part, scale) for name in stacks(model)]
+    candidates = [_grid(model, name, inputs, part, scale) for name in model.stacks]
     grids = [grid for grid in candidates if grid is not None]
     if not grids:
         others = ", ".join(each for each in PARTS if each != part)
@@ -193,9 +193,9 @@ def _grid(model: Model, name: str, inputs: PatchingInputs, part: str, scale: Sca
 def _sites(model: Model, name: str, part: str) -> dict[str, list[int] | None]:
     """Return the sites of a stack to patch, in order, each with its head numbers for "heads", otherwise with None."""
     if part == "resid":
-        return {f"{name}.{layer}.resid": None for layer in range(len(stacks(model)[name].blocks) + 1)}
+        return {f"{name}.{layer}.resid": None for layer in range(len(model.stacks[name].blocks) + 1)}
     if part == "feedforward":
-        return {f"{name}.{layer}.feedforward": None for layer in range(len(stacks(model)[name].blocks))}
+        return {f"{name}.{layer}.feedforward": None for layer in range(len(model.stacks[name].blocks))}
     stack_layers = {str(site): layer for site, layer in attentions(model).items() if site.stack == name}
     if part == "heads":
         return {site: head_numbers(layer) for site, layer in stack_layers.items() if layer.heads}

@@ -19,9 +19,8 @@ from torch import Tensor
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution.case import Output, run_model
 from glassformer.inspection.patching import Value, patch
-from glassformer.inspection.receipt.parts import stack_of
 from glassformer.inspection.recording import record
-from glassformer.inspection.sites import stacks
+from glassformer.inspection.sites import last_stack
 from glassformer.model.evaluation_mode import evaluation_mode
 from glassformer.model.transformer import Classifier, Model
 
@@ -104,7 +103,7 @@ def lens(model: Model, tokens: Tensor, outputs: Sequence[Output], target: Tensor
             recording.
     """
     refuse_post(model)
-    name, stack = list(stacks(model).items())[-1]
+    name, stack = list(model.stacks.items())[-1]
     stream_names = [f"{name}.{layer}.resid" for layer in range(len(stack.blocks) + 1)]
     streams = record(model, tokens, target, keep=stream_names)
     answers = torch.tensor([output.answer for output in outputs])  # (P)
@@ -137,7 +136,7 @@ def read_stream(model: Model, x: Tensor, tokens: Tensor, target: Tensor | None =
         with patch(model, {f"enc.{len(model.stack.blocks)}.resid": Value(x)}):
             return run_model(model, tokens, target)  # (1, C)
     with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
-        logits: Tensor = model.head(stack_of(model).norm(x), model.embedding)  # (1, T, V)
+        logits: Tensor = model.head(last_stack(model).norm(x), model.embedding)  # (1, T, V)
         return logits.cpu()
 
 

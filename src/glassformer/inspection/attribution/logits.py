@@ -24,8 +24,8 @@ from glassformer.inspection.receipt.parts import (
     refuse_inexact,
     split_logits,
     split_stream,
-    stack_of,
 )
+from glassformer.inspection.sites import last_stack
 from glassformer.inspection.trace import Trace
 from glassformer.model.transformer import Block, Model
 
@@ -181,7 +181,7 @@ def split_neurons(model: Model, trace: Trace, output: Output, layer: int, agains
             a `FeedForward`.
     """
     refuse_inexact(model)
-    block = stack_of(model).blocks[check_number("layer", layer, len(trace.stack.blocks))]
+    block = last_stack(model).blocks[check_number("layer", layer, len(trace.stack.blocks))]
     assert isinstance(block, Block)
     feedforward_trace = trace.stack.blocks[layer].feedforward
     if feedforward_trace.hidden is None:

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from glassformer.inspection.explain.subject import Subject
-from glassformer.inspection.sites import stacks
 from glassformer.model.transformer import Embedding, Stack
 
 Numbers = npt.NDArray[np.float64]
@@ -88,7 +87,7 @@ class FormulaContext:
     @property
     def stack(self) -> Stack:
         """Stack that the operation belongs to."""
-        named_stacks = stacks(self.subject.model)
+        named_stacks = self.subject.model.stacks
         return named_stacks["enc"] if self.source else list(named_stacks.values())[-1]
 
     @property

@@ -11,7 +11,7 @@ import torch
 from glassformer.inspection.heads.attention_arrays import AttentionArrays, Bools, Floats, Ids, make_attention_arrays
 from glassformer.inspection.heads.copying import no_direct_path, raised_logits
 from glassformer.inspection.heads.probes import HeadProbe, batch
-from glassformer.inspection.sites import Site, stacks
+from glassformer.inspection.sites import Site
 from glassformer.inspection.trace import StackTrace, trace
 from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 
@@ -92,7 +92,7 @@ def _batches(model: Model, probe: HeadProbe) -> Iterator[list[int]]:
     The last pass has the remaining rows, which may be a single one.
     """
     longest = max(map(len, [*probe.rows, *(probe.targets or ())]))
-    layers = sum(len(stack.blocks) for stack in stacks(model).values()) * (2 if probe.targets else 1)
+    layers = sum(len(stack.blocks) for stack in model.stacks.values()) * (2 if probe.targets else 1)
     row_bytes = layers * model.config.heads * longest**2 * 3 * 4  # scores, scaled scores and weights, 4 bytes each
     size = max(2, min(MOST_ROWS, MEMORY // row_bytes))
     return (list(range(start, min(start + size, len(probe.rows)))) for start in range(0, len(probe.rows), size))

@@ -14,7 +14,7 @@ from glassformer.inspection.heads.passes import ProbedLayer, passes
 from glassformer.inspection.heads.probes import HeadProbe
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey, LeftOut
 from glassformer.inspection.heads.role_scores import LIFT, RoleScore, RoleTally, score_heads
-from glassformer.inspection.sites import HeadSite, Site, attentions, stacks
+from glassformer.inspection.sites import HeadSite, Site, attentions
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Block, Model
 
@@ -225,7 +225,7 @@ def _by_weights(model: Model, site: Site) -> list[RoleScore] | None:
     """
     if site.part == "cross" or copying.no_direct_path(model, site.stack, site.part) is not None:
         return None
-    block = stacks(model)[site.stack].blocks[site.layer]
+    block = model.stacks[site.stack].blocks[site.layer]
     assert isinstance(block, Block)
     threshold = copying.COPYING_BY_WEIGHTS_THRESHOLD
     return [

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.inspection.hooks import Tap, last_values
-from glassformer.inspection.sites import Site, attentions, stacks
+from glassformer.inspection.sites import Site, attentions
 from glassformer.model.attention import Attention
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.pruned_attention import head_numbers
@@ -25,7 +25,7 @@ from glassformer.tasks.task_rows import TaskRows
 
 def no_direct_effect(model: Model, stack: str) -> str | None:
     """Return the reason why the direct effect of heads in this stack cannot be computed; otherwise None."""
-    if stack != list(stacks(model))[-1]:
+    if stack != list(model.stacks)[-1]:
         return "the output of the encoder's heads reaches no logit directly"
     if model.config.norm_order == "post":
         return "model.norm_order = post: the output of a head passes through the norms of all later layers"
@@ -64,7 +64,7 @@ def direct_effects(model: Model, data: TaskRows) -> dict[str, float]:
 
 def _inputs_of_norms(model: Model) -> dict[nn.Module, Tap]:
     """Return taps on the input (B, T, D) of each norm of the last stack, except query and key norms."""
-    stack = list(stacks(model).values())[-1]
+    stack = list(model.stacks.values())[-1]
     return {
         module: Tap(module, "input")
         for name, module in stack.named_modules()
@@ -76,7 +76,7 @@ def _head_contributions(
     model: Model, site: Site, z: Tensor, norm_inputs: dict[nn.Module, Tensor]
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield the number of each head and its contribution to the output of the final norm, (B, T, D)."""
-    stack = stacks(model)[site.stack]
+    stack = model.stacks[site.stack]
     block = stack.blocks[site.layer]
     layer = attentions(model)[site]
     assert isinstance(block, Block)

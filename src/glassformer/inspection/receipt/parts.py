@@ -37,9 +37,10 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.base.errors import GlassError
+from glassformer.inspection.sites import last_stack
 from glassformer.inspection.traced import AttentionTrace, StackTrace, Trace
 from glassformer.model.attention import Attention
-from glassformer.model.transformer import Block, EncoderDecoder, Model, Stack
+from glassformer.model.transformer import Block, Model
 
 CROSS = "cross head"
 Kind = Literal[
@@ -148,7 +149,7 @@ def split_logits(
         w, bias: output weights (P, D) and biases (P), or None without biases, at each position; see `head_rows`.
     """
     yield from split_stream(model, trace, rows, final_directions(model, trace, rows, w))
-    beta = getattr(stack_of(model).norm, "bias", None)
+    beta = getattr(last_stack(model).norm, "bias", None)
     if beta is not None:
         yield DirectionPart("final norm bias", w @ double(beta))
     if bias is not None:
@@ -163,7 +164,7 @@ def split_stream(model: Model, trace: Trace, rows: list[int], u: Tensor) -> Iter
         u: direction for each position, (P, D).
     """
     yield from _embedded(model.embedding.norm, trace.stack, rows, u)
-    for layer, (block, block_trace) in enumerate(zip(stack_of(model).blocks, trace.stack.blocks, strict=True)):
+    for layer, (block, block_trace) in enumerate(zip(last_stack(model).blocks, trace.stack.blocks, strict=True)):
         assert isinstance(block, Block)
         direction, norm_bias = output_norm(
             block.norm_order, block.attention_norm, block_trace.attention.output, rows, u
@@ -197,12 +198,7 @@ def output_norm(order: str, norm: nn.Module, output: Tensor, rows: list[int], u:
 
 def final_directions(model: Model, trace: Trace, rows: list[int], w: Tensor) -> Tensor:
     """Return w (P, D) pulled back through the final norm, as directions (P, D) in the stream before this norm."""
-    return _directions(stack_of(model).norm, double(trace.stack.blocks[-1].after[0, rows]), w)
-
-
-def stack_of(model: Model) -> Stack:
-    """Return the stack that the head reads: the decoder of an encoder-decoder, otherwise the only stack."""
-    return model.decoder if isinstance(model, EncoderDecoder) else model.stack
+    return _directions(last_stack(model).norm, double(trace.stack.blocks[-1].after[0, rows]), w)
 
 
 def refuse_inexact(model: Model) -> None:

@@ -17,7 +17,7 @@ from glassformer.interop.export_report import Comparison
 from glassformer.interop.huggingface.tokenizer_files import spells_special_tokens
 from glassformer.interop.output_comparison import TIE_TOLERANCE, TOKENS, logits_limit
 from glassformer.model.evaluation_mode import inference
-from glassformer.model.transformer import Classifier, Decoder, EncoderDecoder, Model
+from glassformer.model.transformer import Classifier, Decoder, EncoderDecoder, Model, ModelInput
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks.filling import MaskFiller
 from glassformer.text.tokenizers import frame_of
@@ -186,18 +186,13 @@ def random_batch(model: Model, seed: int = 0, padding_id: int | None = None) -> 
 def _logits_comparison(theirs: Any, model: Model, padding_id: int | None) -> Comparison:
     """Measure the largest difference of the logits at positions that are not padding."""
     tokens, attention_mask = random_batch(model, padding_id=padding_id)  # (B, T) each
-    if isinstance(model, EncoderDecoder):
-        target = random_batch(model, seed=1)[0]  # (B, T)
-        their_logits = theirs(
-            input_ids=tokens, attention_mask=attention_mask.long(), decoder_input_ids=target
-        ).logits  # (B, T, V)
-        with inference(model):
-            our_logits = model(tokens, target, attention_mask)  # (B, T, V)
-        attention_mask = torch.ones_like(attention_mask)
-    else:
-        their_logits = theirs(input_ids=tokens, attention_mask=attention_mask.long()).logits  # (B, T, V or C)
-        with inference(model):
-            our_logits = model(tokens, attention_mask)  # (B, T, V), or (B, C) of a classifier
+    target = random_batch(model, seed=1)[0] if len(model.stacks) == 2 else None  # (B, T)
+    their_target = {} if target is None else {"decoder_input_ids": target}
+    their_logits = theirs(input_ids=tokens, attention_mask=attention_mask.long(), **their_target).logits
+    with inference(model):
+        our_logits = model.run(ModelInput(tokens, target, attention_mask))  # (B, T, V), or (B, C) of a classifier
+    if target is not None:
+        attention_mask = torch.ones_like(attention_mask)  # (B, T)
     if isinstance(model, Classifier) and their_logits.ndim == 3:  # text scores: of the first token, or the mean
         weights = (
             attention_mask.float()

@@ -29,7 +29,7 @@ from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import AttributionCase, Occlusion, RankAgreement, agreement, occlude
 from glassformer.inspection.attribution.agreement import LEAST
 from glassformer.inspection.attribution.importance import importance, occlusion_flops
-from glassformer.inspection.receipt.parts import stack_of
+from glassformer.inspection.sites import last_stack
 from glassformer.inspection.trace import Trace
 from glassformer.tasks import AnyTextModel, Translator
 from glassformer.text.tokenizers import Tokenizer
@@ -57,7 +57,7 @@ def answer(opened: ServedModel, question: ImportanceQuestion) -> dict[str, Any]:
     key = "importance", question.text, question.target
     case, trace, occlusion, agreed = opened.cached(key, lambda: _compute(opened, question), _nbytes)
     column = column_at(case, question.place)
-    layers = len(stack_of(case.model).blocks)
+    layers = len(last_stack(case.model).blocks)
     layer = layers - 1 if question.layer is None else question.layer
     sides = importance(case.model, trace, occlusion, layer, column)
     output = case.outputs[column]

@@ -29,7 +29,7 @@ from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import AttributionCase, Lens, lens
 from glassformer.inspection.attribution.importance import estimate_forward_flops
 from glassformer.inspection.attribution.lens import TOP, refuse_post
-from glassformer.inspection.receipt.parts import stack_of
+from glassformer.inspection.sites import last_stack
 from glassformer.model.transformer import Classifier
 
 WINDOW = 64
@@ -102,7 +102,7 @@ def lens_flops(case: AttributionCase) -> float:
 
     For a classifier, each layer takes a separate forward pass.
     """
-    layers = len(stack_of(case.model).blocks) + 1
+    layers = len(last_stack(case.model).blocks) + 1
     target = None if case.target is None else case.target.shape[1]
     pass_flops = estimate_forward_flops(case.model, case.tokens.shape[1], target)
     if isinstance(case.model, Classifier):

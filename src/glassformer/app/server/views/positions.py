@@ -46,7 +46,6 @@ from glassformer.inspection.position_curves import (
     rotary_effect_by_distance,
     shuffle_test,
 )
-from glassformer.inspection.sites import stacks
 from glassformer.tasks import Translator
 
 CELLS = 1 << 17
@@ -92,7 +91,7 @@ def answer(opened: ServedModel, question: PositionsQuestion) -> dict[str, Any] |
 
 def _curves(opened: ServedModel, question: PositionsQuestion) -> Binary:
     model = opened.model.model
-    names = list(stacks(model))
+    names = list(model.stacks)
     stack_name = question.stack or names[-1]
     stack, embedding = embedding_of(model, stack_name)
     vectors = position_vectors(embedding, stack.context)
@@ -192,7 +191,7 @@ def python(opened: ServedModel, question: PositionsQuestion) -> str:
             "print(found.before, found.after.tolist())",
             "print(found.divergence.tolist(), found.same.tolist())",
         )
-    stack_name = question.stack or list(stacks(opened.model.model))[-1]
+    stack_name = question.stack or list(opened.model.model.stacks)[-1]
     return script(
         opened,
         "from glassformer.inspection.position_curves import *",

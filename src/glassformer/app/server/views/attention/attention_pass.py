@@ -20,12 +20,12 @@ from glassformer.base.errors import GlassError
 from glassformer.generation.decoding import check_finite
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.hooks import Tap, tapped
-from glassformer.inspection.sites import HeadSite, Site, attentions, find_head, stacks
+from glassformer.inspection.sites import HeadSite, Site, attentions, find_head
 from glassformer.inspection.trace import check_inputs
 from glassformer.model.attention import EVERY_KEY, Attention, Mask, self_attention_mask
 from glassformer.model.evaluation_mode import evaluation_mode
 from glassformer.model.pruned_attention import head_numbers, kv_index, mask_of_heads
-from glassformer.model.transformer import EncoderDecoder, Model, Stack
+from glassformer.model.transformer import Model, Stack
 
 CELLS = 2**22
 """Approximate maximum number of attention weights computed at once."""
@@ -181,18 +181,18 @@ def run_pass(subject: Subject) -> AttentionPass:
     if not layers:
         raise GlassError("all heads of this run were removed", "Choose another run.")
     target_ids = None if subject.target_ids is None else torch.tensor([subject.target_ids])
-    tokens, target, _ = check_inputs(model, torch.tensor([subject.ids]), target_ids, None)
-    which: Pass = "observed" if _nbytes(layers, tokens, target) <= OBSERVED else "recomputed"
+    inputs = check_inputs(model, torch.tensor([subject.ids]), target_ids, None)
+    which: Pass = "observed" if _nbytes(layers, inputs.tokens, inputs.target) <= OBSERVED else "recomputed"
     with ExitStack() as hooks, evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
         qkv = {site: hooks.enter_context(recorded_qkv(layer)) for site, layer in layers.items()}
         observed: dict[Site, dict[str, Tensor]] = {site: {} for site in layers}
         if which == "observed":
             observed = {site: hooks.enter_context(recorded_patterns(layer)) for site, layer in layers.items()}
-        check_finite(_run(model, tokens, target))
+        check_finite(model.run(inputs))
     layer_passes = {
         site: LayerPass(
             model,
-            stacks(model)[site.stack] if site.part == "self" else None,
+            model.stacks[site.stack] if site.part == "self" else None,
             layer,
             head_numbers(layer),
             kv_index(layer),
@@ -241,11 +241,3 @@ def recorded_qkv(layer: Attention) -> Iterator[dict[str, Tensor]]:
 
     with tapped({"q": Tap(layer.hook_q), "k": Tap(layer.hook_k), "v": Tap(layer.hook_v)}, take):
         yield recorded
-
-
-def _run(model: Model, tokens: Tensor, target: Tensor | None) -> Tensor:
-    """Run the model on one text and return the logits."""
-    if isinstance(model, EncoderDecoder):
-        assert target is not None
-        return model(tokens, target)  # (1, T, V)
-    return model(tokens)  # (1, T, V) or (1, C)
