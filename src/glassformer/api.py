@@ -41,7 +41,6 @@ from glassformer.inspection.heads.of_run import TextSample, heads_of_run
 from glassformer.inspection.heads.report import HeadSurvey
 from glassformer.inspection.patching import Resample, patch, patchable
 from glassformer.inspection.receipt import Receipt, write_receipt
-from glassformer.inspection.receipt.naming import label_named
 from glassformer.inspection.recording import Recording, record
 from glassformer.inspection.sites import advice_on_part, find_head
 from glassformer.interop.huggingface import importing
@@ -558,7 +557,7 @@ class Transformer:
         if isinstance(model, TextClassifier):
             if target is None:
                 raise GlassError("the loss of a classifier needs a label as target", nearest("", model.labels))
-            label = label_named(model.labels, target)
+            label = model.output_id(target)
             probabilities = predict(model, unshortened_subject_of(model, text), forward).probabilities  # (C)
             return -float(probabilities[label].log())
         if isinstance(model, Translator) and target is None:

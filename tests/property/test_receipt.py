@@ -19,7 +19,6 @@ from glassformer.generation.logit_readers import next_logits
 from glassformer.generation.sampling import probabilities
 from glassformer.inspection.receipt import LogitPart, split_logit, write_receipt
 from glassformer.inspection.receipt.draw import explain_draw
-from glassformer.inspection.receipt.naming import label_named, token_named
 from glassformer.inspection.receipt.parts import total
 from glassformer.inspection.receipt.receipt import table
 from glassformer.inspection.trace import trace
@@ -27,6 +26,7 @@ from glassformer.inspection.traced import Trace
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Classifier, Decoder, EncoderDecoder, Model
 from glassformer.tasks import TextClassifier, TextModel
+from glassformer.tasks.naming import label_named, token_named
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from tests.property.models import (
     POSITIONS,

@@ -83,3 +83,12 @@ def visible_text(name: str) -> str:
     ('␣cat', '∅')
     """
     return name.replace(" ", "␣") or "∅"
+
+
+def in_quotes(text: str) -> str:
+    r"""Return a token's printable text, or a label, in quotes, without doubling the backslash of bytes such as `\xe0`.
+
+    >>> print(in_quotes(" cat"), in_quotes("\\xe0"), in_quotes("it's"))
+    ' cat' '\xe0' "it's"
+    """
+    return repr(text).replace("\\\\", "\\")

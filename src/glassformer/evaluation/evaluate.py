@@ -342,7 +342,7 @@ def _evaluation_examples(
         return "the validation split", own_data.validation, config
     text = request.source if request.target is None else f"{request.source} and {request.target}"
     labels = model.labels if isinstance(model, TextClassifier) else ()
-    source = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+    source = model.source_tokenizer
     config = _reading_config(config, request)
     kind = RECORD_KINDS[config.train.task]
     tokenizers = {kind.roles[-1]: model.tokenizer, kind.roles[0]: source}

@@ -12,6 +12,7 @@ import torch
 from glassformer.base.config import Config
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Classifier, Model
+from glassformer.tasks.naming import label_named
 from glassformer.tasks.task_errors import refuse_mismatch, wrong_task
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
@@ -53,13 +54,21 @@ class TextClassifier:
             raise wrong_task(config.train.task, "classify", "Give a run of --task classify.")
         refuse_mismatch(model, tokenizer)
         self.model = model
-        self.tokenizer = tokenizer
+        self.tokenizer = self.source_tokenizer = tokenizer
         self.labels = tuple(labels)
         self.config = config
         self.frame = frame_of(tokenizer, config)
 
     def __repr__(self) -> str:
         return f"TextClassifier(labels {', '.join(self.labels)}; {self.tokenizer!r})"
+
+    def output_id(self, name: str | int) -> int:
+        """Return the number of the label called `name`; see `label_named`."""
+        return label_named(self.labels, name)
+
+    def output_text(self, id: int) -> str:
+        """Return the name of a label."""
+        return self.labels[id]
 
     def ids(self, text: str) -> list[int]:
         """Return the ids that the model reads: a start token and the text, cut to the context.

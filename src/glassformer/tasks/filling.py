@@ -12,6 +12,7 @@ from glassformer.base.errors import GlassError
 from glassformer.generation.sampling import ranked
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Encoder, Model
+from glassformer.tasks.naming import token_named
 from glassformer.tasks.task_errors import refuse_mismatch, wrong_task
 from glassformer.text.tokenizers import Tokenizer, frame_of
 from glassformer.text.tokenizers.pieces import utf8
@@ -48,13 +49,21 @@ class MaskFiller:
             raise wrong_task(config.train.task, "masked", "Give a run of --task masked.")
         refuse_mismatch(model, tokenizer)
         self.model = model
-        self.tokenizer = tokenizer
+        self.tokenizer = self.source_tokenizer = tokenizer
         self.mask_id = tokenizer.mask_id
         self.config = config
         self.frame = frame_of(tokenizer, config)
 
     def __repr__(self) -> str:
         return f"MaskFiller({self.tokenizer!r})"
+
+    def output_id(self, name: str | int) -> int:
+        """Return the id of the token called `name`; see `token_named`."""
+        return token_named(self.tokenizer, name)
+
+    def output_text(self, id: int) -> str:
+        """Return the text of a token."""
+        return self.tokenizer.token_text(id)
 
     def parts(self, text: str) -> list[str]:
         """Split a text at its masks; a space that would belong to the missing token is left out.

@@ -13,6 +13,7 @@ from glassformer.generation.decoding import Ended, Stop, TokenStep, candidates, 
 from glassformer.generation.length_batches import batches_by_length
 from glassformer.generation.slot_reader import Engine
 from glassformer.model.transformer import Decoder, EncoderDecoder
+from glassformer.tasks.naming import token_named
 from glassformer.tasks.written_text import Sample, TextStreamer, decode_until_stop
 from glassformer.text.tokenizers import Tokenizer
 
@@ -27,14 +28,22 @@ class TextGenerator(ABC):
         model: a decoder or an encoder-decoder.
         tokenizer: tokenizer of the generated text.
         config: settings of the run.
+        source_tokenizer: tokenizer of the prompt; None: `tokenizer`.
 
     Attributes:
         engine: an engine that computes the logits of this model; None: PyTorch. See `glassformer.backends`.
     """
 
-    def __init__(self, model: Decoder | EncoderDecoder, tokenizer: Tokenizer, config: Config) -> None:
+    def __init__(
+        self,
+        model: Decoder | EncoderDecoder,
+        tokenizer: Tokenizer,
+        config: Config,
+        source_tokenizer: Tokenizer | None = None,
+    ) -> None:
         self.model = model
         self.tokenizer = tokenizer
+        self.source_tokenizer = tokenizer if source_tokenizer is None else source_tokenizer
         self.config = config
         self.engine: Engine | None = None
 
@@ -60,6 +69,14 @@ class TextGenerator(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(train.task = {self.config.train.task}, {self.tokenizer!r})"
+
+    def output_id(self, name: str | int) -> int:
+        """Return the id of the token called `name`; see `token_named`."""
+        return token_named(self.tokenizer, name)
+
+    def output_text(self, id: int) -> str:
+        """Return the text of a token."""
+        return self.tokenizer.token_text(id)
 
     @abstractmethod
     def prompt_ids(self, prompt: str) -> list[int]:

@@ -27,8 +27,7 @@ class Translator(TextGenerator):
         if not isinstance(model, EncoderDecoder):
             raise wrong_task(config.train.task, PAIRS[0], "Give a run of --task translate or --task summarize.")
         refuse_mismatch(model, tokenizer)
-        super().__init__(model, tokenizer, config)
-        self.source_tokenizer = source_tokenizer
+        super().__init__(model, tokenizer, config, source_tokenizer)
         self.frame = frame_of(source_tokenizer, config)
 
     def prompt_ids(self, prompt: str) -> list[int]:

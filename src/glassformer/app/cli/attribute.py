@@ -26,7 +26,7 @@ import argparse
 from itertools import chain
 from pathlib import Path
 
-from glassformer.app.cli.attribute_views import TOP, VIEWS, AttributionRequest, token_or_label_id
+from glassformer.app.cli.attribute_views import TOP, VIEWS, AttributionRequest
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.files import output_path
 from glassformer.base.report import SimpleReport, emit
@@ -142,7 +142,7 @@ def _request(arguments: argparse.Namespace) -> AttributionRequest:
     subject = unshortened_subject_of(model, text, arguments.target, str(arguments.run))
     warn_unknown(model, [text], [arguments.target])
     end = model.tokenizer.end_id if isinstance(model, Translator) and arguments.target is not None else None
-    answer = token_or_label_id(model, arguments.token)
+    answer = None if arguments.token is None else model.output_id(arguments.token)
     case = case_of(subject, answer, end, everywhere=arguments.view == "lens")
     row = subject.labels if subject.target_labels is None else subject.target_labels
     return AttributionRequest(

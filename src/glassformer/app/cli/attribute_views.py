@@ -57,21 +57,12 @@ class AttributionRequest:
     @property
     def against(self) -> int | None:
         """Token id or label number of `--against`; None if the option is not given."""
-        return token_or_label_id(self.model, self.arguments.against)
+        against = self.arguments.against
+        return None if against is None else self.model.output_id(against)
 
 
 ViewResult = tuple[dict[str, Any], Iterator[str]]
 """Dictionary for JSON, and lines for the terminal."""
-
-
-def token_or_label_id(model: AnyTextModel, name: str | None) -> int | None:
-    """Return the id of the token, or the number of the label, called `name`; None if `name` is None."""
-    from glassformer.inspection.receipt.naming import label_named, token_named
-    from glassformer.tasks import TextClassifier
-
-    if name is None:
-        return None
-    return label_named(model.labels, name) if isinstance(model, TextClassifier) else token_named(model.tokenizer, name)
 
 
 def logits_view(request: AttributionRequest) -> ViewResult:
@@ -292,13 +283,12 @@ def _replacements(request: AttributionRequest) -> tuple[str, int, int | None]:
     Returns:
         Text and id of the token, and its id in the source vocabulary (None if there is only one vocabulary).
     """
-    from glassformer.tasks import Translator
 
     tokenizer = request.model.tokenizer
-    source = request.model.source_tokenizer if isinstance(request.model, Translator) else tokenizer
+    source = request.model.source_tokenizer
     replacement = request.arguments.replace
     if replacement is not None:
-        from glassformer.inspection.receipt.naming import token_named
+        from glassformer.tasks.naming import token_named
 
         token_id = token_named(tokenizer, replacement)
         source_token_id = token_named(source, replacement)

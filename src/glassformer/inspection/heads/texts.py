@@ -70,7 +70,7 @@ def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> HeadPro
     for number, text in enumerate(texts, start=1):
         text_name = name if len(texts) == 1 else f"line {number} of {name}"
         source, tab, target = text.partition("\t") if isinstance(model, Translator) else (text, "", "")
-        source_tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+        source_tokenizer = model.source_tokenizer
         ids = _fitting(source_tokenizer.encode(source), model, text_name)
         if not isinstance(model, Translator):
             start = isinstance(model, TextClassifier) or model.config.data.windows == "documents"

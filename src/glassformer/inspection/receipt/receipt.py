@@ -10,7 +10,7 @@ import torch
 
 from glassformer.base.config import LABELLED, Config, SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.base.wording import counted
+from glassformer.base.wording import counted, in_quotes
 from glassformer.inspection.receipt.draw import Draw, RaceEntry, SamplingStage
 from glassformer.inspection.receipt.explained_prediction import (
     ExplainedPrediction,
@@ -18,7 +18,6 @@ from glassformer.inspection.receipt.explained_prediction import (
     predict_mask,
     predict_next_token,
 )
-from glassformer.inspection.receipt.naming import in_quotes, label_named, token_named
 from glassformer.inspection.receipt.parts import CROSS, LogitPart, refuse_inexact, split_logit, total
 from glassformer.inspection.trace import trace
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, Translator
@@ -161,8 +160,8 @@ def write_receipt(
         prediction = predict_mask(model, text, hole)
     else:
         prediction = predict_next_token(model, text, settings or model.config.sample, step)
-    token_id = prediction.draw.token if token is None else _output_id(model, token)
-    against_id = None if against is None else _output_id(model, against)
+    token_id = prediction.draw.token if token is None else model.output_id(token)
+    against_id = None if against is None else model.output_id(against)
     if against_id == token_id:
         problem = f"{against!r} is the explained token or label itself: there is nothing to compare"
         raise GlassError(problem, "Name another token or label.")
@@ -177,7 +176,7 @@ def write_receipt(
         against=against_id,
         parts=tuple(_parts(model, prediction, token_id, against_id)),
         logit=float(difference),
-        names=model.labels.__getitem__ if isinstance(model, TextClassifier) else model.tokenizer.token_text,
+        names=model.output_text,
         read=_texts(model.tokenizer, prediction.read),
         source=_texts(model.source_tokenizer, prediction.source or ()) if isinstance(model, Translator) else None,
     )
@@ -190,12 +189,6 @@ def _parts(model: AnyTextModel, prediction: ExplainedPrediction, token: int, aga
     else:
         forward_trace = trace(model.model, torch.tensor([prediction.source]), input_ids)
     return split_logit(model.model, forward_trace, prediction.positions, token, against)
-
-
-def _output_id(model: AnyTextModel, name: str | int) -> int:
-    if isinstance(model, TextClassifier):
-        return label_named(model.labels, name)
-    return token_named(model.tokenizer, name)
 
 
 def _texts(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from glassformer.base.config import LABELLED
-from glassformer.inspection.receipt.naming import in_quotes
+from glassformer.base.wording import in_quotes
 from glassformer.inspection.receipt.receipt import Receipt
 
 SCRIPT = '''\

@@ -20,7 +20,7 @@ from glassformer.interop.sklearn.inputs import RefusedError
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import Run, create_run
 from glassformer.runs.opening import OpenedRun
-from glassformer.tasks import AnyTextModel, TextClassifier, Translator
+from glassformer.tasks import AnyTextModel, TextClassifier
 from glassformer.training.checkpoint import TrainState, step_name, write_state
 
 FORMAT = 1
@@ -40,8 +40,7 @@ def write_run(folder: Path, text_model: AnyTextModel, step: int) -> None:
     def add(run: Run) -> None:
         tokenizer.save(run.tokenizer_file)
         if config.two_vocabularies:
-            source = text_model.source_tokenizer if isinstance(text_model, Translator) else tokenizer
-            source.save(run.source_tokenizer_file)
+            text_model.source_tokenizer.save(run.source_tokenizer_file)
         if isinstance(text_model, TextClassifier):
             run.save_labels(text_model.labels)
 

@@ -76,9 +76,7 @@ class LoadedCheckpoint:
     @property
     def prompt_tokenizer(self) -> Tokenizer:
         """Tokenizer of prompts, or of sources."""
-        return (
-            self.text_model.source_tokenizer if isinstance(self.text_model, Translator) else self.text_model.tokenizer
-        )
+        return self.text_model.source_tokenizer
 
     @property
     def prompt_vocab_size(self) -> int:

@@ -23,8 +23,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Name, PageView, ViewQuestion, script
 from glassformer.base.wording import visible_text
 from glassformer.inspection.embeddings import Components, components, neighbours, table_named, tables
-from glassformer.inspection.receipt.naming import token_named
-from glassformer.tasks import Translator
+from glassformer.tasks.naming import token_named
 from glassformer.text.tokenizers import Tokenizer
 
 PAGE = 8_192
@@ -101,7 +100,7 @@ def _tokenizer(opened: ServedModel, table: str) -> Tokenizer | None:
     if not table.endswith("tokens"):
         return None
     model = opened.model
-    return model.source_tokenizer if table.startswith("source") and isinstance(model, Translator) else model.tokenizer
+    return model.source_tokenizer if table.startswith("source") else model.tokenizer
 
 
 def _row(tokenizer: Tokenizer | None, name: str) -> int:

@@ -31,7 +31,7 @@ from glassformer.inspection.attribution.agreement import LEAST
 from glassformer.inspection.attribution.importance import importance, occlusion_flops
 from glassformer.inspection.sites import last_stack
 from glassformer.inspection.trace import Trace
-from glassformer.tasks import AnyTextModel, Translator
+from glassformer.tasks import AnyTextModel
 from glassformer.text.tokenizers import Tokenizer
 
 MAX_FLOPS = 6e11
@@ -63,7 +63,7 @@ def answer(opened: ServedModel, question: ImportanceQuestion) -> dict[str, Any]:
     output = case.outputs[column]
     token_id, source_token_id = replacements(opened.model)
     texts = {"own": opened.model.tokenizer.token_text(token_id), "source": None}
-    if source_token_id is not None and isinstance(opened.model, Translator):
+    if source_token_id is not None:
         texts["source"] = opened.model.source_tokenizer.token_text(source_token_id)
     return {
         **labels_of(subject),
@@ -115,7 +115,7 @@ def replacements(model: AnyTextModel) -> tuple[int, int | None]:
         candidates = (tokenizer.unknown_id, tokenizer.mask_id, tokenizer.end_id)
         return next(id for id in candidates if id is not None)
 
-    source = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+    source = model.source_tokenizer
     return replacement_id(model.tokenizer), None if source is model.tokenizer else replacement_id(source)
 
 

@@ -46,7 +46,6 @@ from glassformer.inspection.position_curves import (
     rotary_effect_by_distance,
     shuffle_test,
 )
-from glassformer.tasks import Translator
 
 CELLS = 1 << 17
 """Maximum number of values of the matrix."""
@@ -165,7 +164,7 @@ def times_of(opened: ServedModel, question: PositionsQuestion) -> int:
 def fixed_of(opened: ServedModel) -> tuple[int, ...]:
     """Return the ids of the special tokens, such as start tokens and masks, which the shuffle does not move."""
     model = opened.model
-    tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+    tokenizer = model.source_tokenizer
     return tuple(sorted(tokenizer.special))
 
 

@@ -31,7 +31,6 @@ from glassformer.app.server.views.text_case import (
     column_at,
     labels_of,
     refuse_long,
-    token_or_label_id,
 )
 from glassformer.generation.sampling import ranked
 from glassformer.inspection.attribution import AttributionCase, Output, split_output
@@ -62,9 +61,9 @@ def answer(opened: ServedModel, question: ReceiptQuestion) -> dict[str, Any]:
     """Return the contribution of each part to a logit, or to the difference of two, and their sum."""
     refuse_inexact(opened.model.model)
     subject = opened.subject(question.text, question.target)
-    against = token_or_label_id(opened.model, question.against)
+    against = None if question.against is None else opened.model.output_id(question.against)
     refuse_long(subject)
-    token = token_or_label_id(opened.model, question.token)
+    token = None if question.token is None else opened.model.output_id(question.token)
     key = "receipt", question.text, question.target, question.place, token, against
     case, output, parts, logits = opened.cached(key, lambda: _compute(opened, question, token, against), _nbytes)
     logit = float(logits[output.answer] - (0.0 if against is None else logits[against]))
@@ -129,7 +128,7 @@ def _by_token(parts: list[LogitPart], cross: bool) -> list[float] | None:
 def python(opened: ServedModel, question: ReceiptQuestion) -> str:
     """Return a script that prints all parts, their sum, and the logit."""
     condition = "" if question.place is None else f" if each.place == {question.place}"
-    against = token_or_label_id(opened.model, question.against)
+    against = None if question.against is None else opened.model.output_id(question.against)
     split = [] if question.part is None else [f"print(parts[{question.part}].sources)"]
     return case_script(
         opened,

@@ -10,23 +10,11 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted, listed
 from glassformer.inspection.attribution import AttributionCase, case_of
 from glassformer.inspection.explain import Subject
-from glassformer.inspection.receipt.naming import label_named, token_named
 from glassformer.runs.run_text import stored_text
-from glassformer.tasks import AnyTextModel, TextClassifier, Translator
+from glassformer.tasks import AnyTextModel, Translator
 
 MOST_TRACE = 2 << 30
 """Maximum size in bytes of all scores and weights of one pass, for views that need them at the same time."""
-
-
-def token_or_label_id(model: AnyTextModel, name: str | None) -> int | None:
-    """Return the id of the token, or the number of the label, called `name`; None if `name` is None.
-
-    Raises:
-        GlassError: there is no such token or label.
-    """
-    if name is None:
-        return None
-    return label_named(model.labels, name) if isinstance(model, TextClassifier) else token_named(model.tokenizer, name)
 
 
 def end_of(model: AnyTextModel, question: TextQuestion) -> int | None:
@@ -102,7 +90,7 @@ def case_lines(
     opened: ServedModel, question: TextQuestion, token: str | None = None, everywhere: bool = False
 ) -> list[str]:
     """Return the lines of a script that create `subject` and `case`."""
-    arguments = "" if token is None else f", {token_or_label_id(opened.model, token)}"
+    arguments = "" if token is None else f", {opened.model.output_id(token)}"
     if end_of(opened.model, question) is not None:
         arguments += ", end=model.tokenizer.end_id"
     arguments += ", everywhere=True" if everywhere else ""

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.wording import in_quotes
 from glassformer.text.tokenizers import Tokenizer
-
-
-def in_quotes(text: str) -> str:
-    r"""Return a token's printable text, or a label, in quotes, without doubling the backslash of bytes such as `\xe0`.
-
-    >>> print(in_quotes(" cat"), in_quotes("\\xe0"), in_quotes("it's"))
-    ' cat' '\xe0' "it's"
-    """
-    return repr(text).replace("\\\\", "\\")
 
 
 def token_named(tokenizer: Tokenizer, name: str | int) -> int:
