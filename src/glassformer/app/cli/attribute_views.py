@@ -283,7 +283,6 @@ def _replacements(request: AttributionRequest) -> tuple[str, int, int | None]:
     Returns:
         Text and id of the token, and its id in the source vocabulary (None if there is only one vocabulary).
     """
-
     tokenizer = request.model.tokenizer
     source = request.model.source_tokenizer
     replacement = request.arguments.replace
@@ -301,9 +300,11 @@ def _replacements(request: AttributionRequest) -> tuple[str, int, int | None]:
 
 
 def _position_text(request: AttributionRequest, output: Output) -> str:
+    from glassformer.inspection.sites import last_stack
+
     if len(output.reads) > 1:
         return "from all positions"
-    after = "after" if request.model.config.model.family != "encoder" else "from"
+    after = "after" if last_stack(request.case.model).causal else "from"
     return f"{after} {request.row[output.place]} at {output.place}"
 
 

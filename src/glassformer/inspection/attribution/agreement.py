@@ -17,6 +17,7 @@ from torch import Tensor
 from glassformer.inspection.attribution.occlusion import Occlusion
 from glassformer.inspection.attribution.rollout import read_by, rollout
 from glassformer.inspection.ranks import spearman
+from glassformer.inspection.sites import last_stack
 from glassformer.inspection.trace import Trace
 from glassformer.inspection.traced import AttentionTrace
 from glassformer.model.transformer import Model
@@ -76,7 +77,7 @@ def agreement(model: Model, trace: Trace, occlusion: Occlusion) -> RankAgreement
         occlusion: effects of replacing each token of that text.
     """
     reads = [output.reads for output in occlusion.outputs]
-    causal = model.config.family != "encoder"
+    causal = last_stack(model).causal
     rolled = rollout(trace)
     rows: list[MeasureAgreement] = []
     attention_and_rollout: dict[str, float | None] = {}

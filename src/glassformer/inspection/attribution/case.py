@@ -11,6 +11,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
 from glassformer.generation.decoding import check_finite
 from glassformer.inspection.explain.subject import Subject
+from glassformer.inspection.sites import last_stack
 from glassformer.inspection.trace import Trace, check_inputs, trace
 from glassformer.model.evaluation_mode import evaluation_mode
 from glassformer.model.transformer import Classifier, Model
@@ -109,7 +110,7 @@ def case_of(
         reads = (0,) if model.config.pooling == "first" else tuple(range(len(row)))
         label = int(logits.argmax()) if answer is None else answer
         return AttributionCase(model, tokens, target, (Output(0, reads, label, False),))
-    causal = model.config.family != "encoder"
+    causal = last_stack(model).causal
     next_ids = [*row[1:], end] if causal else [None] * len(row)
     outputs = []
     for position in range(len(row)) if causal or everywhere else subject.positions:

@@ -18,6 +18,7 @@ from glassformer.inspection.attribution.case import check_number
 from glassformer.inspection.attribution.occlusion import Occlusion
 from glassformer.inspection.attribution.rollout import read_by, rollout
 from glassformer.inspection.ranks import spearman
+from glassformer.inspection.sites import last_stack
 from glassformer.inspection.trace import Trace
 from glassformer.inspection.traced import AttentionTrace
 from glassformer.model.transformer import Model
@@ -81,7 +82,7 @@ def importance(model: Model, trace: Trace, occlusion: Occlusion, layer: int, col
     block = trace.stack.blocks[check_number("layer", layer, len(trace.stack.blocks))]
     rolled = rollout(trace)
     reads = [output.reads]
-    length = output.reads[-1] + 1 if model.config.family != "encoder" else occlusion.row.shape[1]
+    length = output.reads[-1] + 1 if last_stack(model).causal else occlusion.row.shape[1]
     results = [_importance("own", block.attention, rolled.row[layer], occlusion.row[column], reads, length)]
     if occlusion.source is not None and rolled.source is not None and block.cross is not None:
         effects = occlusion.source[column]  # (S)

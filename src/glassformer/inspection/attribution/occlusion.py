@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from glassformer.inspection.attribution.case import AttributionCase, Output
+from glassformer.inspection.sites import last_stack
 
 MOST_LOGITS = 1 << 23
 """Maximum number of logits in one forward pass, unless a single row has more; larger batches are split."""
@@ -80,7 +81,7 @@ def occlude(case: AttributionCase, replacement: int, source_replacement: int | N
 
 def _zero_later_tokens(case: AttributionCase, effects: Tensor) -> Tensor:
     """Set the effects (P, T) of tokens after a causal output to exactly 0, removing rounding errors of batching."""
-    if case.model.config.family == "encoder":
+    if not last_stack(case.model).causal:
         return effects
     positions = torch.tensor([output.place for output in case.outputs])  # (P)
     return effects.masked_fill(torch.arange(effects.shape[1]) > positions[:, None], 0.0)  # (P, T)

@@ -71,7 +71,7 @@ def answer(opened: ServedModel, question: LensQuestion) -> dict[str, Any] | Bina
         "layers": layers,
         "count": len(case.outputs),
         "first": first,
-        "holes": list(subject.positions) if case.model.config.family == "encoder" else [],
+        "holes": [] if last_stack(case.model).causal else list(subject.positions),
         "outputs": [
             {**_output(case, n), "text": subject.name(case.outputs[n].answer), "loss": float(losses[n])}
             for n in columns
