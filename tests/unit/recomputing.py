@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.base.config import Activation
 from glassformer.inspection.explain import Matrix, Section, Walk
-from glassformer.inspection.explain.sections import Numbers
+from glassformer.inspection.explain.operations import Numbers
 from glassformer.numpy_reference.activations import activate
 
 NAMES = {**{name: name for name in get_args(Activation)}, "silu": "swiglu"}

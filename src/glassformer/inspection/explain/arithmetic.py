@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.inspection.explain.operations import CellDerivation, FormulaContext, Products
-from glassformer.inspection.explain.sections import Numbers
+from glassformer.inspection.explain.operations import CellDerivation, FormulaContext, Numbers, Products
 from glassformer.model.transformer import activate
 
 SHORTENED = 2

@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from glassformer.inspection.explain.operations import CellDerivation, FormulaContext
-from glassformer.inspection.explain.sections import Numbers, numbers
+from glassformer.inspection.explain.operations import CellDerivation, FormulaContext, Numbers
+from glassformer.inspection.explain.sections import numbers
 from glassformer.model.positions import (
     AlibiPositions,
     LearnedPositions,

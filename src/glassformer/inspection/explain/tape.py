@@ -13,8 +13,8 @@ import numpy as np
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
-from glassformer.inspection.explain.operations import CellDerivation, FormulaContext
-from glassformer.inspection.explain.sections import Matrix, Numbers, Section, Walk
+from glassformer.inspection.explain.operations import CellDerivation, FormulaContext, Numbers
+from glassformer.inspection.explain.sections import Matrix, Section, Walk
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.explain.walk import make_walk
 from glassformer.model.transformer import Model

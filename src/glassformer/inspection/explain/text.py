@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterator
 
-from glassformer.base.wording import Level
+from glassformer.base.wording import Level, visible_text
 from glassformer.inspection.explain.sections import (
     Matrix,
     Section,
@@ -13,7 +13,6 @@ from glassformer.inspection.explain.sections import (
     Walk,
     edges,
     statistics_line,
-    visible_text,
     write_number,
 )
 from glassformer.inspection.explain.wording import wordings

@@ -1,1 +1,0 @@
-import{ft as e,w as t}from"./index-DJaXnGU1.js";function n(...n){let r=t.text+t.target;e(()=>{let e=t.text+t.target;if(e!==r){r=e;for(let e of n)delete t.viewState[e]}})}export{n as t};

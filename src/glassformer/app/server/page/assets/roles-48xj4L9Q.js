@@ -1,1 +1,0 @@
-import{O as e}from"./index-DJaXnGU1.js";var t=[`previous`,`next`,`self`,`first`,`duplicate`];function n(e){return t.includes(e)?`${e}-token`:e.replaceAll(`_`,` `)}var r=700;async function i(t,n){for(;;){let i=await e(t,`roles`,{},n);if(i.ready)return i;await new Promise(e=>setTimeout(e,r))}}export{i as n,n as t};
