@@ -105,7 +105,7 @@ def test_impossible_settings_are_refused_in_two_lines(sections: dict[str, object
     assert len(str(caught.value).splitlines()) == 2
 
 
-def test_removed_heads_are_sorted_and_older_qk_norm_is_accepted() -> None:
+def test_removed_heads_are_sorted() -> None:
     names = ["dec.10.self.1", "dec.9.self.11", "dec.9.self.3", "dec.9.self.0"]
     config = Config.from_dict({"model": {"layers": 12, "heads": 16, "removed_heads": names}})
     assert list(config.model.removed_heads) == names[::-1][:2] + names[1::-1]
@@ -114,9 +114,6 @@ def test_removed_heads_are_sorted_and_older_qk_norm_is_accepted() -> None:
     assert config.model.replace(kv_heads=8).kept_kv_heads("dec.9.self") == list(range(8))
     three = config.model.replace(removed_heads=["dec.9.self.0", "dec.9.self.1", "dec.9.self.2"], kv_heads=8)
     assert three.kept_kv_heads("dec.9.self") == list(range(1, 8))
-    for old, new in ((True, "head"), (False, "none")):
-        assert Config.from_dict({"model": {"qk_norm": old}}).model.qk_norm == new
-        assert Config().with_changes({"model.qk_norm": str(old).lower()}).model.qk_norm == new
 
 
 def test_every_setting_is_a_flag_with_help() -> None:

@@ -12,7 +12,7 @@ import pytest
 from glassformer.base.config import TASK_FACTS, Config, DataConfig, ModelConfig, Task, TokenizerConfig, TrainConfig
 from glassformer.base.errors import GlassError
 from glassformer.runs.folder import Run, create_run
-from glassformer.runs.run_text import find_or_encode_text
+from glassformer.runs.run_text import find_or_encode_text, split_hashes
 from glassformer.runs.text_location import token_cache
 from glassformer.text import data_notes as notes_module
 from glassformer.text.data_notes import overlap_note
@@ -280,7 +280,8 @@ def test_a_run_resumes_only_with_its_own_vocabularies(changed: str, write: Write
     found = prepare(RECORD_KINDS[task], data, tokenizer, token_cache(tmp_path / "run"))
     family = ModelConfig(family=TASK_FACTS[task].family, shared_embedding=joint)
     config = Config(data=data, tokenizer=tokenizer, train=TrainConfig(task=task), model=family)
-    facts = {"source": source, "text_hash": found.text_hash, "tokens": str(found.folder)}
+    parts = split_hashes(found)
+    facts = {"source": source, "text_hash": found.text_hash, "parts": parts, "tokens": str(found.folder)}
 
     def add(run: Run) -> None:
         (found.source_tokenizer if changed == "target" else found.tokenizer).save(run.tokenizer_file)

@@ -716,11 +716,6 @@ def test_other_reading_settings_give_a_separate_store(write: Write, tmp_path: Pa
     table = write("e.tsv", tsv([("englisch", "deutsch"), *PAIRS]))
     pairs = [made(tmp_path, "translate", source=table, header=header).folder for header in ("auto", "yes")]
     assert pairs[0] != pairs[1]
-    book = DataConfig(source=write("book.txt", "a text of words\n" * 9), split="end")
-    key = prepare(LM, book, config, tmp_path / "cache").folder.name
-    assert (
-        key == "10e78fd2f64f8702bf3630c706b58961"
-    )  # as before these settings existed, so that older encoded text is found
 
 
 def test_evaluation_tables_are_read_in_the_same_way(write: Write, tmp_path: Path) -> None:
