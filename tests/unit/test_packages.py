@@ -55,7 +55,8 @@ from importlib.abc import MetaPathFinder
 
 class Refusing(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] not in ALLOWED | sys.stdlib_module_names:
+        own = name.startswith("_sysconfigdata") or name.partition(".")[0] in sys.stdlib_module_names
+        if not own and name.partition(".")[0] not in ALLOWED:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Refusing())
