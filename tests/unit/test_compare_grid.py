@@ -11,6 +11,7 @@ import pytest
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
+from glassformer.base.sealed import write_sealed
 from glassformer.experiments.grid import Cell, Grid, difference, make_grid, parse_variations, shared_settings
 from glassformer.experiments.pictures import band, validation_curve
 from glassformer.experiments.report import comparison_report
@@ -186,10 +187,14 @@ def test_a_band_has_the_steps_that_all_seeds_have(tmp_path: Path) -> None:
     assert band([[(2, 1.0), (4, 3.0), (6, 5.0)], [(2, 2.0), (4, 1.0)]]) == ([2, 4], [1.0, 1.0], [1.5, 2.0], [2.0, 3.0])
 
 
-def test_damaged_results_are_left_out(tmp_path: Path) -> None:
+def test_damaged_and_edited_results_are_left_out(tmp_path: Path) -> None:
     grid = grid_of(seeds=1)
-    contents = ["5", '{"loss": 1}', "[]", "{", json.dumps(result(2.0)), '{"failed": "x"}']
     (tmp_path / "results").mkdir()
-    for job, content in zip(grid.jobs(), contents, strict=True):
-        (tmp_path / "results" / f"{job.name}.json").write_text(content, encoding="utf-8")
+    paths = [tmp_path / "results" / f"{job.name}.json" for job in grid.jobs()]
+    for path, content in zip(paths[:4], ("5", json.dumps(result(2.0)), "[]", "{"), strict=True):
+        path.write_text(content, encoding="utf-8")
+    for path, facts in zip(paths[4:6], (result(2.0), {"failed": "x"}), strict=True):
+        write_sealed(path, facts)
     assert list(read_results(tmp_path, grid).values()) == [result(2.0), {"failed": "x"}]
+    paths[4].write_text(paths[4].read_text(encoding="utf-8").replace("2.0", "1.0"), encoding="utf-8")
+    assert list(read_results(tmp_path, grid).values()) == [{"failed": "x"}]

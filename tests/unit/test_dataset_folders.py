@@ -131,6 +131,29 @@ def test_splits_are_kept_apart(task: Task, layout: str, tmp_path: Path) -> None:
     assert "test (" in said
 
 
+@pytest.mark.parametrize("folders", [False, True])
+@pytest.mark.parametrize("task", ["lm", "classify"])
+def test_a_numbered_split_of_another_name_is_not_training_data(task: Task, folders: bool, tmp_path: Path) -> None:
+    number = "00000-of-00001.jsonl"
+    names = {split: f"{split}/data-{number}" if folders else f"{split}-{number}" for split in ("train", "unsupervised")}
+    for name, split in ((names["train"], "train"), (names["unsupervised"], "test")):
+        write_rows(tmp_path / "set" / name, rows(split))
+    train, validation = texts(found := prepared(task, tmp_path / "set"))
+    assert len(train) + len(validation) == SPLITS["train"]
+    assert all("the train text" in text for text in (*train, *validation))
+    assert "left out the files of other splits: others (1 file)" in found.notes
+
+
+@pytest.mark.parametrize(("other", "holdout"), [("a.csv", "test.csv"), ("x.csv", "holdout.csv")])
+def test_a_test_table_beside_an_unnamed_one_is_said(other: str, holdout: str, tmp_path: Path) -> None:
+    for name, split in ((other, "train"), (holdout, "test")):
+        write_rows(tmp_path / "set" / name, rows(split))
+    found = prepared("classify", tmp_path / "set")
+    assert f"{holdout} is read as training data too: no file is named as the training split" in found.notes
+    (tmp_path / "set" / other).rename(tmp_path / "set" / "train.csv")
+    assert len(texts(prepared("classify", tmp_path / "set"))[0]) == SPLITS["train"]
+
+
 @pytest.mark.parametrize("task", ["lm", "classify"])
 def test_an_evaluation_reads_the_test_split(task: Task, tmp_path: Path) -> None:
     folder = saved_dictionary(tmp_path / "set")

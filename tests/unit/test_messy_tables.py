@@ -242,7 +242,7 @@ def test_running_text_keeps_a_first_row_that_is_a_text(write: Write, tmp_path: P
 def test_running_text_does_not_learn_a_header_above_short_rows(rows: list[str], write: Write, tmp_path: Path) -> None:
     documents, said = running_text(write("t.csv", lines(["text", *rows])), tmp_path)
     assert documents == rows
-    assert "t.csv: column 'text' is read, the only one with text (row 1 contains the names text)" in said
+    assert "t.csv: column 'text' is read, the only one that reads like text (row 1 contains the names text)" in said
     documents, _ = running_text(write("t.csv", lines(["text", *rows])), tmp_path, header="no")
     assert documents == ["text", *rows]
 

@@ -83,7 +83,7 @@ READABLE: dict[str, tuple[bytes, dict[str, object], list[str], str]] = {
         gzip.compress(CSV.encode(), mtime=0),
         {},
         [str(row["text"]) for row in ROWS],
-        "the only one with text",
+        "the only one that reads like text",
     ),
     "semicolon.csv": (b"id;text\n1;so much, so far and more\n", {}, ["so much, so far and more"], "'text'"),
     "t.jsonl": (JSONL.encode(), {"column": "text"}, [str(row["text"]) for row in ROWS], "column 'text'"),

@@ -13,7 +13,7 @@ from glassformer.app.share import share
 from glassformer.app.share.loading import load_shared
 from glassformer.app.share.package import DATA_BLOCK, Package, make_package
 from glassformer.app.share.quantize import LEVELS, Bits, pack, unpack
-from glassformer.app.share.share import ShareRequest, read_examples, share_run
+from glassformer.app.share.share import ShareRequest, share_run
 from glassformer.app.share.tokenizing import page_tokenizer
 from glassformer.base.errors import GlassError
 from glassformer.runs.folder import Run
@@ -195,9 +195,16 @@ def test_a_damaged_file_is_refused(runs: dict[str, Path], tmp_path: Path) -> Non
 
 def test_the_command_writes_the_file(runs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("\ufeffthe old dog\n\n আমি \n", encoding="utf-8")
-    assert read_examples(tmp_path / "texts.txt") == ["the old dog", "আমি"]
     done = here("share", str(runs["lm"]), "--out", "a.html", "--examples", "texts.txt", "--json", folder=tmp_path)
     facts = json.loads(done.stdout)
+    assert '"examples":["the old dog","আমি"]' in (tmp_path / "a.html").read_text(encoding="utf-8").replace(
+        ": ", ":"
+    ).replace(", ", ",")
+    (tmp_path / "texts.csv").write_text('id,text\n1,the old dog\n2,"the dog, the cat"\n', encoding="utf-8")
+    done = here("share", str(runs["lm"]), "--out", "t.html", "--examples", "texts.csv", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the dog, the cat" in (tmp_path / "t.html").read_text(encoding="utf-8")
+    assert "id,text" not in (tmp_path / "t.html").read_text(encoding="utf-8")
     assert facts["file"] == "a.html"
     assert facts["bytes"] == (tmp_path / "a.html").stat().st_size
     assert {"parameters", "largest_difference", "loss", "loss_shared"} <= facts.keys()

@@ -230,3 +230,24 @@ def test_a_label_that_looks_like_a_known_one_is_named_in_an_evaluation(write: Wr
     _, said = encoded("classify", data, (tokenizer, tokenizer), ("bar", "caf\u00e9"), tmp_path)
     assert r"'cafe\u0301' looks like the known label 'caf\xe9', but has other characters" in "\n".join(said)
     assert json.dumps(said)
+
+
+@pytest.mark.parametrize("task", ["classify", "translate"])
+def test_an_error_names_the_rows_that_were_left_out(task: Task, write: Write, tmp_path: Path) -> None:
+    value, other = {"classify": ("label", "text"), "translate": ("source", "target")}[task]
+    rows = [{value: each, other: "some words of text"} for _ in range(20) for each in (["a"], "b")]
+    with pytest.raises(GlassError, match="20 ") as caught:
+        made(tmp_path, task, source=write("t.jsonl", jsonl(rows)), split="random")
+    assert ": left out 20 " in caught.value.problem
+
+
+def test_a_context_is_not_an_answer(write: Write, tmp_path: Path) -> None:
+    rows = [{"question": f"why {n}", "context": "some words", "answers": {"text": ["a"]}} for n in range(30)]
+    with pytest.raises(GlassError, match="the answer is not clear: column context belongs to the question"):
+        made(tmp_path, "chat", source=write("t.jsonl", jsonl(rows)))
+
+
+def test_columns_beside_the_text_are_named(write: Write, tmp_path: Path) -> None:
+    rows = [{"text": f"some words of number {n}", "system": "zz", "weight": 0} for n in range(30)]
+    said = "\n".join(made(tmp_path, "lm", source=write("t.jsonl", jsonl(rows))).notes)
+    assert "column 'text' is read, the only one that reads like text; columns that are not read: system, weight" in said

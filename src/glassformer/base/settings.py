@@ -96,7 +96,7 @@ def parse_value(text: str) -> Any:
 
 def impossible(problem: str, remedy: str) -> ValueError:
     """Return an error for validators to raise for incompatible settings; `validated` converts it to a `GlassError`."""
-    return ValueError(f"{problem}\n{remedy}")
+    return ValueError(f"{' '.join(problem.split())}\n{remedy}")
 
 
 def validated(kind: type[S], values: Mapping[str, Any], where: str) -> S:

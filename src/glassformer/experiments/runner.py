@@ -25,9 +25,10 @@ from queue import Empty, SimpleQueue
 from shutil import rmtree
 from typing import Any, TextIO
 
-from glassformer.base.errors import MALFORMED, GlassError
-from glassformer.base.files import convert_os_errors, no_empty_folders, write_text
+from glassformer.base.errors import GlassError
+from glassformer.base.files import convert_os_errors, no_empty_folders
 from glassformer.base.locks import folder_lock
+from glassformer.base.sealed import read_sealed, write_sealed
 from glassformer.base.wording import counted
 from glassformer.experiments.grid import FILE, Grid, GridJob, difference
 from glassformer.runs.folder import Folder
@@ -90,13 +91,13 @@ def _remove_unused(folder: Path) -> None:
 def read_results(folder: Folder, grid: Grid) -> dict[str, Result]:
     """Return the results so far by run name: a finished run has the key `loss`, a failed run the key `failed`.
 
-    Damaged results are left out, so that their runs are finished again.
+    Damaged and edited results are left out, so that their runs are finished again.
     """
     results = {}
     results_folder = Path(folder) / "results"
     for job in grid.jobs():
-        with suppress(OSError, *MALFORMED):
-            result = dict(json.loads((results_folder / f"{job.name}.json").read_text(encoding="utf-8")))
+        with suppress(GlassError):
+            result = read_sealed(results_folder / f"{job.name}.json", "")
             if "failed" in result or result.keys() >= NEEDED:
                 results[job.name] = result
     return results
@@ -232,11 +233,11 @@ class Pool:
             worker.stdin.write(job.name + "\n")
             worker.stdin.flush()
             if worker.stdout.readline():
-                return dict(json.loads(file.read_text(encoding="utf-8")))
+                return read_sealed(file, "")
         remedy = f"See {self.folder / 'worker.log'}."
         result = {"failed": f"its process ended with code {worker.wait()}", "remedy": remedy}
         if not self._stopped:
-            write_text(file, json.dumps(result) + "\n")
+            write_sealed(file, result)
         return result
 
     def _report_progress(self, job: GridJob, result: Result) -> None:

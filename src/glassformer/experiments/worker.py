@@ -7,7 +7,6 @@ has ended, so the worker exits at once; the current run can later be resumed fro
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -24,8 +23,8 @@ from typing import Any
 import torch
 
 from glassformer.base.errors import GlassError
-from glassformer.base.files import write_text
 from glassformer.base.locks import folder_lock
+from glassformer.base.sealed import write_sealed
 from glassformer.experiments.grid import REMOVE, Grid, GridJob
 from glassformer.experiments.part_removal import ALTERATIONS
 from glassformer.inspection.replay.of_run import Recorder
@@ -152,7 +151,7 @@ def _train_and_write(folder: Path, grid: Grid, name: str) -> dict[str, Any]:
         traceback.print_exc()
         remedy = f"This is a bug in glassformer: report it with the traceback in {folder / 'worker.log'}."
         result = {"failed": f"unexpected: {type(error).__name__}: {error}", "remedy": remedy}
-    write_text(folder / "results" / f"{name}.json", json.dumps(result, ensure_ascii=False) + "\n")
+    write_sealed(folder / "results" / f"{name}.json", result)
     return result
 
 

@@ -58,7 +58,9 @@ def choose_text(table: Table, column: str | None) -> ChosenColumns:
         if not table.header and table.dialect is not None and table.extra_fields == "refuse" and spaced and all(spaced):
             raise sentences(table.name, [len(table.names)], table.dialect.delimiter, "each")
         index = _only_text(table)
-        note = f"{table.name}: column {table.names[index]!r} is read, the only one with text"
+        others = [name for name in table.names if name != table.names[index]]
+        unread = f"; columns that are not read: {listed(others, SHOWN_COLUMNS)}" if others else ""
+        note = f"{table.name}: column {table.names[index]!r} is read, the only one that reads like text{unread}"
         return ChosenColumns((index,), note + _header_note(table))
     index = _column_index(table, column)
     which = f"column {column!r}" if column == table.names[index] else f"column number {column}"
@@ -156,6 +158,12 @@ def _question_columns(table: Table, column: str | None, answer: str | None) -> l
         pair = choose_pair(table, None if column is None else table.names[questions[0]], answer, conversations=True)
         questions = questions if column is not None else [pair.indices[0]]
         contexts, answers = [], [pair.indices[1]]
+        if answer is None and _has_name(table, answers[0], CONTEXT_NAMES | SYSTEM_NAMES):
+            raise GlassError(
+                f"{table.name} has {_columns_of(table)}; the answer is not clear: "
+                f"column {table.names[answers[0]]} belongs to the question",
+                "Set data.target_column to the answer column, which must contain texts.",
+            )
     if answers[0] in questions:
         raise GlassError(
             f"data.column and data.target_column are the same column of {table.name}: {table.names[answers[0]]}",

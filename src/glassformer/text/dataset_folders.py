@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Literal
 
-from glassformer.base.wording import counted
+from glassformer.base.wording import counted, listed
 from glassformer.text.locating import Located
 
 Part = Literal["train", "validation", "test"]
 KEYWORDS: dict[str, Part] = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
-    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation", "holdout", "heldout"), "test"),
 }
 """The words in the names of files and folders that name a split, as in the library datasets of Hugging Face."""
 KEYWORD = re.compile(rf"(?<![a-z])({'|'.join(sorted(KEYWORDS, key=len, reverse=True))})(?![a-z])")
@@ -33,6 +33,7 @@ SIDE_TYPES = ("image/", "audio/", "video/", "font/", "application/pdf", "applica
 DATASET_FILES = frozenset(("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"))
 """Files that the library datasets writes beside its tables."""
 SHARD = re.compile(r"-\d{5}-of-\d{5}\b")  # in the names of the tables that it writes
+TABLE = re.compile(r"\.(csv|tsv|jsonl?|ndjson|parquet|arrow)(\.gz)?")
 CACHED = re.compile(r"(cache|tmp)-?\w*\.arrow")  # intermediate results that it leaves in the folder
 
 
@@ -85,6 +86,9 @@ def is_cached(name: str) -> bool:
 def with_split(location: Located, part: Part, held_out: bool) -> Located:
     """Return the files of one split if a folder has a training split and another one; else, all files.
 
+    Files that are numbered as the library datasets does are another split even if their name is not known, such as
+    unsupervised. A note says if a table is named as another split, but none as the training split.
+
     Args:
         location: the located source.
         part: the use of the split (see `PREFERENCE`).
@@ -92,11 +96,17 @@ def with_split(location: Located, part: Part, held_out: bool) -> Located:
     """
     splits = {name: split_of(name) for _, name in location.files}
     found = set(splits.values()) - {None}
-    if not location.folder or "train" not in found or len(found) < 2:
-        return location
-    chosen = next(split for split in PREFERENCE[part] if split in found)
+    numbered = any(split is None and SHARD.search(name) for name, split in splits.items())
+    if not location.folder or "train" not in found or (len(found) < 2 and not numbered):
+        named = [name for name, split in splits.items() if split not in (None, "train") and TABLE.search(name.lower())]
+        if not location.folder or not named or len(named) == len(splits):
+            return location
+        note = f"{listed(named, 4)} is read as training data too: no file is named as the training split"
+        return replace(location, notes=[*location.notes, note])
+    known = len(found) > 1
+    chosen = next(split for split in PREFERENCE[part] if split in found) if known else "train"
     used = {chosen}
-    if part == "train" and held_out:
+    if part == "train" and held_out and known:
         used.add(next(split for split in PREFERENCE["validation"] if split in found))
     files = tuple((path, name) for path, name in location.files if splits[name] == chosen)
     notes = [f"the split {chosen} is read"]
@@ -104,4 +114,5 @@ def with_split(location: Located, part: Part, held_out: bool) -> Located:
     if counts:
         listing = ", ".join(f"{split} ({counted(count, 'files')})" for split, count in sorted(counts.items()))
         notes.append(f"left out the files of other splits: {listing}")
-    return replace(location, files=files, split=chosen, notes=[*location.notes, *notes])
+    # Without another known split, a part of the training split is held out.
+    return replace(location, files=files, split=chosen if known else None, notes=[*location.notes, *notes])

@@ -281,13 +281,13 @@ def _refuse_useless_labels(survey: Survey, name: str) -> None:
             else f"the only example of {name} has"
         )
         raise GlassError(
-            f"{examples} the label {only!r}, so there is nothing to classify",
+            f"{examples} the label {only!r}, so there is nothing to classify{survey.left_out_text}",
             "Give examples of at least two labels.",
         )
     if len(survey.label_names) == len(survey.label_numbers):
         raise GlassError(
             f"{name} has {len(survey.label_names):,} distinct labels in {survey.records:,} examples: no label "
-            "occurs twice",
+            f"occurs twice{survey.left_out_text}",
             "Give several examples of a label, or set data.label_column to a column whose values repeat.",
         )
 
@@ -299,7 +299,9 @@ def hold_out(survey: Survey, data: DataConfig) -> HeldOutMask:
         GlassError: the records cannot be split.
     """
     if survey.records < 2:
-        raise GlassError("1 example is too few to be split", "Give more examples, or set data.validation.")
+        raise GlassError(
+            f"1 example is too few to be split{survey.left_out_text}", "Give more examples, or set data.validation."
+        )
     return _random_records(survey, data) if data.split == "random" else _last_records(survey, data)
 
 
@@ -321,7 +323,7 @@ def _random_records(survey: Survey, data: DataConfig) -> HeldOutMask:
         role = survey.kind.roles[0]
         raise GlassError(
             f"all {survey.records:,} examples have the same {role}: a random split puts examples with equal {role}s "
-            "in the same split",
+            f"in the same split{survey.left_out_text}",
             f"Give examples with different {role}s, or set data.split = end.",
         )
     characters = np.zeros(len(text_hashes), dtype=np.int64)

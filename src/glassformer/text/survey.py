@@ -121,6 +121,12 @@ class Survey:
     label_ends: array[int] = field(default_factory=lambda: array("Q"))
 
     @property
+    def left_out_text(self) -> str:
+        """Return the counts of left out records by reason, to add to an error; an empty string if there are none."""
+        reasons = ", ".join(counted(count, reason) for reason, count in sorted(self.left_out.items()))
+        return f": left out {reasons}" if reasons else ""
+
+    @property
     def left_out(self) -> Counter[str]:
         """Return the number of records and rows left out, by reason."""
         return self.tally.left_out
@@ -189,16 +195,15 @@ class Survey:
         """Raise a `GlassError` if no record of the source called `name` is kept."""
         if self.records:
             return
-        reasons = ", ".join(counted(count, reason) for reason, count in sorted(self.left_out.items()))
-        left_out = f": left out {reasons}" if reasons else ""
+        reasons = self.left_out_text
         if self.kind.running_text:
             raise GlassError(
-                f"{name} contains no text{left_out}",
+                f"{name} contains no text{reasons}",
                 "Give a source with some text, lower data.min_words or data.min_characters, or raise data.max_words.",
             )
         remedies = [remedy for part, remedy in REMEDIES.items() if part in reasons]
         usual = "Give a text, and its target or label, in each row (train.task = chat: a conversation with answers)."
-        raise GlassError(f"{name} contains no example that can be used{left_out}", " ".join(remedies or [usual]))
+        raise GlassError(f"{name} contains no example that can be used{reasons}", " ".join(remedies or [usual]))
 
 
 def survey(source: Source, seed: int | None = None) -> Survey:

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--examples",
         type=Path,
         metavar="FILE",
-        help="file with example texts for the page, one per line (default: the text with which the page of "
+        help="file with example texts for the page, one per line, or a table (default: the text with which the page of "
         "glass serve begins)",
     )
     parser.add_argument(
@@ -42,17 +42,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the file and print the report of the comparison."""
-    from glassformer.app.share.share import ShareRequest, read_examples, share_run
+    from glassformer.app.cli.texts import texts_of
+    from glassformer.app.share.share import ShareRequest, share_run
+    from glassformer.runs.folder import open_run
 
     if arguments.out.suffix.lower() not in (".html", ".htm"):
         raise GlassError(f"--out {arguments.out} is not an HTML file", "Give a name that ends in .html.")
-
+    examples: list[str] = []
+    if arguments.examples is not None:
+        texts = texts_of(arguments.examples, open_run(arguments.run).config(), {}, "example")
+        examples = [text.strip() for text in texts if text.strip()]
+        if not examples:
+            problem = f"{arguments.examples} contains no text"
+            raise GlassError(problem, "Write one example per line into it, or leave --examples out.")
     report = share_run(
         ShareRequest(
             folder=arguments.run,
             out=arguments.out,
             bits=arguments.bits,
-            examples=read_examples(arguments.examples) if arguments.examples else (),
+            examples=examples,
             which=arguments.checkpoint,
             note=lambda text: print(text, file=sys.stderr),
         )

@@ -178,22 +178,3 @@ def _refuse_different_contents(written: Package, read: Package, path: Path) -> N
         raise GlassError(
             f"the contents read from {path} differ from the contents written to it", "Check the disk, and try again."
         )
-
-
-def read_examples(path: Path) -> list[str]:
-    """Return the non-empty lines of a file, without surrounding white space.
-
-    Raises:
-        GlassError: the file cannot be read, is not UTF-8, or has no text.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise GlassError(
-            f"{path} cannot be read: {reason}", "Give a UTF-8 text file with one example per line."
-        ) from None
-    examples = [line.strip() for line in lines if line.strip()]
-    if not examples:
-        raise GlassError(f"{path} contains no text", "Write one example per line into it, or leave --examples out.")
-    return examples
